@@ -1,0 +1,52 @@
+"""The only source of time, so that tests can hold it still.
+
+Every time in this library is an aware UTC `datetime` of millisecond precision, because that is what both
+databases store: what a call returns equals what a later read returns.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from lastlight_state.errors import InvalidValue
+
+
+class Clock(Protocol):
+    """Tells the time. Any object with this method will do."""
+
+    def now(self) -> datetime:
+        """The present, aware, in UTC."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock, in whole milliseconds."""
+
+    def now(self) -> datetime:
+        return to_millis(datetime.now(UTC))
+
+
+SYSTEM_CLOCK = SystemClock()
+
+
+def to_millis(moment: datetime) -> datetime:
+    """The moment with everything below a millisecond cut off."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def aware_utc(where: str, moment: datetime) -> datetime:
+    """A caller's time as the library keeps it. Naive values are `InvalidValue`: their zone would be a guess."""
+    if not isinstance(moment, datetime):
+        raise InvalidValue(where, f"a datetime is needed, not {type(moment).__name__}")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidValue(where, "naive datetime: give it a time zone")
+    try:
+        return to_millis(moment.astimezone(UTC))
+    except OverflowError:
+        raise InvalidValue(where, "outside the years 1 to 9999 in UTC") from None
+
+
+def iso_text(moment: datetime) -> str:
+    """The 24-character text ``2026-02-03T12:34:56.789Z`` of an aware UTC time; sorts as time does."""
+    return moment.isoformat(timespec="milliseconds")[:23] + "Z"

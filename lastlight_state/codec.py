@@ -1,0 +1,174 @@
+"""The one JSON codec: what may be stored as JSON, its text, its canonical form and its digest.
+
+Both databases must give back equal values, so what one of them would change or refuse is refused here, before
+either sees it, by the path of the bad value: NaN and infinities, NUL characters, lone surrogates, keys that are no
+text, integers beyond 64 bits, cycles, and Python types that JSON does not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, TypeAlias
+
+import orjson
+
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+MAX_DEPTH = 32
+_SMALLEST, _GREATEST = -(2**63), 2**64 - 1
+_PLAIN = frozenset({str, bool, type(None)})
+
+
+def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH, hint: str | None = None) -> str:
+    """Compact JSON text of ``value``, keys in the order given.
+
+    Raises `InvalidValue` naming the path of what cannot be stored, `PayloadTooLarge` past ``max_bytes`` (UTF-8).
+    Tuples are stored as arrays.
+    """
+    data = encode_bytes(where, value, max_depth=max_depth)
+    if len(data) > max_bytes:
+        raise PayloadTooLarge(where, limit=max_bytes, actual=len(data), hint=hint)
+    return data.decode()
+
+
+def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
+    """Like `encode`, without a limit on bytes."""
+    if not _is_sound(value, max_depth):
+        _raise_for(where, value, max_depth)
+    try:
+        data = orjson.dumps(value)
+    except TypeError:  # a lone surrogate: the walk above does not look into texts
+        _raise_for(where, value, max_depth)
+        raise
+    if b"\\u0000" in data:
+        _raise_for(where, value, max_depth, only_if_found=True)
+    return data
+
+
+def decode(text: str | bytes) -> Any:
+    """The value of stored JSON text. Raises ValueError on text that is no JSON."""
+    return orjson.loads(text)
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical UTF-8 form: sorted keys, no blanks, numbers by value (``1.0`` is ``1``, ``-0.0`` is ``0``)."""
+    return orjson.dumps(_by_value(value), option=orjson.OPT_SORT_KEYS)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def check_text(where: str, text: str) -> None:
+    """Refuse what one of the databases cannot store in a text: NUL characters and lone surrogates."""
+    problem = _text_problem(text)
+    if problem:
+        raise InvalidValue(where, problem)
+
+
+def _is_sound(root: Any, max_depth: int) -> bool:
+    """Whether every value, key and nesting may be stored; texts are judged on the encoded bytes instead."""
+    stack: list[tuple[Any, int]] = [(root, 0)]
+    while stack:
+        value, depth = stack.pop()
+        kind = type(value)
+        if kind is dict:
+            if depth >= max_depth:
+                return False
+            for key in value:
+                if type(key) is not str:
+                    return False
+            children = value.values()
+        elif kind is list or kind is tuple:
+            if depth >= max_depth:
+                return False
+            children = value
+        elif _is_sound_scalar(value, kind):
+            continue
+        else:
+            return False
+        for child in children:
+            kind = type(child)
+            if kind in _PLAIN:
+                continue
+            if kind is dict or kind is list or kind is tuple:
+                stack.append((child, depth + 1))
+            elif not _is_sound_scalar(child, kind):
+                return False
+    return True
+
+
+def _is_sound_scalar(value: Any, kind: type) -> bool:
+    if kind is int:
+        return bool(_SMALLEST <= value <= _GREATEST)
+    if kind is float:
+        return isfinite(value)
+    return kind in _PLAIN
+
+
+def _raise_for(where: str, value: Any, max_depth: int, *, only_if_found: bool = False) -> None:
+    for path, problem in _problems(value, where, max_depth):
+        raise InvalidValue(path, problem)
+    if not only_if_found:
+        raise InvalidValue(where, "cannot be written as JSON")
+
+
+def _problems(value: Any, path: str, room: int) -> Iterator[tuple[str, str]]:
+    """Path and reason of each value that cannot be stored, in document order."""
+    kind = type(value)
+    if kind is str:
+        problem = _text_problem(value)
+        if problem:
+            yield path, problem
+    elif kind is dict or kind is list or kind is tuple:
+        if room <= 0:
+            yield path, "nested deeper than the limit, or a cycle"
+            return
+        for key, child in value.items() if kind is dict else enumerate(value):
+            if kind is dict:
+                if type(key) is not str:
+                    yield path, f"key of type {type(key).__name__}: keys are text"
+                    continue
+                problem = _text_problem(key)
+                if problem:
+                    yield f"{path} (a key)", problem
+                    continue
+            yield from _problems(child, _step(path, key), room - 1)
+    elif kind is int:
+        if not _SMALLEST <= value <= _GREATEST:
+            yield path, "integer beyond 64 bits"
+    elif kind is float:
+        if not isfinite(value):
+            yield path, "NaN or infinity"
+    elif kind not in _PLAIN:
+        yield path, f"{kind.__name__} is not a JSON type"
+
+
+def _text_problem(text: str) -> str | None:
+    if "\0" in text:
+        return "NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "lone surrogate"
+    return None
+
+
+def _step(path: str, key: object) -> str:
+    return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{str(key)[:80]}"
+
+
+def _by_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is float and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    if kind is dict:
+        return {key: _by_value(child) for key, child in value.items()}
+    if kind is list or kind is tuple:
+        return [_by_value(child) for child in value]
+    return value

@@ -1,0 +1,297 @@
+"""Every error that this library raises on purpose.
+
+::
+
+    StateError
+    ├── NotFound                       nothing of that kind has that key
+    ├── Conflict                       a valid request that the stored state no longer allows
+    │   ├── AlreadyExists              the id or key is taken
+    │   ├── LostRace                   another caller came first
+    │   ├── AlreadyAnswered            the question has its one answer; carries it
+    │   ├── ClaimLost                  the claim presented is not the run's claim any more
+    │   └── StaleVersion               the version, state or digest expected is not the one stored
+    ├── InvalidValue                   a word, size or shape that may not be written
+    │   ├── PayloadTooLarge            past a documented limit
+    │   ├── ReservedName               a name that the library keeps for itself
+    │   └── UnsafePath                 a name that would leave its directory
+    ├── SchemaError
+    │   ├── NotMigrated                the database is behind; says the command
+    │   ├── NewerSchema                the database is ahead of this library and not readable by it
+    │   └── SchemaMismatch             tables or definitions differ from what the revision promises
+    ├── CorruptData                    what is stored cannot be trusted, and is not guessed
+    ├── BackendError                   the database or file system failed; ``__cause__`` is its own error
+    │   ├── BackendBusy                locked past every retry
+    │   ├── BackendUnavailable         unreachable, full, or gone in mid-call
+    │   └── NotSupported               this database cannot do that
+    └── MisuseError                    a call in the wrong place, or a missing extra
+        ├── NestedTransaction
+        ├── ReadOnlyTransaction
+        └── StoreClosed
+
+Each error survives pickling, has a stable ``code`` for programs, and its facts as attributes. No error text
+carries a password or the content of a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+
+class StateError(Exception):
+    """Base of all errors of this library."""
+
+    code: str = "state_error"
+
+    def __init__(self, message: str = "", /, *, code: str | None = None, **facts: Any) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
+        self.__dict__.update(facts)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The facts of the error by name, without ``code``."""
+        return {name: value for name, value in self.__dict__.items() if name != "code" and not name.startswith("_")}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(kind: type[StateError], args: tuple[Any, ...], facts: dict[str, Any]) -> StateError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
+
+class NotFound(StateError):
+    """No ``kind`` has the key ``key``."""
+
+    code = "not_found"
+    kind: str
+    key: Any
+    reason: str | None
+
+    def __init__(self, kind: str, key: Any, *, reason: str | None = None) -> None:
+        text = f"no {kind} {key!r}" + (f": {reason}" if reason else "")
+        super().__init__(text, kind=kind, key=key, reason=reason)
+
+
+class Conflict(StateError):
+    """The request is valid, but the stored state does not allow it (any more). ``code`` says which rule."""
+
+    code = "conflict"
+
+
+class AlreadyExists(Conflict):
+    """The ``kind`` with the key ``key`` is already there."""
+
+    code = "already_exists"
+    kind: str
+    key: Any
+
+    def __init__(self, kind: str, key: Any, *, problem: str = "already exists", **facts: Any) -> None:
+        super().__init__(f"{kind} {key!r} {problem}", kind=kind, key=key, **facts)
+
+
+class LostRace(Conflict):
+    """Another caller changed the row first."""
+
+    code = "lost_race"
+
+
+class AlreadyAnswered(Conflict):
+    """Somebody has answered; ``winner`` is the answered record."""
+
+    code = "already_answered"
+    winner: Any
+
+    def __init__(self, kind: str, key: Any, *, winner: Any) -> None:
+        super().__init__(f"{kind} {key!r} is already answered", kind=kind, key=key, winner=winner)
+
+
+class ClaimLost(Conflict):
+    """The write presented a claim that does not hold the run (or none, and somebody does). Nothing was written."""
+
+    code = "claim_lost"
+    run_id: str
+    presented: int | None
+    current_epoch: int
+    held_by: str | None
+    status: str
+
+    def __init__(self, run_id: str, *, presented: int | None, current_epoch: int, held_by: str | None, status: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
+            run_id=run_id,
+            presented=presented,
+            current_epoch=current_epoch,
+            held_by=held_by,
+            status=status,
+        )
+
+
+class StaleVersion(Conflict):
+    """What the caller looked at has changed: ``expected`` against ``found``."""
+
+    code = "stale_version"
+    expected: Any
+    found: Any
+
+    def __init__(self, kind: str, key: Any, *, expected: Any, found: Any) -> None:
+        super().__init__(f"{kind} {key!r}: expected {expected!r}, found {found!r}", kind=kind, key=key, expected=expected, found=found)
+
+
+class InvalidValue(StateError):
+    """``where`` holds a value that may not be written; ``problem`` says why."""
+
+    code = "invalid_value"
+    where: str
+    problem: str
+
+    def __init__(self, where: str, problem: str, *, permitted: Sequence[Any] | None = None, **facts: Any) -> None:
+        text = f"{where}: {problem}"
+        if permitted is not None:
+            text += f" (permitted: {', '.join(str(word) for word in permitted)})"
+            facts["permitted"] = tuple(permitted)
+        super().__init__(text, where=where, problem=problem, **facts)
+
+
+class PayloadTooLarge(InvalidValue):
+    """``where`` has ``actual`` bytes (or entries), more than its ``limit``."""
+
+    code = "payload_too_large"
+    limit: int
+    actual: int
+
+    def __init__(self, where: str, *, limit: int, actual: int, unit: str = "bytes", hint: str | None = None) -> None:
+        problem = f"{actual} {unit}, more than the limit of {limit}" + (f"; {hint}" if hint else "")
+        super().__init__(where, problem, limit=limit, actual=actual)
+
+
+class ReservedName(InvalidValue):
+    """The name is kept for the library's own use."""
+
+    code = "reserved_name"
+
+
+class UnsafePath(InvalidValue):
+    """The name would not stay inside its directory, or is no safe file name."""
+
+    code = "unsafe_path"
+
+
+class SchemaError(StateError):
+    """The database's schema is not one that this library can work on."""
+
+    code = "schema"
+
+
+class NotMigrated(SchemaError):
+    """The schema is behind (``found`` is None when there is none); ``command`` mends it."""
+
+    code = "not_migrated"
+    found: str | None
+    head: str
+    command: str
+
+    def __init__(self, *, found: str | None, head: str, command: str) -> None:
+        state = f"at revision {found}" if found else "not migrated"
+        super().__init__(f"the database is {state}, this library needs {head}; run: {command}", found=found, head=head, command=command)
+
+
+class NewerSchema(SchemaError):
+    """The schema was made by a newer library, and this one may not read it."""
+
+    code = "newer_schema"
+    found: str
+    head: str
+    min_reader: str
+
+    def __init__(self, *, found: str, head: str, min_reader: str) -> None:
+        super().__init__(
+            f"the database is at revision {found} and asks for a library that knows {min_reader}; this one knows {head}: upgrade lastlight-state",
+            found=found,
+            head=head,
+            min_reader=min_reader,
+        )
+
+
+class SchemaMismatch(SchemaError):
+    """What is in the database is not what its revision promises; ``differences`` lists it."""
+
+    code = "schema_mismatch"
+    differences: tuple[str, ...]
+
+    def __init__(self, message: str, *, differences: Sequence[str] = ()) -> None:
+        listed = "".join(f"\n  {line}" for line in differences)
+        super().__init__(message + listed, differences=tuple(differences))
+
+
+class CorruptData(StateError):
+    """The stored value of ``column`` cannot be read; nothing is guessed in its place."""
+
+    code = "corrupt_data"
+    table: str
+    key: Any
+    column: str
+
+    def __init__(self, table: str, key: Any, column: str, *, problem: str = "cannot be read") -> None:
+        super().__init__(f"{table}.{column} of {key!r} {problem}", table=table, key=key, column=column)
+
+
+class BackendError(StateError):
+    """The database or the file system failed. ``__cause__`` is the error it gave."""
+
+    code = "backend"
+
+
+class BackendBusy(BackendError):
+    """Locked by others for longer than every retry."""
+
+    code = "backend_busy"
+
+
+class BackendUnavailable(BackendError):
+    """Unreachable, full, or gone. ``outcome`` is ``"none"`` (nothing was written) or ``"unknown"``."""
+
+    code = "backend_unavailable"
+    outcome: str
+
+    def __init__(self, message: str, *, outcome: str = "none", **facts: Any) -> None:
+        super().__init__(message, outcome=outcome, **facts)
+
+
+class NotSupported(BackendError):
+    """This database (or this version of it) cannot do that."""
+
+    code = "not_supported"
+
+
+class MisuseError(StateError):
+    """A call in the wrong place, or one that needs an extra which is not installed."""
+
+    code = "misuse"
+
+    @classmethod
+    def missing_extra(cls, extra: str, *, what: str) -> Self:
+        """The error for a feature whose optional library is not installed."""
+        return cls(f"{what} needs an optional library: pip install 'lastlight-state[{extra}]'", extra=extra)
+
+
+class NestedTransaction(MisuseError):
+    """A transaction, or a call through the store, inside a transaction of the same thread or task."""
+
+    code = "nested_transaction"
+
+
+class ReadOnlyTransaction(MisuseError):
+    """A write through a store, view or transaction that may only read."""
+
+    code = "read_only"
+
+
+class StoreClosed(MisuseError):
+    """The store (or log writer) was closed before this call."""
+
+    code = "store_closed"
