@@ -1,0 +1,80 @@
+"""The declarative base of all models, and the one list of table names that belong to this library."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import MetaData
+from sqlalchemy.orm import DeclarativeBase, MappedColumn, mapped_column
+
+from lastlight_state.db import columns
+
+NAMING = {
+    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+}
+
+VERSION_TABLE = "lastlight_state_version"
+
+RESERVED_PREFIXES = (
+    "lastlight_",
+    "run_",
+    "workflow_",
+    "output_",
+    "cron_",
+    "messaging_",
+    "conversation_",
+    "mailbox_",
+    "maintenance_",
+)
+"""From now on our own new tables use only these; a table of users' making may use none of them."""
+
+RESERVED_NAMES = frozenset(
+    {
+        "executions",
+        "human_requests",
+        "sandboxes",
+        "tool_calls",
+        "scores",
+        "vectors",
+        "tombstones",
+        "import_ledger",
+        "copy_progress",
+        "messages",
+        "message_types",
+        "progressions",
+        "progression_links",
+        "sessions",
+        "session_transitions",
+        "session_changes",
+        "branches",
+        "deliveries",
+        "messages_in",
+        "messages_out",
+    }
+)
+"""Table names of ours, built or not yet, that no prefix covers."""
+
+
+class Base(DeclarativeBase):
+    """Declarative base of the central schema. Models give tables and types; repositories run Core statements."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as a plain class attribute
+        str: columns.Text,
+        int: columns.Integer,
+        float: columns.Real,
+        bool: columns.Flag,
+        datetime: columns.Timestamp,
+        dict[str, Any]: columns.Json,
+        list[Any]: columns.Json,
+    }
+
+
+def json_column(**options: Any) -> MappedColumn[Any]:
+    """A column that holds JSON."""
+    return mapped_column(columns.Json, **options)

@@ -1,0 +1,112 @@
+"""Portable column types: one Python value, two representations at rest, equal values back.
+
+=============  ==========================================  =====================
+type           SQLite                                      Postgres
+=============  ==========================================  =====================
+`Text`         TEXT (binary order)                         TEXT COLLATE "C"
+`Integer`      INTEGER                                     BIGINT
+`Real`         REAL                                        DOUBLE PRECISION
+`Flag`         INTEGER 0/1                                 BOOLEAN
+`Timestamp`    TEXT ``2026-02-03T12:34:56.789Z``           TIMESTAMPTZ
+`Json`         TEXT                                        JSONB
+=============  ==========================================  =====================
+
+A column declared JSON would have NUMERIC affinity on SQLite and change numbers; hence TEXT.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+
+_NO_LIMIT = 2**40
+
+
+class IsoTimestamp(TypeDecorator[datetime]):
+    """An aware UTC time as 24-character text, which sorts as time does."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        return None if value is None else iso_text(aware_utc("timestamp", value))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else parse_time(value)
+
+
+class UtcTimestamp(TypeDecorator[datetime]):
+    """An aware time that comes back in UTC, whatever zone the server's connection has."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else aware_utc("timestamp", value)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+
+class TextJson(TypeDecorator[Any]):
+    """JSON as text, through the one codec."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else codec.encode("json", value, max_bytes=_NO_LIMIT)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else codec.decode(value)
+
+
+class BinaryJson(TypeDecorator[Any]):
+    """JSONB; written as text of the one codec, read by the driver (set up by the backend to use the same)."""
+
+    impl = postgresql.JSONB(none_as_null=True)
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return lambda value: None if value is None else codec.encode("json", value, max_bytes=_NO_LIMIT)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return None
+
+
+class IntegerFlag(TypeDecorator[bool]):
+    """A truth value as 0 or 1. NULL stays None: whether that means no is the column's own rule."""
+
+    impl = sa.Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: bool | None, dialect: Dialect) -> int | None:
+        return None if value is None else int(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> bool | None:
+        return None if value is None else bool(value)
+
+
+def parse_time(text: str) -> datetime:
+    """The time that a stored text says; without an offset it is UTC. Raises ValueError on anything else."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+Text: TypeEngine[str] = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+Integer: TypeEngine[int] = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Real: TypeEngine[float] = sa.Double().with_variant(sa.REAL(), "sqlite")
+Flag: TypeEngine[bool] = sa.Boolean().with_variant(IntegerFlag(), "sqlite")
+Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
+Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
+
+JSON_TYPES = (TextJson, BinaryJson)
+"""Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.statements`)."""
