@@ -1,0 +1,161 @@
+"""The contract of a database: every question whose answer differs between products.
+
+A backend hands out driver connections and says how a unit of work begins. Everything else, from the order of calls
+to retries, is the same for all and lives in `lastlight_state.db.scope`. Statements go to ``driver.execute(sql,
+params)``, which both supported drivers have, with no transaction but the one that the unit began.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from sqlalchemy.engine import Connection, Dialect
+
+from lastlight_state.backends.triggers import Guard
+from lastlight_state.errors import StateError
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+
+class Cursor(Protocol):
+    """What `Driver.execute` gives: the part of a DBAPI cursor that the short path uses."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> Any: ...
+
+
+class Driver(Protocol):
+    """A driver connection in autocommit: what is not between BEGIN and COMMIT commits by itself."""
+
+    def execute(self, sql: Any, params: Any = ..., /) -> Any: ...
+
+
+class Mode(Enum):
+    """How a unit runs. ``READ`` and ``ONE`` begin no transaction: each statement is whole by itself."""
+
+    READ = "read"
+    SNAPSHOT = "snapshot"
+    ONE = "one"
+    WRITE = "write"
+
+
+@dataclass
+class Lease:
+    """A driver connection lent to one unit. ``owner`` is the backend's own handle of it."""
+
+    driver: Any
+    mode: Mode
+    owner: Any = None
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a backend is opened with; the fields of `Settings` that concern it."""
+
+    schema: str | None = None
+    read_only: bool = False
+    durability: str = "normal"
+    journal_mode: str | None = None
+    wal_autocheckpoint: int = 1000
+    pool_size: int = 5
+    pooler: str | None = None
+    statement_timeout: float | None = None
+    lock_timeout: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Backend(ABC):
+    """One open database. Thread-safe; leases are not: one unit uses one at a time.
+
+    Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
+    Errors: every method translates the driver's errors with `translate`, so callers meet `StateError` alone.
+    """
+
+    name: str
+    """``"sqlite"``, ``"postgresql"``, or the name that a third party registered."""
+    dialect: Dialect
+    """Compiles statements for the driver's parameter style."""
+    driver_errors: tuple[type[Exception], ...]
+    """The driver's exceptions that `translate` understands."""
+    options: Options
+    location: str
+    """Where the database is, without any password."""
+
+    migrates_on_open: bool
+    """Whether opening a store migrates unless told otherwise."""
+    writes_in_ctes: bool
+    """Whether several writes can travel as one statement (data-modifying WITH)."""
+    failure_aborts_transaction: bool
+    """Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail."""
+
+    @property
+    def schema(self) -> str | None:
+        """The schema of all tables, None for the default one."""
+        return self.options.schema
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What compiled statements are kept by."""
+        return self.name, self.options.schema
+
+    @abstractmethod
+    def acquire(self, mode: Mode) -> Lease:
+        """A connection for a unit, with ``mode``'s transaction begun.
+
+        Writers of one SQLite file queue here. Raises `BackendBusy` or `BackendUnavailable`; then nothing is held.
+        """
+
+    @abstractmethod
+    def commit(self, lease: Lease) -> None:
+        """Commit the unit's transaction. After an error the outcome is as the error says."""
+
+    @abstractmethod
+    def rollback(self, lease: Lease) -> None:
+        """Undo the unit's transaction, if it still has one. Never raises: a connection that cannot is marked broken."""
+
+    @abstractmethod
+    def release(self, lease: Lease) -> None:
+        """Give the connection back; a broken one is closed instead of lent again."""
+
+    @abstractmethod
+    def translate(self, error: Exception) -> StateError:
+        """The library's error for a driver's error, judged by its code, never by its text."""
+
+    @abstractmethod
+    def connection(self, lease: Lease) -> Connection:
+        """A SQLAlchemy connection over the leased driver connection, for callers' own statements."""
+
+    @abstractmethod
+    def join(self, connection: Connection) -> Lease:
+        """A lease on a caller's connection, which is inside the caller's own transaction. Never committed by us."""
+
+    @abstractmethod
+    def named_lock(self, lease: Lease, name: str) -> None:
+        """Hold ``name`` until the unit ends; others who ask for it wait."""
+
+    @abstractmethod
+    def migration(self, lock_timeout: float) -> AbstractContextManager[Connection]:
+        """A connection that no other migration shares: locked, in one transaction that commits on leaving.
+
+        Raises `BackendBusy` when another holds the lock for longer than ``lock_timeout`` seconds.
+        """
+
+    @abstractmethod
+    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+        """The rows of one SELECT, or None where its table (or the database itself) does not exist. Creates nothing."""
+
+    @abstractmethod
+    def guard_ddl(self, guard: Guard) -> Iterator[str]:
+        """The statements that create a guard."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what this backend opened. Idempotent."""

@@ -1,0 +1,60 @@
+"""Where database files live: private creation, and what kind of file system carries them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+
+_REMOTE = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "afs", "ceph", "gluster", "lustre", "vboxsf", "prl_fs")
+
+
+def make_private_directory(path: Path) -> None:
+    """Create the directory and its missing parents, each readable by their owner alone. Existing modes are kept."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+
+
+def create_private_file(path: Path) -> None:
+    """Create an empty file readable by its owner alone, unless it is there."""
+    make_private_directory(path.parent)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
+    except FileExistsError:
+        return
+
+
+def is_remote(path: Path) -> bool:
+    """Whether the file lies on a network or VM-mounted file system, where WAL's shared memory cannot be trusted.
+
+    Known on Linux only; elsewhere every file counts as local.
+    """
+    return file_system(path).startswith(_REMOTE)
+
+
+def file_system(path: Path) -> str:
+    """The name of the file system that carries the file, ``"unknown"`` where the system does not tell."""
+    folder = path.parent
+    while not folder.exists():
+        folder = folder.parent
+    return _kind_of_device(os.stat(folder).st_dev, str(folder.resolve()))
+
+
+@lru_cache(maxsize=64)
+def _kind_of_device(device: int, folder: str) -> str:
+    if sys.platform != "linux":
+        return "unknown"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "unknown"
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in lines:
+        head, _, tail = line.partition(" - ")
+        if head.split()[2] == wanted:
+            return tail.split()[0]
+    return "unknown"

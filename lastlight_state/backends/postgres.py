@@ -1,0 +1,231 @@
+"""Postgres through psycopg 3: a pool of autocommit connections, transactions said in words.
+
+Connections are in autocommit, so a unit of one statement is one round trip, and returning one costs no reset. A
+connection that died in the pool is found before it is used by looking whether its socket has something to say, which
+costs a system call instead of a round trip; what dies later surfaces as `BackendUnavailable`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy import create_engine
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from lastlight_state import codec
+from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.postgres_errors import UNDEFINED, translate
+from lastlight_state.backends.triggers import Guard, postgres_ddl
+from lastlight_state.errors import BackendBusy, BackendUnavailable, MisuseError, NotSupported, ReadOnlyTransaction, StateError
+
+OLDEST = 140_000
+POOL_SECONDS = 30.0
+RECYCLE_SECONDS = 1800
+
+_BEGIN = {
+    Mode.WRITE: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    Mode.SNAPSHOT: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+}
+_POLL_SECONDS = 0.02
+
+
+class PostgresBackend(Backend):
+    """One database on a server, in one schema."""
+
+    name = "postgresql"
+    dialect = PGDialect_psycopg()
+    driver_errors = (psycopg.Error,)
+    migrates_on_open = False
+    writes_in_ctes = True
+    failure_aborts_transaction = True
+
+    def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
+        self.options = options
+        self.location = url.set(drivername="postgresql").render_as_string(hide_password=True)
+        self._owns_engine = engine is None
+        self._engine = engine if engine is not None else _engine(url, options)
+        self._version_checked = False
+
+    def acquire(self, mode: Mode) -> Lease:
+        if self.options.read_only and mode in (Mode.WRITE, Mode.ONE):
+            raise ReadOnlyTransaction("the store is open for reading only")
+        lease = self._checkout(mode)
+        begin = _BEGIN.get(mode)
+        if begin is not None:
+            try:
+                lease.driver.execute(begin)
+            except BaseException as error:
+                lease.broken = True
+                self.release(lease)
+                if isinstance(error, psycopg.Error):
+                    raise translate(error) from error
+                raise
+        return lease
+
+    def commit(self, lease: Lease) -> None:
+        try:
+            lease.driver.execute("COMMIT")
+        except psycopg.Error as error:
+            failure = translate(error)
+            if isinstance(failure, BackendUnavailable):
+                failure.outcome = "unknown"
+            raise failure from error
+
+    def rollback(self, lease: Lease) -> None:
+        try:
+            if lease.driver.info.transaction_status != TransactionStatus.IDLE:
+                lease.driver.execute("ROLLBACK")
+        except psycopg.Error:
+            lease.broken = True
+
+    def release(self, lease: Lease) -> None:
+        if lease.broken or lease.driver.closed:
+            lease.owner.invalidate()
+            return
+        if not self._owns_engine:
+            lease.driver.autocommit = False
+        lease.owner.close()
+
+    def translate(self, error: Exception) -> StateError:
+        return translate(error)
+
+    def named_lock(self, lease: Lease, name: str) -> None:
+        lease.driver.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock_number(name),))
+
+    def connection(self, lease: Lease) -> Connection:
+        connection = Connection(self._engine, connection=lease.owner)
+        return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
+
+    def join(self, connection: Connection) -> Lease:
+        if not connection.in_transaction():
+            raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
+        return Lease(connection.connection.dbapi_connection, Mode.WRITE, owner=connection)
+
+    @contextmanager
+    def migration(self, lock_timeout: float) -> Iterator[Connection]:
+        lease = self.acquire(Mode.WRITE)
+        try:
+            lease.driver.execute(f"SET LOCAL lock_timeout = {int(lock_timeout * 1000)}")
+            self._lock_migration(lease, lock_timeout)
+            if self.schema:
+                lease.driver.execute(f"SET LOCAL search_path TO {self.dialect.identifier_preparer.quote_identifier(self.schema)}")
+            connection = Connection(self._engine, connection=lease.owner)
+            connection.begin()
+            yield connection
+            self.commit(lease)
+        except psycopg.Error as error:
+            raise translate(error) from error
+        finally:
+            self.rollback(lease)
+            self.release(lease)
+
+    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+        lease = self.acquire(Mode.READ)
+        try:
+            return list(lease.driver.execute(sql).fetchall())
+        except psycopg.Error as error:
+            if error.sqlstate in UNDEFINED:
+                return None
+            raise translate(error) from error
+        finally:
+            self.release(lease)
+
+    def guard_ddl(self, guard: Guard) -> Iterator[str]:
+        return postgres_ddl(guard)
+
+    def close(self) -> None:
+        if self._owns_engine:
+            self._engine.dispose()
+
+    def _checkout(self, mode: Mode) -> Lease:
+        while True:
+            try:
+                owner = self._engine.raw_connection()
+            except PoolTimeout as error:
+                raise BackendUnavailable(f"all {self.options.pool_size} pooled connections were in use for {POOL_SECONDS:.0f} s") from error
+            except psycopg.Error as error:
+                raise translate(error) from error
+            except SQLAlchemyError as error:
+                raise translate(getattr(error, "orig", None) or error) from error
+            driver: Any = owner.dbapi_connection
+            if _is_alive(driver):
+                break
+            owner.invalidate()
+        lease = Lease(driver, mode, owner=owner)
+        if not self._owns_engine:
+            driver.autocommit = True
+        if not self._version_checked:
+            self._check_version(lease)
+        return lease
+
+    def _check_version(self, lease: Lease) -> None:
+        if lease.driver.info.server_version < OLDEST:
+            self.release(lease)
+            raise NotSupported("the server is older than PostgreSQL 14")
+        self._version_checked = True
+
+    def _lock_migration(self, lease: Lease, lock_timeout: float) -> None:
+        """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
+        number, deadline = self._lock_number("migration"), time.monotonic() + lock_timeout
+        while not lease.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
+            if time.monotonic() >= deadline:
+                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _lock_number(self, name: str) -> int:
+        """Advisory locks are per database already; the number separates schemas and names."""
+        text = f"lastlight_state:{self.schema or ''}:{name}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+
+
+def _engine(url: URL, options: Options) -> Engine:
+    arguments: dict[str, Any] = {"application_name": "lastlight-state"}
+    if options.pooler == "transaction":
+        arguments["prepare_threshold"] = None
+    else:
+        arguments["options"] = " ".join(_server_settings(options))
+    return create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        poolclass=QueuePool,
+        pool_size=options.pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_SECONDS,
+        pool_recycle=RECYCLE_SECONDS,
+        pool_use_lifo=True,
+        pool_reset_on_return=None,
+        isolation_level="AUTOCOMMIT",
+        json_deserializer=codec.decode,
+        connect_args={**arguments, **options.extra},
+    )
+
+
+def _server_settings(options: Options) -> Iterator[str]:
+    if options.statement_timeout is not None:
+        yield f"-c statement_timeout={int(options.statement_timeout * 1000)}"
+    if options.lock_timeout is not None:
+        yield f"-c lock_timeout={int(options.lock_timeout * 1000)}"
+
+
+def _is_alive(driver: Any) -> bool:
+    """False when the server has hung up. A silent socket is a live one, as far as anybody can tell without asking."""
+    if driver.closed:
+        return False
+    socket = driver.pgconn.socket
+    if not select.select([socket], [], [], 0)[0]:
+        return True
+    try:
+        driver.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return not select.select([socket], [], [], 0)[0]

@@ -1,0 +1,61 @@
+"""From SQLSTATEs to the library's errors. Texts are never read."""
+
+from __future__ import annotations
+
+import psycopg
+
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendError,
+    BackendUnavailable,
+    Conflict,
+    InvalidValue,
+    ReadOnlyTransaction,
+    StateError,
+)
+
+UNDEFINED = frozenset({"42P01", "3F000"})
+
+_CONSTRAINTS = {"23505": "unique", "23503": "foreign_key", "23502": "not_null", "23514": "check"}
+_BUSY = {"40001": "serialisation failure", "40P01": "deadlock", "55P03": "lock timeout"}
+_GONE = frozenset({"57P01", "57P02", "57P03", "57P05"})
+
+
+def translate(error: Exception) -> StateError:
+    """The library's error for one of the driver's."""
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return _without_state(error)
+    if state in _BUSY:
+        return BackendBusy(f"the database is busy: {_BUSY[state]}")
+    if state in _CONSTRAINTS:
+        return Conflict(f"the database refused a row ({_CONSTRAINTS[state]})", code=_CONSTRAINTS[state])
+    if state.startswith("LL"):
+        return Conflict(str(getattr(error, "diag", None) and error.diag.message_primary), code="refused_by_database")  # type: ignore[attr-defined]
+    if state in _GONE or state.startswith("08"):
+        return BackendUnavailable(f"the server closed the connection ({state})", repeats=1)
+    return _of_server(error, state)
+
+
+def _of_server(error: Exception, state: str) -> StateError:
+    if state == "57014":
+        return BackendUnavailable("the statement was cancelled, by its timeout or by the server's operator", reason="statement_timeout")
+    if state.startswith("53"):
+        return BackendUnavailable(f"the server has no room: connections, memory or disk ({state})")
+    if state in ("28P01", "28000", "3D000"):
+        return BackendUnavailable(f"the server refused the login or the database name ({state})")
+    if state == "25006":
+        return ReadOnlyTransaction("a write in a transaction that may only read")
+    if state in ("22021", "22P05"):
+        return InvalidValue("text", "a character that the database cannot store")
+    if state == "42501":
+        return BackendUnavailable("the role lacks a right that this call needs", reason="permission")
+    return BackendError(f"the database refused a statement ({state}): {str(error).splitlines()[0]}")
+
+
+def _without_state(error: Exception) -> StateError:
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return BackendUnavailable("the server cannot be reached, or the connection was lost", repeats=1)
+    if isinstance(error, psycopg.DataError):
+        return InvalidValue("value", str(error))
+    return BackendError(f"the driver failed: {type(error).__name__}: {error}")

@@ -1,0 +1,63 @@
+"""Repeats a whole unit of work while the database is busy.
+
+Up to six retries, 50 ms doubling to 2 s, each stretched or shortened by up to a quarter so that writers do not meet
+again in step. The database's own busy timeout waits finely before that; this is the coarse part behind it. A lost
+connection is met by repeating once, and only when it is certain that nothing was written.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
+from lastlight_state.metrics import Metrics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The retry budget of a store. ``sleep`` and ``stretch`` (a factor around 1) can be replaced by tests."""
+
+    metrics: Metrics
+    limit: int = 6
+    base: float = 0.05
+    cap: float = 2.0
+    sleep: Callable[[float], None] = time.sleep
+    stretch: Callable[[], float] = field(default=lambda: random.uniform(0.75, 1.25))  # noqa: S311 - not for secrets
+
+    def run(self, attempt: Callable[[], T], *, keyed: bool = False) -> T:
+        """The result of ``attempt``, which is a whole unit and may run several times.
+
+        ``keyed``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
+        """
+        try:
+            return attempt()
+        except BackendError as error:
+            return self._again(attempt, error, keyed)
+
+    def _again(self, attempt: Callable[[], T], error: BackendError, keyed: bool) -> T:
+        repeats = 0
+        while True:
+            allowed = self.limit if isinstance(error, BackendBusy) else _repeats_when_unavailable(error, keyed)
+            if repeats >= allowed:
+                raise error
+            self.sleep(min(self.cap, self.base * 2**repeats) * self.stretch())
+            repeats += 1
+            self.metrics.count("retries")
+            try:
+                return attempt()
+            except BackendError as next_error:
+                error = next_error
+
+
+def _repeats_when_unavailable(error: BackendError, keyed: bool) -> int:
+    if not isinstance(error, BackendUnavailable):
+        return 0
+    if error.outcome == "unknown" and not keyed:
+        return 0
+    return int(error.details.get("repeats", 0))

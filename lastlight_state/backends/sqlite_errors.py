@@ -1,0 +1,58 @@
+"""From SQLite's error names to the library's errors. Texts are never read."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendError,
+    BackendUnavailable,
+    Conflict,
+    MisuseError,
+    ReadOnlyTransaction,
+    StateError,
+)
+
+_CONSTRAINTS = {
+    "SQLITE_CONSTRAINT_UNIQUE": "unique",
+    "SQLITE_CONSTRAINT_PRIMARYKEY": "unique",
+    "SQLITE_CONSTRAINT_ROWID": "unique",
+    "SQLITE_CONSTRAINT_FOREIGNKEY": "foreign_key",
+    "SQLITE_CONSTRAINT_NOTNULL": "not_null",
+    "SQLITE_CONSTRAINT_CHECK": "check",
+}
+
+
+def translate(error: Exception) -> StateError:
+    """The library's error for one of the driver's or the operating system's."""
+    if isinstance(error, OSError):
+        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}")
+    name = getattr(error, "sqlite_errorname", None)
+    if name is None:
+        return MisuseError(f"the driver refused the call: {error}") if isinstance(error, sqlite3.ProgrammingError) else _other(error, "")
+    if name == "SQLITE_CONSTRAINT_TRIGGER":
+        return Conflict(str(error), code="refused_by_database")
+    if name in _CONSTRAINTS:
+        return Conflict(f"the database refused a row ({_CONSTRAINTS[name]})", code=_CONSTRAINTS[name])
+    return _of_file(error, name)
+
+
+def _of_file(error: Exception, name: str) -> StateError:
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return BackendBusy("the database is locked by another writer")
+    if name == "SQLITE_FULL":
+        return BackendUnavailable("the disk is full")
+    if name.startswith("SQLITE_IOERR"):
+        return BackendUnavailable(f"input or output failed ({name})", repeats=6)
+    if name == "SQLITE_READONLY":
+        return ReadOnlyTransaction("a write on a connection that may only read")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
+        return BackendUnavailable(f"the database file cannot be opened or written ({name})")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return BackendUnavailable(f"the file is no sound SQLite database ({name})", reason="not_a_database")
+    return _other(error, name)
+
+
+def _other(error: Exception, name: str) -> StateError:
+    return BackendError(f"the database refused a statement ({name or type(error).__name__}): {error}")
