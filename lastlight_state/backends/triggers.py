@@ -20,7 +20,10 @@ SQLSTATE_CLASS = "LL"
 
 @dataclass(frozen=True)
 class Guard:
-    """One refusal. ``permit`` names the receipts whose permit opens it: any, ``reset`` alone, or none."""
+    """One refusal. ``permit`` names the receipts whose permit opens it: any, ``reset`` alone, or none.
+
+    ``only`` names the one product that needs the guard; elsewhere it renders to nothing.
+    """
 
     name: str
     table: str
@@ -29,14 +32,16 @@ class Guard:
     when: str | None = None
     permit: Literal["any", "reset"] | None = None
     of: tuple[str, ...] = ()
+    only: Literal["sqlite", "postgresql"] | None = None
 
 
 def sqlite_ddl(guard: Guard) -> Iterator[str]:
     """The CREATE TRIGGER of a guard on SQLite; nothing for TRUNCATE, which does not exist there."""
-    if guard.event == "truncate":
+    if guard.event == "truncate" or guard.only == "postgresql":
         return
     conditions = [guard.when.replace("IS DISTINCT FROM", "IS NOT")] if guard.when else []
     if guard.permit:
+        conditions = [f"({condition})" for condition in conditions]
         conditions.append(f"NOT EXISTS (SELECT 1 FROM maintenance_permits{_permit_filter(guard)})")
     when = f" WHEN {' AND '.join(conditions)}" if conditions else ""
     of = f" OF {', '.join(guard.of)}" if guard.of else ""
@@ -48,6 +53,8 @@ def sqlite_ddl(guard: Guard) -> Iterator[str]:
 
 def postgres_ddl(guard: Guard) -> Iterator[str]:
     """The CREATE TRIGGER of a guard on Postgres. Conditions stand in WHEN, so that a write that passes calls nothing."""
+    if guard.only == "sqlite":
+        return
     function = REFUSE_UNLESS_PERMITTED if guard.permit else REFUSE
     arguments = [guard.message] + ([guard.permit] if guard.permit else [])
     listed = ", ".join(f"'{_quoted(word)}'" for word in arguments)
@@ -71,9 +78,7 @@ _PERMITTED = (
     "IF EXISTS (SELECT 1 FROM maintenance_permits WHERE TG_ARGV[1] = 'any' OR receipt_id = TG_ARGV[1]) THEN "
     "IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END IF; "
 )
-_FUNCTION = (
-    "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $guard$ BEGIN {body} END $guard$"
-)
+_FUNCTION = "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $guard$ BEGIN {body} END $guard$"
 
 
 def _permit_filter(guard: Guard) -> str:

@@ -19,6 +19,7 @@ NAMING = {
 }
 
 VERSION_TABLE = "lastlight_state_version"
+COMMENT_PREFIX = "lastlight_state: "
 
 RESERVED_PREFIXES = (
     "lastlight_",
@@ -78,3 +79,8 @@ class Base(DeclarativeBase):
 def json_column(**options: Any) -> MappedColumn[Any]:
     """A column that holds JSON."""
     return mapped_column(columns.Json, **options)
+
+
+def described(holds: str, **options: Any) -> dict[str, Any]:
+    """The ``__table_args__`` of a table of ours: its comment tells a stranger on Postgres whose table it is."""
+    return {"comment": f"{COMMENT_PREFIX}{holds}", **options}

@@ -7,6 +7,7 @@ what both leave in a database.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from sqlalchemy import MetaData
 
@@ -32,13 +33,29 @@ def declared_guards(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
     return tuple(_declared(metadata).values())
 
 
-def append_only(table: str) -> tuple[Guard, ...]:
+def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple[Guard, ...]:
     """The guards that refuse DELETE and TRUNCATE on a table, except under a maintenance permit."""
     message = f"{table} is append-only"
     return (
-        Guard(f"{table}_no_delete", table, "delete", message, permit="any"),
-        Guard(f"{table}_no_truncate", table, "truncate", message, permit="any"),
+        Guard(f"{table}_no_delete", table, "delete", message, permit=permit),
+        Guard(f"{table}_no_truncate", table, "truncate", message, permit=permit),
     )
+
+
+def no_update(table: str) -> tuple[Guard, ...]:
+    """The guard that refuses every UPDATE of a table, permit or not."""
+    return (Guard(f"{table}_no_update", table, "update", f"rows of {table} never change"),)
+
+
+def no_replacement(table: str, *, key: tuple[str, ...] = ("id",)) -> tuple[Guard, ...]:
+    """The guard that refuses to insert an existing key.
+
+    On SQLite ``INSERT OR REPLACE`` deletes the old row without a delete trigger, unless ``recursive_triggers`` is on,
+    which a stray connection does not have. Postgres has no such statement.
+    """
+    same = " AND ".join(f"{name} = NEW.{name}" for name in key)
+    when = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
+    return (Guard(f"{table}_no_replace", table, "insert", f"that row of {table} exists", when=when, only="sqlite"),)
 
 
 def _declared(metadata: MetaData) -> dict[str, Guard]:

@@ -1,0 +1,102 @@
+"""Tables of the messaging domain. Columns after the comment line of a table came with revision 0004."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Identity, Index, func, literal_column, text, true
+from sqlalchemy.orm import Mapped, mapped_column
+
+from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.indexes import where
+
+
+class MessagingSessionModel(Base):
+    """One stretch of conversation of one user in one place."""
+
+    __tablename__ = "messaging_sessions"
+    __table_args__ = described("chat sessions, at most one active per place and user")
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    platform: Mapped[str]
+    channel_id: Mapped[str]
+    thread_id: Mapped[str | None]
+    user_id: Mapped[str]
+    agent_session_id: Mapped[str | None]
+    created_at: Mapped[datetime]
+    last_activity_at: Mapped[datetime]
+    message_count: Mapped[int | None] = mapped_column(server_default=text("0"))
+    active: Mapped[bool | None] = mapped_column(server_default=true())
+    # since 0004
+    title: Mapped[str | None]
+    version: Mapped[int] = mapped_column(server_default=text("0"))
+    deactivated_at: Mapped[datetime | None]
+    deactivated_reason: Mapped[str | None]
+    metadata_: Mapped[Any] = json_column(name="metadata", nullable=True)
+
+
+class MessagingMessageModel(Base):
+    """What was said in a session, in the order of ids."""
+
+    __tablename__ = "messaging_messages"
+    __table_args__ = described("what was said in chat sessions, in the order of ids", sqlite_autoincrement=True)
+
+    id: Mapped[int] = mapped_column(Identity(always=False), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("messaging_sessions.id"))
+    role: Mapped[str]
+    content: Mapped[str]
+    timestamp: Mapped[datetime]
+    platform_message_id: Mapped[str | None]
+
+
+_session = MessagingSessionModel.__table__.c
+_message = MessagingMessageModel.__table__.c
+_thread = func.coalesce(_session.thread_id, literal_column("''"))
+_ACTIVE = where("active = 1", postgresql="active")
+
+Index("idx_msg_sessions_lookup", _session.platform, _session.channel_id, _session.thread_id, _session.user_id)
+Index(
+    "idx_msg_sessions_unique_active",
+    _session.platform,
+    _session.channel_id,
+    _session.thread_id,
+    _session.user_id,
+    unique=True,
+    **_ACTIVE,
+)
+Index("idx_msg_messages_session", _message.session_id, _message.timestamp)
+
+# since 0004
+Index(
+    "uq_messaging_sessions_active_key",
+    _session.platform,
+    _session.channel_id,
+    _thread,
+    _session.user_id,
+    unique=True,
+    **_ACTIVE,
+)
+Index(
+    "ix_messaging_sessions_active_place",
+    _session.platform,
+    _session.channel_id,
+    _thread,
+    _session.last_activity_at.desc(),
+    _session.id.desc(),
+    **_ACTIVE,
+)
+Index("ix_messaging_sessions_activity", _session.last_activity_at.desc(), _session.id.desc())
+Index(
+    "ix_messaging_sessions_agent",
+    _session.agent_session_id,
+    _session.created_at.desc(),
+    **where("agent_session_id IS NOT NULL"),
+)
+Index("ix_messaging_messages_order", _message.session_id, _message.id)
+Index(
+    "ix_messaging_messages_platform_id",
+    _message.platform_message_id,
+    _message.session_id,
+    **where("platform_message_id IS NOT NULL"),
+)

@@ -1,0 +1,1 @@
+"""What maintenance did, and its leave to do it."""

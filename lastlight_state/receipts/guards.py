@@ -1,0 +1,22 @@
+"""What the database refuses about receipts and tombstones. No permit of ordinary maintenance opens these guards."""
+
+from __future__ import annotations
+
+from lastlight_state.backends.triggers import Guard
+from lastlight_state.db.guards import append_only, declare
+
+FINISHED_RECEIPTS = declare(
+    [
+        *append_only("maintenance_receipts", permit="reset"),
+        Guard(
+            "maintenance_receipts_finished_stays",
+            "maintenance_receipts",
+            "update",
+            "a finished receipt never changes",
+            when="OLD.state IN ('done', 'failed')",
+            permit="reset",
+        ),
+    ]
+)
+
+TOMBSTONES = declare(append_only("tombstones", permit="reset"))

@@ -1,0 +1,1 @@
+"""What is running and what to do next."""

@@ -1,0 +1,117 @@
+"""What the database refuses about runs, executions and approvals, whoever asks.
+
+Guards act on changes only: a row that already breaks one stays readable and copyable.
+"""
+
+from __future__ import annotations
+
+from lastlight_state.backends.triggers import Guard
+from lastlight_state.db.guards import append_only, declare, no_replacement, no_update
+
+_IDENTITY = ("id", "workflow_name", "trigger_id", "run_key", "parent_run_id")
+
+
+def _changed(columns: tuple[str, ...]) -> str:
+    return " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in columns)
+
+
+RESTART_BREAKER = declare(
+    [
+        Guard(
+            "workflow_runs_restart_rises_by_one",
+            "workflow_runs",
+            "update",
+            "restart_count may rise by 1, never above max_restarts, and not together with a new max_restarts",
+            when="NEW.restart_count > OLD.restart_count AND (NEW.restart_count > OLD.restart_count + 1"
+            " OR NEW.restart_count > NEW.max_restarts OR NEW.max_restarts <> OLD.max_restarts)",
+            of=("restart_count",),
+        ),
+        Guard(
+            "workflow_runs_restart_falls_by_release",
+            "workflow_runs",
+            "update",
+            "restart_count may fall by 1 only, while the run is running and stays so",
+            when="NEW.restart_count < OLD.restart_count AND (NEW.restart_count < OLD.restart_count - 1"
+            " OR OLD.status <> 'running' OR NEW.status <> 'running')",
+            of=("restart_count",),
+        ),
+    ]
+)
+
+TERMINAL_STAYS = declare(
+    [
+        Guard(
+            "workflow_runs_succeeded_stays",
+            "workflow_runs",
+            "update",
+            "a succeeded run never changes its status",
+            when="OLD.status = 'succeeded' AND NEW.status <> 'succeeded'",
+            of=("status",),
+        ),
+        Guard(
+            "workflow_runs_ended_restarts_only",
+            "workflow_runs",
+            "update",
+            "a failed or cancelled run leaves that status only for running or queued, with restart_count + 1",
+            when="OLD.status IN ('failed', 'cancelled') AND NEW.status <> OLD.status"
+            " AND (NEW.status NOT IN ('running', 'queued') OR NEW.restart_count <> OLD.restart_count + 1)",
+            of=("status",),
+        ),
+    ]
+)
+
+IMMUTABLE = declare(
+    [
+        Guard(
+            "workflow_runs_context_is_immutable",
+            "workflow_runs",
+            "update",
+            "the context of a run never changes",
+            when=_changed(("context",)),
+            of=("context",),
+        ),
+        Guard(
+            "workflow_runs_identity_is_immutable",
+            "workflow_runs",
+            "update",
+            "the id, workflow, trigger, key and parent of a run never change",
+            when=_changed(_IDENTITY),
+            of=_IDENTITY,
+        ),
+        Guard(
+            "workflow_runs_counters_never_fall",
+            "workflow_runs",
+            "update",
+            "claim_epoch and transition_seq never fall",
+            when="NEW.claim_epoch < OLD.claim_epoch OR NEW.transition_seq < OLD.transition_seq",
+            of=("claim_epoch", "transition_seq"),
+        ),
+    ]
+)
+
+APPEND_ONLY = declare(
+    [
+        *append_only("workflow_runs"),
+        *no_replacement("workflow_runs"),
+        *append_only("executions"),
+        *no_replacement("executions"),
+        *append_only("workflow_approvals"),
+        *no_replacement("workflow_approvals"),
+        *append_only("run_transitions"),
+        *no_replacement("run_transitions", key=("run_id", "seq")),
+        *no_update("run_transitions"),
+    ]
+)
+
+ONE_ANSWER = declare(
+    [
+        Guard(
+            "workflow_approvals_one_answer",
+            "workflow_approvals",
+            "update",
+            "the status of an approval that is not pending never changes",
+            when="OLD.status <> 'pending' AND NEW.status <> OLD.status",
+            of=("status",),
+        )
+    ]
+)

@@ -1,0 +1,117 @@
+"""Indexes of the workflows domain, and what the wide ones hold.
+
+On SQLite a row is one record: a column behind a large one costs a walk through its overflow pages, even when the large
+one is not asked for. Hence indexes that hold everything a list shows.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Index
+
+from lastlight_state.db.indexes import where
+from lastlight_state.workflows.models import ExecutionModel, WorkflowApprovalModel, WorkflowRunModel
+
+RUN_SUMMARY = (
+    "id",
+    "workflow_name",
+    "status",
+    "status_reason",
+    "trigger_id",
+    "trigger_type",
+    "owner",
+    "repo",
+    "issue_number",
+    "current_phase",
+    "phase_count",
+    "started_at",
+    "updated_at",
+    "finished_at",
+    "restart_count",
+    "parent_run_id",
+    "triggered_by",
+    "cancel_requested_at",
+)
+"""The columns of a RunSummary: all that lists show, none of it large."""
+
+USAGE = (
+    "skill",
+    "owner",
+    "repo",
+    "model",
+    "trigger_type",
+    "success",
+    "outcome",
+    "stop_reason",
+    "finished_at",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cost_usd",
+    "cost_micros",
+    "node_id",
+    "iteration",
+    "attempt",
+    "cached",
+)
+"""The columns of an execution that rollups and lists need besides its identity; an index holds them all."""
+
+_run = WorkflowRunModel.__table__.c
+_execution = ExecutionModel.__table__.c
+_approval = WorkflowApprovalModel.__table__.c
+_newest_run = (_run.started_at.desc(), _run.id.desc())
+_newest_execution = (_execution.started_at.desc(), _execution.id.desc())
+_summary = [_run[name] for name in RUN_SUMMARY if name not in ("id", "started_at", "status")]
+_usage = [_execution[name] for name in USAGE]
+
+Index("idx_workflow_runs_trigger", _run.trigger_id, _run.status)
+Index("idx_workflow_runs_status", _run.status)
+Index("idx_workflow_runs_started_at", _run.started_at.desc())
+Index("idx_workflow_runs_name_started", _run.workflow_name, _run.started_at.desc())
+Index("idx_executions_trigger", _execution.trigger_type, _execution.trigger_id)
+Index("idx_executions_skill", _execution.skill, _execution.started_at)
+Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skill)
+
+# since 0003
+Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
+Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at.desc(), **where("parent_run_id IS NOT NULL"))
+Index("ix_workflow_runs_queue", _run.queued_at, _run.id, **where("status = 'queued'"))
+Index("ix_workflow_runs_heartbeat", _run.heartbeat_at, _run.id, **where("status = 'running'"))
+Index("ix_workflow_runs_wake", _run.wake_at, _run.id, **where("status = 'paused' AND wake_at IS NOT NULL"))
+Index(
+    "ix_workflow_runs_waiting",
+    _run.waiting_for,
+    _run.correlation_id,
+    **where("status = 'paused' AND waiting_for IS NOT NULL"),
+)
+Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
+Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary)
+Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary)
+
+Index(
+    "uq_executions_attempt",
+    _execution.workflow_run_id,
+    _execution.node_id,
+    _execution.iteration,
+    _execution.attempt,
+    unique=True,
+    **where("node_id IS NOT NULL"),
+)
+Index("ix_executions_in_flight", _execution.workflow_run_id, **where("finished_at IS NULL AND success IS NULL"))
+Index("ix_executions_session", _execution.session_id, _execution.started_at.desc(), **where("session_id IS NOT NULL"))
+Index("ix_executions_trigger_started", _execution.trigger_id, _execution.started_at.desc())
+Index("ix_executions_run_usage", _execution.workflow_run_id, *_newest_execution, *_usage)
+Index("ix_executions_usage", *_newest_execution, *_usage)
+
+Index("idx_approvals_workflow", _approval.workflow_run_id)
+Index("idx_approvals_status", _approval.status)
+Index("ix_approvals_inbox", _approval.created_at.desc(), _approval.id.desc(), **where("status = 'pending'"))
+Index("ix_approvals_due", _approval.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
+Index(
+    "uq_approvals_request_key",
+    _approval.workflow_run_id,
+    _approval.request_key,
+    unique=True,
+    **where("status = 'pending' AND request_key IS NOT NULL"),
+)
+Index("ix_approvals_artifact", _approval.artifact, _approval.created_at.desc())
