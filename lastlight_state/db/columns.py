@@ -16,6 +16,7 @@ A column declared JSON would have NUMERIC affinity on SQLite and change numbers;
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,8 +37,8 @@ class IsoTimestamp(TypeDecorator[datetime]):
     impl = sa.Text
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
-        return None if value is None else iso_text(aware_utc("timestamp", value))
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return _time_texts()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
         return None if value is None else parse_time(value)
@@ -93,6 +94,22 @@ class IntegerFlag(TypeDecorator[bool]):
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> bool | None:
         return None if value is None else bool(value)
+
+
+def _time_texts() -> Callable[[datetime | None], str | None]:
+    """Formats times, remembering the last: the times of one write are nearly always one object."""
+    last: tuple[datetime | None, str | None] = (None, None)
+
+    def text_of(value: datetime | None) -> str | None:
+        nonlocal last
+        known, text = last
+        if value is known:
+            return text
+        text = iso_text(aware_utc("timestamp", value)) if value is not None else None
+        last = (value, text)
+        return text
+
+    return text_of
 
 
 def parse_time(text: str) -> datetime:

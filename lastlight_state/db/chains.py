@@ -1,0 +1,71 @@
+"""Two writes that are one: change a row, and record it in another table if the change took place.
+
+Where the database allows it, both travel as a single statement, so that the unit needs no transaction of its own and
+one round trip; elsewhere they run one after the other in a writing unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.statements import Statement
+
+
+class Chain:
+    """``head`` changes or inserts a row and returns columns; then ``into`` gets one row for each that it returned.
+
+    A value of ``values`` is a SQL expression, usually a bind parameter. `from_head` stands for a column that the head
+    returned. The result is the head's columns and ``returning`` of the row inserted.
+    """
+
+    def __init__(
+        self,
+        head: Any,
+        *,
+        into: sa.Table,
+        values: Mapping[str, sa.ColumnElement[Any]],
+        returning: tuple[sa.Column[Any], ...] = (),
+    ) -> None:
+        self._head = head
+        self._into = into
+        self._values = dict(values)
+        self._returning = returning
+        self.head = Statement(head)
+        self.tail = Statement(self._separate_tail())
+        self.whole = Statement(self._single_statement())
+
+    def joined_on(self, backend: Backend) -> bool:
+        """Whether this backend runs the chain as one statement."""
+        return backend.writes_in_ctes
+
+    def _separate_tail(self) -> Any:
+        values = {
+            name: sa.bindparam(_head_name(value), type_=self._into.c[name].type) if _head_name(value) else value
+            for name, value in self._values.items()
+        }
+        insert = sa.insert(self._into).values(values)
+        return insert.returning(*self._returning) if self._returning else insert
+
+    def _single_statement(self) -> Any:
+        head = self._head.cte("head")
+        columns = [
+            head.c[_head_name(value)] if _head_name(value) else sa.cast(value, self._into.c[name].type)
+            for name, value in self._values.items()
+        ]
+        insert = sa.insert(self._into).from_select(list(self._values), sa.select(*columns).select_from(head), include_defaults=False)
+        tail = insert.returning(*(self._returning or self._into.primary_key.columns)).cte("tail")
+        return sa.select(*head.c, *(tail.c[column.name] for column in self._returning)).select_from(head).join(tail, sa.true())
+
+
+def from_head(column: str) -> sa.ColumnElement[Any]:
+    """The value that the head returned under this name."""
+    return sa.bindparam(f"_head_{column}")
+
+
+def _head_name(value: Any) -> str | None:
+    key = getattr(value, "key", None)
+    return key.removeprefix("_head_") if isinstance(key, str) and key.startswith("_head_") else None

@@ -1,0 +1,85 @@
+"""Keyset pages: lists that cost the same at any depth, with opaque tokens.
+
+A token names the last key of its page and carries a digest of what was asked, so that it cannot be used with another
+list or another filter. There is no offset and no total.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import orjson
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.clock import iso_text
+from lastlight_state.db.records import Record
+from lastlight_state.errors import InvalidValue
+
+T = TypeVar("T")
+
+
+class Page(Record, Generic[T]):
+    """Some of a list, in its order. ``next_page_token`` is None at the end."""
+
+    items: tuple[T, ...]
+    next_page_token: str | None = None
+
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def encode_token(asked: Any, key: Sequence[Any]) -> str:
+    """The token that goes on after ``key`` in the list that ``asked`` describes."""
+    data = orjson.dumps([_digest(asked), [_plain(part) for part in key]])
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def decode_token(asked: Any, token: str | None) -> list[Any] | None:
+    """The key of a token, None for none. Raises `InvalidValue` for a damaged one, or one of another list or filter."""
+    if token is None:
+        return None
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        found, key = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, TypeError, binascii.Error):
+        raise InvalidValue("page_token", "damaged, or no page token") from None
+    if found != _digest(asked):
+        raise InvalidValue("page_token", "made for another list or another filter")
+    if not isinstance(key, list):
+        raise InvalidValue("page_token", "damaged, or no page token")
+    return key
+
+
+def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
+    """The condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns."""
+    ours = sa.tuple_(*columns)
+    theirs = sa.tuple_(*(sa.bindparam(f"after_{i}", type_=column.type) for i, column in enumerate(columns)))
+    return ours < theirs if descending else ours > theirs
+
+
+def after_values(key: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of `after`."""
+    return {f"after_{i}": part for i, part in enumerate(key)}
+
+
+def _digest(asked: Any) -> str:
+    return codec.digest(_plain(asked))[:16]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso_text(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [_plain(part) for part in value]
+        return sorted(parts) if isinstance(value, set | frozenset) else parts
+    return value

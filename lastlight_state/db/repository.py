@@ -1,0 +1,59 @@
+"""What every repository has: a scope to run in, the clock, and the sentinel for "not given"."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import Final, Literal
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.clock import Clock
+from lastlight_state.db.scope import Scope
+from lastlight_state.metrics import Metrics
+
+
+
+class _Unset(Enum):
+    UNSET = "UNSET"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = _Unset.UNSET
+"""An argument that was not given, where None means "clear it"."""
+UnsetType = Literal[_Unset.UNSET]
+
+
+class Context:
+    """What the repositories of one store or transaction share."""
+
+    __slots__ = ("clock", "scope")
+
+    def __init__(self, scope: Scope, clock: Clock) -> None:
+        self.scope = scope
+        self.clock = clock
+
+
+class Repository:
+    """Base of all repositories: methods check their words, then hand a work to one of the four ways of running it."""
+
+    def __init__(self, context: Context) -> None:
+        scope = context.scope
+        self._clock = context.clock
+        self._scope = scope
+        self._reading = scope.reading
+        self._viewing = scope.viewing
+        self._once = scope.once
+        self._writing = scope.writing
+
+    @property
+    def _backend(self) -> Backend:
+        return self._scope.backend
+
+    @property
+    def _metrics(self) -> Metrics:
+        return self._scope.metrics
+
+    def _now(self) -> datetime:
+        return self._clock.now()

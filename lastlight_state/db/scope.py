@@ -1,0 +1,196 @@
+"""Where a repository's statements run: each call alone, or inside a transaction that is open already.
+
+A repository hands over a *work*: a function of the `Unit` it runs in, which may be run again as a whole after the
+database was busy. The four ways differ only in what surrounds it:
+
+``reading``   no transaction; each SELECT sees the latest commit
+``viewing``   all SELECTs see one moment
+``once``      one statement that is a whole unit by itself; one round trip
+``writing``   a transaction
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from lastlight_state.backends.base import Backend, Lease, Mode
+from lastlight_state.backends.retry import Retry
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import BackendUnavailable, MisuseError, NestedTransaction, ReadOnlyTransaction, StoreClosed
+from lastlight_state.metrics import Metrics
+
+T = TypeVar("T")
+Work = Callable[[Unit], T]
+
+_log = logging.getLogger("lastlight_state.db")
+_SAVEPOINT = "lastlight_call"
+
+
+class Scope(ABC):
+    """What a `lastlight_state.db.repository.Repository` runs its work in."""
+
+    backend: Backend
+    metrics: Metrics
+
+    @abstractmethod
+    def reading(self, work: Work[T]) -> T: ...
+
+    @abstractmethod
+    def viewing(self, work: Work[T]) -> T: ...
+
+    @abstractmethod
+    def once(self, work: Work[T], *, keyed: bool = False) -> T: ...
+
+    @abstractmethod
+    def writing(self, work: Work[T], *, keyed: bool = False) -> T: ...
+
+
+class StoreScope(Scope):
+    """Each call is a unit of its own, repeated as a whole while the database is busy."""
+
+    def __init__(self, backend: Backend, retry: Retry) -> None:
+        self.backend = backend
+        self.retry = retry
+        self.metrics = retry.metrics
+        self.transactions: set[int] = set()
+        """The threads that are inside a transaction of this store."""
+        self._unusable: MisuseError | None = None
+        _every_scope.add(self)
+
+    def reading(self, work: Work[T]) -> T:
+        return self._run(Mode.READ, work, keyed=True)
+
+    def viewing(self, work: Work[T]) -> T:
+        return self._run(Mode.SNAPSHOT, work, keyed=True)
+
+    def once(self, work: Work[T], *, keyed: bool = False) -> T:
+        return self._run(Mode.ONE, work, keyed=keyed)
+
+    def writing(self, work: Work[T], *, keyed: bool = False) -> T:
+        return self._run(Mode.WRITE, work, keyed=keyed)
+
+    def admit(self) -> None:
+        """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
+        if self._unusable is not None:
+            raise type(self._unusable)(str(self._unusable))
+        if self.transactions and threading.get_ident() in self.transactions:
+            raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+
+    def begin(self, mode: Mode) -> Lease:
+        """A lease whose transaction is begun, with retries."""
+        self.admit()
+        return self.retry.run(lambda: self.backend.acquire(mode))
+
+    def close(self) -> bool:
+        """Refuse every later call; whether it was open until now."""
+        first = self._unusable is None
+        if first:
+            self._unusable = StoreClosed("the store is closed")
+        return first
+
+    def forked(self) -> None:
+        """In a child process: its copy of the connections belongs to the parent."""
+        self._unusable = MisuseError("this store was opened before fork(): open one in the child")
+
+    def _run(self, mode: Mode, work: Work[T], *, keyed: bool) -> T:
+        self.admit()
+        return self.retry.run(lambda: self._attempt(mode, work), keyed=keyed)
+
+    def _attempt(self, mode: Mode, work: Work[T]) -> T:
+        backend = self.backend
+        lease = backend.acquire(mode)
+        unit = Unit(backend, lease)
+        try:
+            result = work(unit)
+            if mode is Mode.WRITE or mode is Mode.SNAPSHOT:
+                backend.commit(lease)
+        except BaseException as error:
+            backend.rollback(lease)
+            if mode is Mode.ONE and isinstance(error, BackendUnavailable) and error.details.get("repeats"):
+                error.outcome = "unknown"  # the one statement may have committed before its answer was lost
+            raise
+        finally:
+            backend.release(lease)
+        if unit.hooks:
+            run_hooks(unit, self.metrics)
+        return result
+
+
+class TransactionScope(Scope):
+    """Calls grouped in one open transaction. A call that fails undoes what it did, and the transaction goes on."""
+
+    def __init__(self, unit: Unit, metrics: Metrics, *, may_write: bool = True) -> None:
+        self.backend = unit.backend
+        self.unit = unit
+        self.metrics = metrics
+        self._may_write = may_write
+        self._open = True
+
+    def reading(self, work: Work[T]) -> T:
+        self._admit()
+        return self._guarded(work) if self.backend.failure_aborts_transaction else work(self.unit)
+
+    viewing = reading
+
+    def once(self, work: Work[T], *, keyed: bool = False) -> T:
+        self._admit_write()
+        return self._guarded(work) if self.backend.failure_aborts_transaction else work(self.unit)
+
+    def writing(self, work: Work[T], *, keyed: bool = False) -> T:
+        self._admit_write()
+        return self._guarded(work)
+
+    def end(self) -> None:
+        """Refuse every later call."""
+        self._open = False
+
+    def _admit(self) -> None:
+        if not self._open:
+            raise MisuseError("this transaction has ended")
+
+    def _admit_write(self) -> None:
+        self._admit()
+        if not self._may_write:
+            raise ReadOnlyTransaction("a view only reads")
+
+    def _guarded(self, work: Work[T]) -> T:
+        unit = self.unit
+        hooks = len(unit.hooks)
+        unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            result = work(unit)
+        except BaseException:
+            del unit.hooks[hooks:]
+            unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+            unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            raise
+        unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        return result
+
+
+def run_hooks(unit: Unit, metrics: Metrics) -> None:
+    """Run what waited for the commit, in order. The commit stands, so an exception is logged and counted, not raised."""
+    for hook in unit.hooks:
+        try:
+            hook()
+        except Exception:
+            metrics.count("failed_hooks")
+            _log.exception("an after-commit hook failed")
+
+
+_every_scope: weakref.WeakSet[StoreScope] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for scope in list(_every_scope):
+        scope.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

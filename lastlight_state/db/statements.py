@@ -1,0 +1,168 @@
+"""Statements compiled once, executed on the short path.
+
+A repository's statements are module-level constants. The first use on a backend compiles one into driver text,
+the order of its parameters and the converters of its columns; every later use is a dictionary lookup and one call of
+the driver. Two rules follow: a parameter is named, in the order of the columns or not, and **a parameter of a JSON
+column arrives as text** that `lastlight_state.codec.encode` has made, so that it is checked and encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db import columns
+from lastlight_state.errors import CorruptData
+
+Values = Mapping[str, Any]
+Convert = Callable[[Any], Any]
+
+
+class Compiled:
+    """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
+
+    __slots__ = ("_by_position", "_constants", "_converters", "_keys", "_order", "_prepare", "sql")
+
+    def __init__(self, element: sa.Executable, backend: Backend) -> None:
+        dialect = backend.dialect
+        schema = {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
+        compiled = element.compile(dialect=dialect, **schema)  # type: ignore[attr-defined]
+        if compiled.post_compile_params or compiled.literal_execute_params:
+            raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")
+        self.sql: str = str(compiled)
+        self._by_position = bool(compiled.positional)
+        self._order: tuple[str, ...] = tuple(compiled.positiontup or compiled.bind_names.values())
+        self._prepare = _bind_converters(compiled, dialect)
+        self._constants = _constants(compiled, self._prepare, self._order)
+        self._keys, self._converters = _columns(compiled, dialect)
+
+    def parameters(self, values: Values) -> Any:
+        """The driver's parameters: a list or a dict, as its style asks."""
+        given = {**self._constants, **values}
+        for name, convert in self._prepare:
+            value = given[name]
+            if value is not None:
+                given[name] = convert(value)
+        if self._by_position:
+            return [given[name] for name in self._order]
+        return {name: given[name] for name in self._order}
+
+    def row(self, stored: Sequence[Any]) -> dict[str, Any]:
+        """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
+        values = dict(zip(self._keys, stored, strict=True))
+        for name, convert, table in self._converters:
+            value = values[name]
+            if value is not None:
+                try:
+                    values[name] = convert(value)
+                except ValueError as error:
+                    raise CorruptData(table, values.get("id"), name) from error
+        return values
+
+
+class Statement:
+    """A statement constant. Safe to share between threads and stores."""
+
+    __slots__ = ("_compiled", "element")
+
+    def __init__(self, element: sa.Executable) -> None:
+        self.element = element
+        self._compiled: dict[tuple[str, str | None], Compiled] = {}
+
+    def on(self, backend: Backend) -> Compiled:
+        """The statement as this backend runs it."""
+        found = self._compiled.get(backend.key)
+        if found is None:
+            found = self._compiled[backend.key] = Compiled(self.element, backend)
+        return found
+
+
+def prepared(element: sa.Executable) -> Statement:
+    """A statement constant of the SQLAlchemy statement."""
+    return Statement(element)
+
+
+def constant(word: str) -> sa.ColumnElement[str]:
+    """A word of ours written into the SQL itself, where a partial index must recognise it."""
+    if not word.replace("_", "").isalpha():
+        raise ValueError(word)
+    return sa.literal_column(f"'{word}'", columns.Text)
+
+
+def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
+    """Whether the column holds one of these constants."""
+    found: sa.ColumnElement[bool] = column.in_([constant(word) for word in words])
+    return found
+
+
+class Family:
+    """Statements that differ only in how many values they compare with, such as ``id IN (…)``.
+
+    ``make(n)`` builds the one for n values, named ``<name>_0`` … ``<name>_{n-1}``. Sizes are rounded up, so that few
+    statements are ever compiled; `pad` fills the rest with the last value.
+    """
+
+    _SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
+
+    def __init__(self, name: str, make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable]) -> None:
+        self._name = name
+        self._make = make
+        self._made: dict[int, Statement] = {}
+
+    def of(self, values: Sequence[Any]) -> tuple[Statement, dict[str, Any]]:
+        """The statement for that many values (1 to 500), and its parameters."""
+        size = next(size for size in self._SIZES if size >= len(values))
+        statement = self._made.get(size)
+        if statement is None:
+            statement = self._made[size] = Statement(self._make([sa.bindparam(f"{self._name}_{i}") for i in range(size)]))
+        padded = [*values, *[values[-1]] * (size - len(values))]
+        return statement, {f"{self._name}_{i}": value for i, value in enumerate(padded)}
+
+
+def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, Convert], ...]:
+    found = []
+    for bind, name in compiled.bind_names.items():
+        if isinstance(_variant(bind.type, dialect), columns.JSON_TYPES):
+            continue
+        convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
+        if convert is not None:
+            found.append((name, convert))
+    return tuple(found)
+
+
+def _constants(compiled: SQLCompiler, converters: Sequence[tuple[str, Convert]], order: Sequence[str]) -> dict[str, Any]:
+    """The values that the statement itself holds. They are converted with the others at each use."""
+    wanted = frozenset(order) | {name for name, _ in converters}
+    return {
+        name: bind.effective_value
+        for bind, name in compiled.bind_names.items()
+        if name in wanted and not bind.required
+    }
+
+
+def _columns(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, ...], tuple[tuple[str, Convert, str], ...]]:
+    keys, converters = [], []
+    for entry in compiled._result_columns:
+        keys.append(entry.keyname)
+        convert = entry.type.dialect_impl(dialect).result_processor(dialect, None)
+        if convert is not None:
+            converters.append((entry.keyname, convert, _table_name(entry.objects)))
+    return tuple(keys), tuple(converters)
+
+
+def _table_name(objects: Sequence[Any]) -> str:
+    for found in objects:
+        table = getattr(found, "table", None)
+        if table is not None and getattr(table, "name", None):
+            return str(table.name)
+    return "row"
+
+
+def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
+    return kind._variant_mapping.get(dialect.name, kind)

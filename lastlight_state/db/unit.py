@@ -1,0 +1,96 @@
+"""A unit of work in progress: runs statement constants on its driver connection and gives back records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lastlight_state.backends.base import Backend, Lease
+from lastlight_state.db.chains import Chain
+from lastlight_state.db.records import Record
+from lastlight_state.db.statements import Compiled, Statement, Values
+
+R = TypeVar("R", bound=Record)
+
+NOTHING: Values = {}
+
+
+class Unit:
+    """One unit on one connection. Not for use by two threads, nor after the call that it was made for."""
+
+    __slots__ = ("_execute", "backend", "hooks", "lease")
+
+    def __init__(self, backend: Backend, lease: Lease) -> None:
+        self.backend = backend
+        self.lease = lease
+        self.hooks: list[Callable[[], object]] = []
+        self._execute = lease.driver.execute
+
+    def change(self, statement: Statement, values: Values = NOTHING) -> int:
+        """Run a write; the number of rows it changed."""
+        compiled = statement.on(self.backend)
+        return int(self._run(compiled, values).rowcount)
+
+    def row(self, statement: Statement, values: Values = NOTHING) -> dict[str, Any] | None:
+        """The only (or first) row, as Python values by column name, or None."""
+        compiled = statement.on(self.backend)
+        found = self._fetch(compiled, values)
+        return compiled.row(found[0]) if found else None
+
+    def rows(self, statement: Statement, values: Values = NOTHING) -> list[dict[str, Any]]:
+        """All rows."""
+        compiled = statement.on(self.backend)
+        return [compiled.row(stored) for stored in self._fetch(compiled, values)]
+
+    def value(self, statement: Statement, values: Values = NOTHING) -> Any:
+        """The first column of the first row, or None where there is no row."""
+        found = self.row(statement, values)
+        return None if found is None else next(iter(found.values()))
+
+    def find(self, record: type[R], statement: Statement, values: Values = NOTHING) -> R | None:
+        """The first row as a record, or None."""
+        found = self.row(statement, values)
+        return None if found is None else record.of(found)
+
+    def all(self, record: type[R], statement: Statement, values: Values = NOTHING) -> list[R]:
+        """All rows as records. For statements that bound their result themselves."""
+        return [record.of(found) for found in self.rows(statement, values)]
+
+    def chain(self, chain: Chain, values: Values) -> dict[str, Any] | None:
+        """Run both writes of a chain; what they returned, or None when the head changed nothing."""
+        if chain.joined_on(self.backend):
+            return self.row(chain.whole, values)
+        head = self.row(chain.head, values)
+        if head is None:
+            return None
+        inserted = self.row(chain.tail, {**values, **head})
+        return head if inserted is None else {**head, **inserted}
+
+    def named_lock(self, name: str) -> None:
+        """Wait until no other unit holds ``name``, and hold it until this one ends."""
+        self.backend.named_lock(self.lease, name)
+
+    def after_commit(self, hook: Callable[[], object]) -> None:
+        """Run ``hook`` once after this unit's commit, never after a rollback."""
+        self.hooks.append(hook)
+
+    def plain(self, sql: str) -> None:
+        """Run a statement of the transaction language, such as SAVEPOINT."""
+        try:
+            self._execute(sql)
+        except self.backend.driver_errors as error:
+            raise self.backend.translate(error) from error
+
+    def _run(self, compiled: Compiled, values: Values) -> Any:
+        try:
+            return self._execute(compiled.sql, compiled.parameters(values))
+        except self.backend.driver_errors as error:
+            raise self.backend.translate(error) from error
+
+    def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
+        """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
+        try:
+            cursor = self._execute(compiled.sql, compiled.parameters(values))
+            return cursor.fetchall()  # type: ignore[no-any-return]
+        except self.backend.driver_errors as error:
+            raise self.backend.translate(error) from error
