@@ -1,0 +1,3 @@
+"""The durable state layer for agent systems."""
+
+__version__ = "0.1.0"

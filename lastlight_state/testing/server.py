@@ -1,0 +1,133 @@
+"""A Postgres server of one's own from a directory of binaries: private, on a unix socket, gone with its owner.
+
+Works as root and as anybody else. As root, the server runs as ``nobody``, because Postgres refuses to run as root;
+nothing outside the server's own directory is created, changed or made readable for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from lastlight_state.errors import BackendUnavailable
+from lastlight_state.testing.binaries import OLDEST, Binaries
+
+SETTINGS = (
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "jit=off",
+    "max_connections=200",
+    "timezone=Pacific/Auckland",  # far from UTC on purpose: it brings naive times to light
+)
+"""What every server for tests runs with, whoever provides it."""
+
+PRIVATE = (
+    "listen_addresses=",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+    "shared_buffers=64MB",
+    "log_min_messages=warning",
+)
+
+PLACE = "/tmp"  # noqa: S108 a private directory is made in it; TMPDIR can be too long for the path of a unix socket
+STOP_SECONDS = 30
+
+
+class LocalServer:
+    """A running server; ``url`` is its database ``postgres``, ``folder`` holds everything it has.
+
+    Starting takes 0.3 to 0.9 seconds. The server ends with `stop`, or within moments of the end of this process,
+    ``kill -9`` included. Raises `BackendUnavailable` with the reason when it cannot run.
+    """
+
+    def __init__(self, binaries: Binaries, *, settings: Sequence[str] = ()) -> None:
+        self.version = _version(binaries)
+        user = _server_user()
+        moves = user is not None and not _can_run(binaries, user[0])
+        self.folder = Path(tempfile.mkdtemp(prefix="ll-pg-", dir=PLACE))
+        self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}/s"
+        place = self.folder / "pg"
+        plan = {
+            "folder": str(self.folder),
+            "binaries": str((binaries.below(place) if moves else binaries).folder),
+            "copies": [(str(source), str(target)) for source, target in binaries.copies(place)] if moves else [],
+            "user": user,
+            "settings": [*SETTINGS, *PRIVATE, *settings],
+        }
+        self._watchdog = _watch(plan)
+
+    def stop(self) -> None:
+        """Stop the server and remove its directory; returns when both are done. Stopping twice is harmless."""
+        pipe = self._watchdog.stdin
+        if pipe and not pipe.closed:
+            with pipe, contextlib.suppress(BrokenPipeError):
+                pipe.write(b".")  # a byte, not only the end: a forked child may hold the pipe open
+            self._watchdog.wait(STOP_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _version(binaries: Binaries) -> str:
+    try:
+        version = binaries.version()
+    except OSError as error:
+        raise BackendUnavailable(str(error)) from error
+    if int(version.partition(".")[0]) < OLDEST:
+        raise BackendUnavailable(f"{binaries.folder} holds version {version}, and {OLDEST} is the oldest supported")
+    return version
+
+
+def _server_user() -> tuple[int, int] | None:
+    """The uid and gid that the server must change to; None when it can run as this process does."""
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        return nobody.pw_uid, nobody.pw_gid
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise BackendUnavailable(f"uid {os.geteuid()} has no name on this machine, and initdb needs one") from None
+    return None
+
+
+def _can_run(binaries: Binaries, uid: int) -> bool:
+    try:
+        binaries.version(user=uid)
+    except OSError as error:
+        if binaries.package is None:
+            raise BackendUnavailable(f"root may not run Postgres, and nobody may not reach it: {error}") from error
+        return False
+    return True
+
+
+def _watch(plan: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """The process that runs the plan, once its server answers."""
+    script = Path(__file__).with_name("watchdog.py")
+    process = subprocess.Popen(
+        [sys.executable, "-I", str(script), json.dumps(plan)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"},
+        start_new_session=True,
+    )
+    assert process.stdout
+    first: bytes = process.stdout.readline()
+    if first != b"ready\n":
+        rest, _ = process.communicate(timeout=STOP_SECONDS)
+        raise BackendUnavailable((first + rest).decode(errors="replace").strip())
+    process.stdout.close()
+    return process
