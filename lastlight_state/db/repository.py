@@ -8,8 +8,10 @@ from typing import Final, Literal
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.scope import Scope
 from lastlight_state.metrics import Metrics
+from lastlight_state.settings import Settings
 
 
 
@@ -28,11 +30,17 @@ UnsetType = Literal[_Unset.UNSET]
 class Context:
     """What the repositories of one store or transaction share."""
 
-    __slots__ = ("clock", "scope")
+    __slots__ = ("clock", "listeners", "scope", "settings")
 
-    def __init__(self, scope: Scope, clock: Clock) -> None:
+    def __init__(self, scope: Scope, clock: Clock, settings: Settings, listeners: Listeners) -> None:
         self.scope = scope
         self.clock = clock
+        self.settings = settings
+        self.listeners = listeners
+
+    def within(self, scope: Scope) -> Context:
+        """The same store, with calls running in another scope."""
+        return Context(scope, self.clock, self.settings, self.listeners)
 
 
 class Repository:
@@ -41,11 +49,14 @@ class Repository:
     def __init__(self, context: Context) -> None:
         scope = context.scope
         self._clock = context.clock
+        self._settings = context.settings
+        self._listeners = context.listeners
         self._scope = scope
         self._reading = scope.reading
         self._viewing = scope.viewing
         self._once = scope.once
         self._writing = scope.writing
+        self._chained = scope.chained
 
     @property
     def _backend(self) -> Backend:

@@ -50,6 +50,11 @@ class Scope(ABC):
     @abstractmethod
     def writing(self, work: Work[T], *, keyed: bool = False) -> T: ...
 
+    def chained(self, work: Work[T], *, keyed: bool = False) -> T:
+        """For a work that is one `Chain`: one statement where the database can, else a transaction."""
+        run = self.once if self.backend.writes_in_ctes else self.writing
+        return run(work, keyed=keyed)
+
 
 class StoreScope(Scope):
     """Each call is a unit of its own, repeated as a whole while the database is busy."""

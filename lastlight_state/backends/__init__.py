@@ -1,0 +1,68 @@
+"""Picks the database by URL scheme. Third parties register theirs as entry point ``lastlight_state.backends``.
+
+An entry point names a callable ``(url, options, engine=None) -> Backend`` under its scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from sqlalchemy.engine import URL, Engine
+
+from lastlight_state.backends import urls
+from lastlight_state.backends.base import Backend, Options
+from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
+
+GROUP = "lastlight_state.backends"
+
+Opener = Callable[..., Backend]
+
+
+def open_backend(url: str | Path, options: Options) -> Backend:
+    """The backend of a URL or path. Connects to nothing yet. Raises `InvalidValue` naming the schemes that are known."""
+    parsed = urls.parse(url)
+    return _opener(urls.scheme(parsed))(parsed, options)
+
+
+def backend_of_engine(engine: Engine, options: Options) -> Backend:
+    """The backend over a caller's engine, which stays the caller's."""
+    expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(engine.dialect.name)
+    if expected is not None and engine.dialect.driver != expected:
+        raise NotSupported(f"engine= uses the driver {engine.dialect.driver!r}; {expected!r} is needed")
+    return _opener(engine.dialect.name)(engine.url, options, engine=engine)
+
+
+def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
+    database = url.database or ":memory:"
+    if options.schema is not None:
+        raise InvalidValue("schema", "SQLite has no schemas")
+    backend: Backend = import_module("lastlight_state.backends.sqlite").SqliteBackend(database, options, engine=engine)
+    return backend
+
+
+def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
+    if "+" in url.drivername and url.get_driver_name() != "psycopg":
+        raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only psycopg is supported")
+    try:
+        module = import_module("lastlight_state.backends.postgres")
+    except ModuleNotFoundError as error:
+        raise MisuseError.missing_extra("postgres", what="Postgres") from error
+    backend: Backend = module.PostgresBackend(url, options, engine=engine)
+    return backend
+
+
+_BUILT_IN: dict[str, Opener] = {"sqlite": _open_sqlite, "postgresql": _open_postgres}
+
+
+def _opener(scheme: str) -> Opener:
+    if scheme in _BUILT_IN:
+        return _BUILT_IN[scheme]
+    registered = {point.name: point for point in entry_points(group=GROUP)}
+    if scheme not in registered:
+        known = sorted([*_BUILT_IN, "postgres", *registered])
+        raise InvalidValue("url", f"unknown scheme {scheme!r}", permitted=known)
+    opener: Opener = registered[scheme].load()
+    return opener

@@ -1,0 +1,49 @@
+"""What callers may give as a database: nothing, a path, or a URL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from lastlight_state.errors import InvalidValue
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_LOGIN = re.compile(r"[^/\\]*:[^/\\]*@")
+
+
+def parse(text: str | Path) -> URL:
+    """The URL of a path or URL text. A path means SQLite.
+
+    Raises `InvalidValue` for an empty text, a URL that does not parse, and a login without a scheme, which would
+    otherwise become a file whose name is a password.
+    """
+    if isinstance(text, Path):
+        return URL.create("sqlite", database=str(text))
+    if not text.strip() or "\0" in text:
+        raise InvalidValue("url", "empty, or not a path")
+    if not _SCHEME.match(text):
+        if _LOGIN.match(text):
+            raise InvalidValue("url", "a login without a scheme: write postgresql://user:password@host/database")
+        return URL.create("sqlite", database=text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise InvalidValue("url", "not a database URL") from None
+    return url
+
+
+def scheme(url: URL) -> str:
+    """The name of the database product in a URL, without the driver."""
+    name = url.drivername.partition("+")[0]
+    return "postgresql" if name == "postgres" else name
+
+
+def redacted(text: str | Path) -> str:
+    """The text with every password replaced by ``***``."""
+    url = parse(text)
+    if "password" in url.query:
+        url = url.update_query_dict({"password": "***"})
+    return url.render_as_string(hide_password=True)

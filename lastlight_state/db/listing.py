@@ -1,0 +1,151 @@
+"""A list as its repository declares it: columns, order, filters. Each combination of filters is compiled once.
+
+Filters of one value are conditions. A filter of several values over the column that leads an index is *spread*: one
+bounded index range for each value, merged, so that a page never sorts or scans what it does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from lastlight_state.db import columns, pages
+from lastlight_state.db.pages import Page
+from lastlight_state.db.records import Record
+from lastlight_state.db.statements import Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+
+R = TypeVar("R", bound=Record)
+
+MOST_VALUES = 50
+_SIZES = (1, 2, 4, 8, 20, 50)
+
+
+class Listing:
+    """A keyset list. ``filters`` and ``spread`` are named after the arguments of the method that lists.
+
+    ``columns`` are what a summary shows; ``order`` columns are among them, all descending or all ascending.
+    A condition of ``filters`` uses the parameter of its own name; ``spread`` names columns that take several values.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shown: Sequence[sa.ColumnElement[Any]],
+        *,
+        order: Sequence[sa.Column[Any]],
+        filters: Mapping[str, sa.ColumnElement[bool]] | None = None,
+        spread: Mapping[str, sa.Column[Any]] | None = None,
+        always: Sequence[sa.ColumnElement[bool]] = (),
+        descending: bool = True,
+    ) -> None:
+        self._name = name
+        self._shown = tuple(shown)
+        self._order = tuple(order)
+        self._filters = dict(filters or {})
+        self._spread = dict(spread or {})
+        self._always = tuple(always)
+        self._descending = descending
+        self._made: dict[tuple[Any, ...], Statement] = {}
+
+    def page(
+        self,
+        unit: Unit,
+        make: Callable[[dict[str, Any]], R],
+        *,
+        limit: int,
+        page_token: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> Page[R]:
+        """One page of the rows that all filters ``given`` admit; those given as None do not filter, an empty sequence admits none."""
+        chosen = {name: value for name, value in (given or {}).items() if value is not None}
+        key = self.key_of(chosen, page_token)
+        rows = self.rows(unit, chosen, key, limit + 1)
+        more = len(rows) > limit
+        kept = rows[:limit]
+        token = pages.encode_token([self._name, chosen], self.key(kept[-1])) if more else None
+        return Page(items=tuple(make(row) for row in kept), next_page_token=token)
+
+    def rows(self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int) -> list[dict[str, Any]]:
+        """The next ``limit`` rows after ``key``."""
+        if any(name in self._spread and not value for name, value in chosen.items()):
+            return []
+        statement, values = self._statement(chosen, key)
+        values["limit"] = limit
+        return unit.rows(statement, values)
+
+    def key(self, row: Mapping[str, Any]) -> list[Any]:
+        """The key of a row: its values in the order columns."""
+        return [row[column.name] for column in self._order]
+
+    def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
+        """The key that a token stands for. Raises `InvalidValue` for a token of another list or filter."""
+        key = pages.decode_token([self._name, chosen], page_token)
+        if key is None:
+            return None
+        if len(key) != len(self._order):
+            raise InvalidValue("page_token", "damaged, or no page token")
+        try:
+            return [
+                columns.parse_time(part) if column.type is columns.Timestamp and part is not None else part
+                for part, column in zip(key, self._order, strict=True)
+            ]
+        except (TypeError, ValueError):
+            raise InvalidValue("page_token", "damaged, or no page token") from None
+
+    def statement(self, chosen: Mapping[str, Any], *, paged: bool) -> Statement:
+        """The statement that a page with these filters runs, for tests of its plan."""
+        return self._statement(chosen, [None] * len(self._order) if paged else None)[0]
+
+    def _statement(self, chosen: Mapping[str, Any], key: Sequence[Any] | None) -> tuple[Statement, dict[str, Any]]:
+        values: dict[str, Any] = {} if key is None else pages.after_values(key)
+        sizes = []
+        for name, value in chosen.items():
+            if name not in self._spread:
+                values[name] = value
+                continue
+            if len(value) > MOST_VALUES:
+                raise InvalidValue(name, f"{len(value)} values, more than the limit of {MOST_VALUES}")
+            unique = list(dict.fromkeys(value))
+            size = next(size for size in _SIZES if size >= len(unique))
+            sizes.append((name, size))
+            values |= {f"{name}_{i}": part for i, part in enumerate([*unique, *[None] * (size - len(unique))])}
+        shape = (frozenset(chosen), tuple(sizes), key is not None)
+        statement = self._made.get(shape)
+        if statement is None:
+            statement = self._made[shape] = Statement(self._build(chosen, dict(sizes), paged=key is not None))
+        return statement, values
+
+    def _build(self, chosen: Mapping[str, Any], sizes: Mapping[str, int], *, paged: bool) -> Any:
+        conditions = [*self._always, *(self._filters[name] for name in chosen if name not in self._spread)]
+        if paged:
+            conditions.append(pages.after(self._order, descending=self._descending))
+        leading = next(iter(sizes), None)
+        for name, size in sizes.items():
+            if name != leading:
+                binds = [sa.bindparam(f"{name}_{i}", type_=self._spread[name].type) for i in range(size)]
+                conditions.append(self._spread[name].in_(binds))
+        if leading is None:
+            return self._range(conditions)
+        column = self._spread[leading]
+        ranges = [
+            sa.select(self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)]).subquery())
+            for i in range(sizes[leading])
+        ]
+        return ranges[0] if len(ranges) == 1 else self._merged(ranges)
+
+    def _range(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+        return sa.select(*self._shown).where(*conditions).order_by(*self._directions(self._order)).limit(sa.bindparam("limit", type_=sa.Integer))
+
+    def _merged(self, ranges: Sequence[sa.Select[Any]]) -> sa.Select[Any]:
+        merged = sa.union_all(*ranges).subquery()
+        order = [merged.c[column.name] for column in self._order]
+        return sa.select(merged).order_by(*self._directions(order)).limit(sa.bindparam("limit", type_=sa.Integer))
+
+    def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
+        return [column.desc() if self._descending else column.asc() for column in order]
+
+

@@ -1,0 +1,255 @@
+"""`StateStore` and `Transaction`: the domains, bound to one scope.
+
+``store.workflows.runs.get(...)`` is a unit of its own. ``with store.transaction() as tx`` groups units: all or
+nothing. ``with store.view() as view`` reads one moment. All three offer the same repositories.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy.engine import Connection, Engine
+from typing_extensions import Self
+
+from lastlight_state import migrations
+from lastlight_state.agent_log import AgentLog
+from lastlight_state.backends import backend_of_engine, open_backend
+from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.retry import Retry
+from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.db.joined import hooks_follow
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.repository import Context
+from lastlight_state.db.scope import StoreScope, TransactionScope, run_hooks
+from lastlight_state.db.unit import Unit
+from lastlight_state.messaging import Messaging
+from lastlight_state.metrics import Metrics
+from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
+from lastlight_state.workflows import Workflows
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lastlight_state.store")
+
+
+class Domains:
+    """The domains that live in the database, each made when it is first asked for."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        """What is running and what to do next."""
+        return Workflows(self._context)
+
+    @cached_property
+    def messaging(self) -> Messaging:
+        """Chat sessions and their messages."""
+        return Messaging(self._context)
+
+
+class Transaction(Domains):
+    """Calls grouped: what they write is kept together or not at all. Use it in the thread that opened it."""
+
+    def __init__(self, context: Context, unit: Unit) -> None:
+        super().__init__(context)
+        self._unit = unit
+
+    @cached_property
+    def connection(self) -> Connection:
+        """A SQLAlchemy connection inside this transaction, for statements of your own. Never commit it."""
+        return self._unit.backend.connection(self._unit.lease)
+
+    def after_commit(self, hook: Callable[[], object]) -> None:
+        """Run ``hook`` once, after the commit, in the order of these calls; never after a rollback.
+
+        Its exception is logged and counted, because the commit stands. It is lost when the process dies first.
+        """
+        self._unit.after_commit(hook)
+
+
+class View(Domains):
+    """Reads of one moment: whatever is committed meanwhile stays unseen. Writing through it is `ReadOnlyTransaction`."""
+
+
+class StateStore(Domains):
+    """The store: open one per process and share it between threads."""
+
+    def __init__(self, backend: Backend, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.metrics = Metrics()
+        self._scope = StoreScope(backend, Retry(self.metrics))
+        super().__init__(Context(self._scope, clock, settings, Listeners(self.metrics)))
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        schema: str | None = None,
+        state_dir: str | Path | None = None,
+        migrate: bool | None = None,
+        read_only: bool | None = None,
+        durability: str | None = None,
+        engine: Engine | None = None,
+        settings: Settings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> Self:
+        """Open a store, by default the SQLite file ``$STATE_DIR/lastlight.db``.
+
+        ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``. SQLite is migrated unless ``migrate=False``; Postgres
+        is only verified unless ``migrate=True``. An ``engine`` of yours is used and never disposed. Raises
+        `NotMigrated` or `NewerSchema` when the schema does not fit, `InvalidValue` for a URL or setting that is wrong,
+        `BackendUnavailable` when the database cannot be reached; then nothing was created.
+        """
+        in_force = load_settings(
+            settings,
+            url=None if url is None else str(url),
+            schema_name=schema,
+            state_dir=state_dir,
+            migrate=migrate,
+            read_only=read_only,
+            durability=durability,
+        )
+        backend = connect(in_force, engine)
+        try:
+            _prepare_schema(backend, in_force)
+        except BaseException:
+            backend.close()
+            raise
+        return cls(backend, in_force, clock)
+
+    @cached_property
+    def agent_log(self) -> AgentLog:
+        """The agent's event logs: line files beside the database, not transactional."""
+        settings = self.settings
+        return AgentLog(
+            settings.agent_sessions,
+            clock=self._context.clock,
+            sync=settings.line_sync,
+            session_types=settings.session_types,
+        )
+
+    @contextmanager
+    def transaction(self, *, connection: Connection | None = None, label: str | None = None) -> Iterator[Transaction]:
+        """Group calls: commits on leaving, rolls back on any exception.
+
+        ``connection`` joins your own transaction instead, which you commit. ``label`` names the transaction in errors
+        and logs. Raises `NestedTransaction` inside another one of the same thread. The body is not repeated when the
+        database is busy; `run` does that.
+        """
+        if connection is not None:
+            with self._joined(connection, label) as joined:
+                yield joined
+            return
+        lease = self._scope.begin(Mode.WRITE)
+        with self._block(lease, label) as unit:
+            scope = TransactionScope(unit, self.metrics)
+            try:
+                yield Transaction(self._context.within(scope), unit)
+            finally:
+                scope.end()
+        run_hooks(unit, self.metrics)
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """Read one moment: every read in the block sees the same commits. It blocks no writer."""
+        lease = self._scope.begin(Mode.SNAPSHOT)
+        with self._block(lease, "view") as unit:
+            scope = TransactionScope(unit, self.metrics, may_write=False)
+            try:
+                yield View(self._context.within(scope))
+            finally:
+                scope.end()
+
+    def run(self, work: Callable[[Transaction], T], *, label: str | None = None) -> T:
+        """The result of ``work(tx)``, run as a whole again while the database is busy; so it must be repeatable."""
+
+        def attempt() -> T:
+            with self.transaction(label=label) as tx:
+                return work(tx)
+
+        return self._scope.retry.run(attempt)
+
+    def close(self) -> None:
+        """Give everything back. Idempotent; later calls are `StoreClosed`."""
+        if self._scope.close():
+            self.backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _block(self, lease: Lease, label: str | None) -> Iterator[Unit]:
+        backend, thread = self.backend, threading.get_ident()
+        unit = Unit(backend, lease)
+        self._scope.transactions.add(thread)
+        try:
+            yield unit
+            backend.commit(lease)
+        except BaseException as error:
+            backend.rollback(lease)
+            _label(error, label)
+            raise
+        finally:
+            self._scope.transactions.discard(thread)
+            backend.release(lease)
+
+    @contextmanager
+    def _joined(self, connection: Connection, label: str | None) -> Iterator[Transaction]:
+        self._scope.admit()
+        unit = Unit(self.backend, self.backend.join(connection))
+        scope = TransactionScope(unit, self.metrics)
+        thread = threading.get_ident()
+        self._scope.transactions.add(thread)
+        try:
+            yield Transaction(self._context.within(scope), unit)
+        except BaseException as error:
+            _label(error, label)
+            raise
+        finally:
+            self._scope.transactions.discard(thread)
+            scope.end()
+        hooks_follow(connection, unit, self.metrics)
+
+
+def connect(settings: Settings, engine: Engine | None = None) -> Backend:
+    """The backend that the settings name, not yet connected, its schema not looked at."""
+    options = Options(
+        schema=settings.schema_name,
+        read_only=settings.read_only,
+        durability=settings.durability,
+        journal_mode=settings.journal_mode,
+        wal_autocheckpoint=settings.wal_autocheckpoint,
+        pool_size=settings.pool_size,
+        pooler=settings.pooler,
+        statement_timeout=settings.statement_timeout,
+        lock_timeout=settings.lock_timeout,
+    )
+    if engine is not None:
+        return backend_of_engine(engine, options)
+    return open_backend(settings.url or settings.state_dir / DATABASE_FILE, options)
+
+
+def _prepare_schema(backend: Backend, settings: Settings) -> None:
+    wanted = settings.migrate if settings.migrate is not None else backend.migrates_on_open
+    if wanted and not settings.read_only:
+        migrations.migrate(backend)
+    else:
+        migrations.verify(backend)
+
+
+def _label(error: BaseException, label: str | None) -> None:
+    if label is not None:
+        error.add_note(f"in the transaction {label!r}")
