@@ -15,11 +15,14 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.db.statements import Statement
 
 
+NEW = "new_"
+
+
 class Chain:
     """``head`` changes or inserts a row and returns columns; then ``into`` gets one row for each that it returned.
 
     A value of ``values`` is a SQL expression, usually a bind parameter. `from_head` stands for a column that the head
-    returned. The result is the head's columns and ``returning`` of the row inserted.
+    returned. The result is the head's columns, and those of ``returning`` of the row inserted, as ``new_<column>``.
     """
 
     def __init__(
@@ -58,7 +61,8 @@ class Chain:
         ]
         insert = sa.insert(self._into).from_select(list(self._values), sa.select(*columns).select_from(head), include_defaults=False)
         tail = insert.returning(*(self._returning or self._into.primary_key.columns)).cte("tail")
-        return sa.select(*head.c, *(tail.c[column.name] for column in self._returning)).select_from(head).join(tail, sa.true())
+        new = [tail.c[column.name].label(NEW + column.name) for column in self._returning]
+        return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())
 
 
 def from_head(column: str) -> sa.ColumnElement[Any]:

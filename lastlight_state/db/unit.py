@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from lastlight_state.backends.base import Backend, Lease
-from lastlight_state.db.chains import Chain
+from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import Compiled, Statement, Values
 
@@ -64,7 +64,7 @@ class Unit:
         if head is None:
             return None
         inserted = self.row(chain.tail, {**values, **head})
-        return head if inserted is None else {**head, **inserted}
+        return {**head, **{NEW + name: value for name, value in (inserted or {}).items()}}
 
     def named_lock(self, name: str) -> None:
         """Wait until no other unit holds ``name``, and hold it until this one ends."""
