@@ -1,14 +1,15 @@
-"""Indexes of the workflows domain, and what the wide ones hold.
+"""Indexes of the workflows domain, and what the covering ones hold.
 
 On SQLite a row is one record: a column behind a large one costs a walk through its overflow pages, even when the large
-one is not asked for. Hence indexes that hold everything a list shows.
+one is not asked for. Hence indexes that hold everything a list shows. Postgres keeps large values beside the row, reads
+lists as fast through narrow indexes, and updates a row in place only while no indexed column changes.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Index
 
-from lastlight_state.db.indexes import where
+from lastlight_state.db.indexes import only, where
 from lastlight_state.workflows.models import ExecutionModel, WorkflowApprovalModel, WorkflowRunModel
 
 RUN_SUMMARY = (
@@ -85,8 +86,9 @@ Index(
     **where("status = 'paused' AND waiting_for IS NOT NULL"),
 )
 Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
-Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary)
-Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary)
+only("sqlite", Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary))
+only("sqlite", Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary))
+only("postgresql", Index("ix_workflow_runs_status_started", _run.status, *_newest_run))
 
 Index(
     "uq_executions_attempt",
@@ -100,8 +102,10 @@ Index(
 Index("ix_executions_in_flight", _execution.workflow_run_id, **where("finished_at IS NULL AND success IS NULL"))
 Index("ix_executions_session", _execution.session_id, _execution.started_at.desc(), **where("session_id IS NOT NULL"))
 Index("ix_executions_trigger_started", _execution.trigger_id, _execution.started_at.desc())
-Index("ix_executions_run_usage", _execution.workflow_run_id, *_newest_execution, *_usage)
-Index("ix_executions_usage", *_newest_execution, *_usage)
+only("sqlite", Index("ix_executions_run_usage", _execution.workflow_run_id, *_newest_execution, *_usage))
+only("sqlite", Index("ix_executions_usage", *_newest_execution, *_usage))
+only("postgresql", Index("ix_executions_run_started", _execution.workflow_run_id, *_newest_execution))
+only("postgresql", Index("ix_executions_started", *_newest_execution))
 
 Index("idx_approvals_workflow", _approval.workflow_run_id)
 Index("idx_approvals_status", _approval.status)
