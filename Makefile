@@ -1,0 +1,73 @@
+# make demo    a real workflow on SQLite, crash and resume included
+# make test    the whole suite on SQLite and on a real Postgres
+#
+# Either makes .venv first, with uv when it is there. Another interpreter: make test PYTHON=python3.13
+
+PYTHON ?= python3
+WORKERS ?= auto
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+ifeq ($(UV),)
+make_venv = $(PYTHON) -m venv $(VENV)
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+else
+make_venv = $(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(VENV)
+install = $(UV) pip install --quiet --python $(BIN)/python --editable
+endif
+
+.PHONY: demo test soak lint types bench docs build clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.runtime
+	$(BIN)/lastlight-state demo
+
+test: $(VENV)/.test
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+# The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
+soak: $(VENV)/.test
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.test
+	$(BIN)/mypy lastlight_state tests alembic
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# docs/schema.md from the declared models; a test compares the two.
+docs: $(VENV)/.test
+	$(BIN)/python docs/schema.py
+
+build: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+clean:
+	rm -rf $(VENV) dist build htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Python 3.11 or newer is needed and $(PYTHON) is none: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	$(make_venv)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.python pyproject.toml
+	$(install) .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.python pyproject.toml
+	$(install) '.[test]'
+	@touch $(VENV)/.runtime $@
