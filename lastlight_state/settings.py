@@ -34,11 +34,15 @@ class Limits(BaseSettings):
 class Settings(BaseSettings):
     """Everything that can be set. Durations are in seconds where they are numbers."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", populate_by_name=True, env_nested_delimiter="__")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", populate_by_name=True, env_nested_delimiter="__"
+    )
 
     url: str | None = None
     schema_name: str | None = Field(None, validation_alias=AliasChoices("schema", "schema_name", PREFIX + "SCHEMA"))
-    state_dir: Path = Field(Path("state"), validation_alias=AliasChoices("state_dir", PREFIX + "STATE_DIR", "STATE_DIR"))
+    state_dir: Path = Field(
+        Path("state"), validation_alias=AliasChoices("state_dir", PREFIX + "STATE_DIR", "STATE_DIR")
+    )
     migrate: bool | None = None
     read_only: bool = False
     durability: Literal["normal", "full"] = "normal"

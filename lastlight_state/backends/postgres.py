@@ -27,7 +27,14 @@ from lastlight_state import codec
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.postgres_errors import UNDEFINED, translate
 from lastlight_state.backends.triggers import Guard, postgres_ddl
-from lastlight_state.errors import BackendBusy, BackendUnavailable, MisuseError, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendUnavailable,
+    MisuseError,
+    NotSupported,
+    ReadOnlyTransaction,
+    StateError,
+)
 
 OLDEST = 140_000
 POOL_SECONDS = 30.0
@@ -44,7 +51,7 @@ class PostgresBackend(Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
-    dialect = PGDialect_psycopg()
+    dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
     driver_errors = (psycopg.Error,)
     migrates_on_open = False
     writes_in_ctes = True
@@ -119,7 +126,9 @@ class PostgresBackend(Backend):
             lease.driver.execute(f"SET LOCAL lock_timeout = {int(lock_timeout * 1000)}")
             self._lock_migration(lease, lock_timeout)
             if self.schema:
-                lease.driver.execute(f"SET LOCAL search_path TO {self.dialect.identifier_preparer.quote_identifier(self.schema)}")
+                lease.driver.execute(
+                    f"SET LOCAL search_path TO {self.dialect.identifier_preparer.quote_identifier(self.schema)}"
+                )
             connection = Connection(self._engine, connection=lease.owner)
             connection.begin()
             yield connection
@@ -153,7 +162,9 @@ class PostgresBackend(Backend):
             try:
                 owner = self._engine.raw_connection()
             except PoolTimeout as error:
-                raise BackendUnavailable(f"all {self.options.pool_size} pooled connections were in use for {POOL_SECONDS:.0f} s") from error
+                raise BackendUnavailable(
+                    f"all {self.options.pool_size} pooled connections were in use for {POOL_SECONDS:.0f} s"
+                ) from error
             except psycopg.Error as error:
                 raise translate(error) from error
             except SQLAlchemyError as error:

@@ -39,7 +39,9 @@ def translate(error: Exception) -> StateError:
 
 def _of_server(error: Exception, state: str) -> StateError:
     if state == "57014":
-        return BackendUnavailable("the statement was cancelled, by its timeout or by the server's operator", reason="statement_timeout")
+        return BackendUnavailable(
+            "the statement was cancelled, by its timeout or by the server's operator", reason="statement_timeout"
+        )
     if state.startswith("53"):
         return BackendUnavailable(f"the server has no room: connections, memory or disk ({state})")
     if state in ("28P01", "28000", "3D000"):

@@ -103,7 +103,9 @@ class SqliteBackend(Backend):
         driver: Any = connection.connection.dbapi_connection
         for pragma in ("foreign_keys", "recursive_triggers"):
             if not driver.execute(f"PRAGMA {pragma}").fetchone()[0]:
-                raise MisuseError(f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma)
+                raise MisuseError(
+                    f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
+                )
         return Lease(driver, Mode.WRITE, owner=connection)
 
     @contextmanager

@@ -139,7 +139,9 @@ class SharedConnection(Connections):
 
     def __init__(self, options: Options) -> None:
         super().__init__()
-        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=512)
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=512
+        )
         set_up(self._connection, tuple(pragmas(options, None)))
 
     def reader(self, mode: Mode) -> Lease:

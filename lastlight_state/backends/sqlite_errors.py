@@ -30,7 +30,11 @@ def translate(error: Exception) -> StateError:
         return BackendUnavailable(f"the database file cannot be opened: {error.strerror}")
     name = getattr(error, "sqlite_errorname", None)
     if name is None:
-        return MisuseError(f"the driver refused the call: {error}") if isinstance(error, sqlite3.ProgrammingError) else _other(error, "")
+        return (
+            MisuseError(f"the driver refused the call: {error}")
+            if isinstance(error, sqlite3.ProgrammingError)
+            else _other(error, "")
+        )
     if name == "SQLITE_CONSTRAINT_TRIGGER":
         return Conflict(str(error), code="refused_by_database")
     if name in _CONSTRAINTS:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import MetaData
+from sqlalchemy import case, ColumnElement, MetaData, Table
 from sqlalchemy.orm import DeclarativeBase, MappedColumn, mapped_column
 
 from lastlight_state.db import columns
@@ -84,3 +84,13 @@ def json_column(**options: Any) -> MappedColumn[Any]:
 def described(holds: str, **options: Any) -> dict[str, Any]:
     """The ``__table_args__`` of a table of ours: its comment tells a stranger on Postgres whose table it is."""
     return {"comment": f"{COMMENT_PREFIX}{holds}", **options}
+
+
+def table_of(model: type[Base]) -> Table:
+    """The table of a model, for Core statements."""
+    return cast(Table, model.__table__)
+
+
+def later_of(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The greater of two times in SQL, so that what is stored never moves back. ``column`` is not NULL."""
+    return case((column < value, value), else_=column)

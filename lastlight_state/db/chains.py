@@ -59,7 +59,9 @@ class Chain:
             head.c[_head_name(value)] if _head_name(value) else sa.cast(value, self._into.c[name].type)
             for name, value in self._values.items()
         ]
-        insert = sa.insert(self._into).from_select(list(self._values), sa.select(*columns).select_from(head), include_defaults=False)
+        insert = sa.insert(self._into).from_select(
+            list(self._values), sa.select(*columns).select_from(head), include_defaults=False
+        )
         tail = insert.returning(*(self._returning or self._into.primary_key.columns)).cte("tail")
         new = [tail.c[column.name].label(NEW + column.name) for column in self._returning]
         return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())

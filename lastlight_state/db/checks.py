@@ -83,5 +83,3 @@ def _text(where: str, value: Any) -> str:
     if not value.isascii() or "\0" in value:
         codec.check_text(where, value)
     return value
-
-

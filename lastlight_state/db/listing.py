@@ -13,12 +13,11 @@ import sqlalchemy as sa
 
 from lastlight_state.db import columns, pages
 from lastlight_state.db.pages import Page
-from lastlight_state.db.records import Record
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 
-R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 MOST_VALUES = 50
 _SIZES = (1, 2, 4, 8, 20, 50)
@@ -28,7 +27,8 @@ class Listing:
     """A keyset list. ``filters`` and ``spread`` are named after the arguments of the method that lists.
 
     ``columns`` are what a summary shows; ``order`` columns are among them, all descending or all ascending.
-    A condition of ``filters`` uses the parameter of its own name; ``spread`` names columns that take several values.
+    A condition of ``filters`` uses the parameter of its own name, or those of the mapping that it is given;
+    ``spread`` names columns that take several values.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Listing:
     def page(
         self,
         unit: Unit,
-        make: Callable[[dict[str, Any]], R],
+        make: Callable[[dict[str, Any]], T],
         *,
         limit: int,
         page_token: str | None = None,
         given: Mapping[str, Any] | None = None,
-    ) -> Page[R]:
+    ) -> Page[T]:
         """One page of the rows that all filters ``given`` admit; those given as None do not filter, an empty sequence admits none."""
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
@@ -69,7 +69,9 @@ class Listing:
         token = pages.encode_token([self._name, chosen], self.key(kept[-1])) if more else None
         return Page(items=tuple(make(row) for row in kept), next_page_token=token)
 
-    def rows(self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int) -> list[dict[str, Any]]:
+    def rows(
+        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
+    ) -> list[dict[str, Any]]:
         """The next ``limit`` rows after ``key``."""
         if any(name in self._spread and not value for name, value in chosen.items()):
             return []
@@ -84,8 +86,10 @@ class Listing:
     def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
         """The key that a token stands for. Raises `InvalidValue` for a token of another list or filter."""
         key = pages.decode_token([self._name, chosen], page_token)
-        if key is None:
-            return None
+        return None if key is None else self.checked_key(key)
+
+    def checked_key(self, key: Sequence[Any]) -> list[Any]:
+        """A key as it came out of a token, its times as times. Raises `InvalidValue` when it is no key of this list."""
         if len(key) != len(self._order):
             raise InvalidValue("page_token", "damaged, or no page token")
         try:
@@ -105,7 +109,7 @@ class Listing:
         sizes = []
         for name, value in chosen.items():
             if name not in self._spread:
-                values[name] = value
+                values |= value if isinstance(value, Mapping) else {name: value}
                 continue
             if len(value) > MOST_VALUES:
                 raise InvalidValue(name, f"{len(value)} values, more than the limit of {MOST_VALUES}")
@@ -132,13 +136,20 @@ class Listing:
             return self._range(conditions)
         column = self._spread[leading]
         ranges = [
-            sa.select(self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)]).subquery())
+            sa.select(
+                self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)]).subquery()
+            )
             for i in range(sizes[leading])
         ]
         return ranges[0] if len(ranges) == 1 else self._merged(ranges)
 
     def _range(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
-        return sa.select(*self._shown).where(*conditions).order_by(*self._directions(self._order)).limit(sa.bindparam("limit", type_=sa.Integer))
+        return (
+            sa.select(*self._shown)
+            .where(*conditions)
+            .order_by(*self._directions(self._order))
+            .limit(sa.bindparam("limit", type_=sa.Integer))
+        )
 
     def _merged(self, ranges: Sequence[sa.Select[Any]]) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()
@@ -147,5 +158,3 @@ class Listing:
 
     def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
         return [column.desc() if self._descending else column.asc() for column in order]
-
-

@@ -14,7 +14,6 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
 
-
 class _Unset(Enum):
     UNSET = "UNSET"
 

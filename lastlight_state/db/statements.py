@@ -31,7 +31,9 @@ class Compiled:
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         dialect = backend.dialect
-        schema = {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
+        schema = (
+            {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
+        )
         compiled = element.compile(dialect=dialect, **schema)  # type: ignore[attr-defined]
         if compiled.post_compile_params or compiled.literal_execute_params:
             raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")
@@ -120,29 +122,32 @@ class Family:
         size = next(size for size in self._SIZES if size >= len(values))
         statement = self._made.get(size)
         if statement is None:
-            statement = self._made[size] = Statement(self._make([sa.bindparam(f"{self._name}_{i}") for i in range(size)]))
+            statement = self._made[size] = Statement(
+                self._make([sa.bindparam(f"{self._name}_{i}") for i in range(size)])
+            )
         padded = [*values, *[values[-1]] * (size - len(values))]
         return statement, {f"{self._name}_{i}": value for i, value in enumerate(padded)}
 
 
 def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, Convert], ...]:
-    found = []
+    """By name: a parameter that stands in several places is converted once."""
+    found: dict[str, Convert] = {}
     for bind, name in compiled.bind_names.items():
         if isinstance(_variant(bind.type, dialect), columns.JSON_TYPES):
             continue
         convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
         if convert is not None:
-            found.append((name, convert))
-    return tuple(found)
+            found[name] = convert
+    return tuple(found.items())
 
 
-def _constants(compiled: SQLCompiler, converters: Sequence[tuple[str, Convert]], order: Sequence[str]) -> dict[str, Any]:
+def _constants(
+    compiled: SQLCompiler, converters: Sequence[tuple[str, Convert]], order: Sequence[str]
+) -> dict[str, Any]:
     """The values that the statement itself holds. They are converted with the others at each use."""
     wanted = frozenset(order) | {name for name, _ in converters}
     return {
-        name: bind.effective_value
-        for bind, name in compiled.bind_names.items()
-        if name in wanted and not bind.required
+        name: bind.effective_value for bind, name in compiled.bind_names.items() if name in wanted and not bind.required
     }
 
 

@@ -1,1 +1,57 @@
-"""What is running and what to do next."""
+"""What is running and what to do next: workflow runs, their executions, gates and kill switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from lastlight_state.db.repository import Context
+from lastlight_state.workflows.arguments import (
+    Claim,
+    Failure,
+    NodeRef,
+    PhaseEntry,
+    Provenance,
+    RunOptions,
+    Trigger,
+    Usage,
+)
+from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, Totals, WorkflowRun
+from lastlight_state.workflows.runs import Runs
+from lastlight_state.workflows.transitions import TERMINAL_TOPIC
+
+__all__ = [
+    "Claim",
+    "EnsuredRun",
+    "Failure",
+    "NodeRef",
+    "PhaseEntry",
+    "Provenance",
+    "RunOptions",
+    "RunProgress",
+    "RunSummary",
+    "Totals",
+    "Trigger",
+    "Usage",
+    "WorkflowRun",
+    "Workflows",
+]
+
+
+class Workflows:
+    """``store.workflows``"""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Workflow runs."""
+        return Runs(self._context)
+
+    def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
+        """Call ``callback(run)`` after the commit of each terminal transition that this store makes, once each.
+
+        Every callback runs although another raised (logged and counted). Returns the function that unsubscribes.
+        """
+        return self._context.listeners.subscribe(TERMINAL_TOPIC, callback)

@@ -1,0 +1,106 @@
+"""Argument groups: what travels together into the methods of this domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+from lastlight_state.db.records import Record
+from lastlight_state.workflows.words import ActorType, TriggerType
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What set a run off: an id (issue URL, thread id), its kind, the repository, and who."""
+
+    id: str
+    type: TriggerType | None = None
+    owner: str | None = None
+    repo: str | None = None
+    issue_number: int | None = None
+    actor: str | None = None
+    actor_type: ActorType | None = None
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Which definition and which code a run was started from, and its trace."""
+
+    workflow_path: str | None = None
+    workflow_hash: str | None = None
+    vcs_type: str | None = None
+    vcs_root: str | None = None
+    vcs_revision: str | None = None
+    app_version: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The rarer facts of a new run. ``not_before`` delays a queued one, ``deadline_at`` only informs."""
+
+    id: str | None = None
+    status: Literal["queued", "running"] = "running"
+    parent_run_id: str | None = None
+    max_restarts: int = 3
+    not_before: datetime | None = None
+    deadline_at: datetime | None = None
+    provenance: Provenance = field(default_factory=Provenance)
+
+
+@dataclass(frozen=True)
+class PhaseEntry:
+    """A completed phase. ``at`` is now unless given; the summary has at most 2 KiB."""
+
+    phase: str
+    success: bool
+    summary: str | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why something failed: a text of at most 16 KiB, details as JSON of at most 64 KiB, a short reason code."""
+
+    error: str
+    detail: Any = None
+    stop_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What an execution consumed, as running totals. ``cost_usd`` is exact to a micro-dollar."""
+
+    turns: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    api_duration_ms: int | None = None
+    cost_usd: Decimal | None = None
+    model: str | None = None
+    price_table: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeRef:
+    """A node of a run's graph, in one iteration of its loop."""
+
+    node_id: str
+    iteration: int = 0
+
+
+class Claim(Record):
+    """The right to drive a run: valid while its epoch is the run's. Travels between processes as JSON."""
+
+    run_id: str
+    owner: str
+    epoch: int
+    lease: timedelta
+    taken_at: datetime
+    lease_expires_at: datetime
+    restart_count: int = 0
+    cancel_requested: bool = False

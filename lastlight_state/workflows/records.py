@@ -1,0 +1,138 @@
+"""What callers of this domain get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from typing_extensions import Self
+
+from lastlight_state.db.records import Record
+from lastlight_state.workflows.repo_identity import split_legacy
+
+
+class Totals(Record):
+    """Sums over a run's executions. Tokens count what was reported so far; cost is exact to a micro-dollar."""
+
+    executions: int = 0
+    cost_usd: Decimal = Decimal(0)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+
+NO_TOTALS = Totals()
+
+
+class RunSummary(Record):
+    """A run as lists show it: nothing large."""
+
+    id: str
+    workflow_name: str
+    status: str
+    status_reason: str | None
+    trigger_id: str
+    trigger_type: str | None
+    owner: str | None
+    repo: str | None
+    issue_number: int | None
+    current_phase: str
+    phase_count: int
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    restart_count: int
+    parent_run_id: str | None
+    triggered_by: str | None
+    cancel_requested_at: datetime | None
+    totals: Totals = NO_TOTALS
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
+        values.setdefault("totals", NO_TOTALS)
+        return super().of(values)
+
+
+class WorkflowRun(Record):
+    """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what the phases hand on."""
+
+    id: str
+    workflow_name: str
+    trigger_id: str
+    repo: str | None
+    issue_number: int | None
+    current_phase: str
+    phase_history: list[dict[str, Any]]
+    status: str
+    context: Any
+    scratch: Any
+    node_statuses: Any
+    restart_count: int
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    owner: str | None
+    trigger_type: str | None
+    triggered_by: str | None
+    trigger_actor_type: str | None
+    run_key: str | None
+    create_digest: str | None
+    parent_run_id: str | None
+    max_restarts: int
+    transition_seq: int
+    status_reason: str | None
+    phase_count: int
+    queued_at: datetime | None
+    admitted_at: datetime | None
+    wake_at: datetime | None
+    pause_reason: str | None
+    waiting_for: str | None
+    correlation_id: str | None
+    cancel_requested_at: datetime | None
+    cancel_requested_by: str | None
+    cancel_reason: str | None
+    deadline_at: datetime | None
+    claim_owner: str | None
+    claim_epoch: int
+    claimed_at: datetime | None
+    heartbeat_at: datetime | None
+    lease_expires_at: datetime | None
+    previous_owner: str | None
+    previous_heartbeat_at: datetime | None
+    previous_lease_expires_at: datetime | None
+    previous_status: str | None
+    previous_restart_count: int | None
+    workflow_path: str | None
+    workflow_hash: str | None
+    vcs_type: str | None
+    vcs_root: str | None
+    vcs_revision: str | None
+    app_version: str | None
+    trace_id: str | None
+    span_id: str | None
+    error: str | None
+    error_detail: Any
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
+        return super().of(values)
+
+
+class EnsuredRun(Record):
+    """The run of a key, and whether this call made it."""
+
+    run: WorkflowRun
+    created: bool
+
+
+class RunProgress(Record):
+    """Where a run stands after a phase or a merge. ``scratch_bytes`` is None when this call did not touch scratch."""
+
+    phase: str
+    phase_count: int
+    scratch_bytes: int | None
+    updated_at: datetime

@@ -1,0 +1,53 @@
+"""Cancelling: asked for, or done at once; one run, or its whole tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import NotFound
+from lastlight_state.workflows import run_rows, transitions, words
+from lastlight_state.workflows import run_statements as sql
+from lastlight_state.workflows.records import WorkflowRun
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A cancel, as its caller wants it. ``ask`` leaves a running run to its holder."""
+
+    run_id: str
+    said: dict[str, Any]
+    at: datetime
+    tree: bool
+    ask: bool
+
+
+def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
+    """Cancel the run, and its live descendants with ``tree``, locked in ascending id so that two never deadlock."""
+    ids = [row["id"] for row in unit.rows(sql.TREE, {"run_id": cancel.run_id})] if cancel.tree else [cancel.run_id]
+    if cancel.run_id not in ids:
+        raise NotFound("workflow_run", cancel.run_id)
+    cancelled: WorkflowRun | None = None
+    for run_id in ids:
+        row = run_rows.lock(unit, run_id)
+        if run_id == cancel.run_id:
+            cancelled = _one(unit, listeners, row, cancel)
+        elif row["status"] in words.LIVE:
+            _one(unit, listeners, row, cancel)
+    assert cancelled is not None
+    return cancelled
+
+
+def _one(unit: Unit, listeners: Listeners, row: dict[str, Any], cancel: Cancel) -> WorkflowRun:
+    if row["status"] == "cancelled" and not cancel.ask:
+        return run_rows.get(unit, row["id"])
+    run_rows.expect(row, words.LIVE)
+    said = {**cancel.said, "at": cancel.at, "source": "operator"}
+    if cancel.ask and row["status"] == "running":
+        if row["cancel_requested_at"] is not None:
+            return run_rows.get(unit, row["id"])
+        return transitions.move(unit, transitions.ASK_CANCEL, row, "running", reason="cancel.requested", **said)
+    return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)

@@ -1,0 +1,167 @@
+"""What `runs` accepts, checked before any statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db import checks
+from lastlight_state.errors import InvalidValue
+from lastlight_state.ids import new_id
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Failure, PhaseEntry, Provenance, RunOptions, Trigger
+from lastlight_state.workflows.repo_identity import normalised
+from lastlight_state.workflows.run_statements import new_row
+
+POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
+_UNLIMITED = 2**40
+
+
+def new_run(
+    limits: Limits,
+    now: datetime,
+    workflow_name: str,
+    trigger: Trigger,
+    phase: str,
+    context: Any,
+    scratch: dict[str, Any] | None,
+    options: RunOptions,
+) -> dict[str, Any]:
+    """The parameters of a new run's row."""
+    patch = scratch_patch(scratch)
+    return new_row(
+        now,
+        id=new_id() if options.id is None else checks.identifier("id", options.id, words.ID),
+        workflow_name=checks.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
+        current_phase=checks.identifier("phase", phase, words.PHASE),
+        status=checks.word("status", options.status, ("queued", "running")),
+        context=None if context is None else codec.encode("context", context, max_bytes=limits.context),
+        scratch=None if patch is None else encoded_scratch(patch, limits),
+        parent_run_id=checks.optional("parent_run_id", options.parent_run_id, words.ID),
+        max_restarts=checks.number("max_restarts", options.max_restarts, most=100),
+        wake_at=None if options.not_before is None else aware_utc("not_before", options.not_before),
+        deadline_at=None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
+        **trigger_columns(trigger),
+        **_provenance(options.provenance),
+        actor=trigger.actor,
+    )
+
+
+def trigger_columns(trigger: Trigger) -> dict[str, Any]:
+    """A trigger as columns of a run."""
+    owner, repo = normalised(trigger.owner, trigger.repo)
+    issue = trigger.issue_number
+    return {
+        "trigger_id": checks.identifier("trigger.id", trigger.id, words.TRIGGER_ID),
+        "trigger_type": None
+        if trigger.type is None
+        else checks.word("trigger.type", trigger.type, words.TRIGGER_TYPES),
+        "owner": owner,
+        "repo": repo,
+        "issue_number": None if issue is None else checks.number("trigger.issue_number", issue),
+        "triggered_by": checks.optional("trigger.actor", trigger.actor, words.ACTOR),
+        "trigger_actor_type": None
+        if trigger.actor_type is None
+        else checks.word("trigger.actor_type", trigger.actor_type, words.ACTOR_TYPES),
+    }
+
+
+def create_digest(row: Mapping[str, Any], context: Any) -> str:
+    """The digest of what makes two ensures the same: trigger, repository, context and parent."""
+    names = ("trigger_id", "trigger_type", "owner", "repo", "issue_number", "parent_run_id")
+    return codec.digest([[row[name] for name in names], context])
+
+
+def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
+    """An entry as it stands in the history, keys as the original wrote them."""
+    if type(entry.success) is not bool:
+        raise InvalidValue("entry.success", "a truth value is needed")
+    added: dict[str, Any] = {
+        "phase": checks.identifier("entry.phase", entry.phase, words.PHASE),
+        "timestamp": iso_text(now if entry.at is None else aware_utc("entry.at", entry.at)),
+        "success": entry.success,
+    }
+    if entry.summary is not None:
+        added["summary"] = checks.content("entry.summary", entry.summary, words.SUMMARY)
+    return added
+
+
+def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A patch of scratch: an object. Its values are judged with the merged document."""
+    if patch is not None and type(patch) is not dict:
+        raise InvalidValue("scratch", f"an object is needed, not {type(patch).__name__}")
+    if patch:
+        codec.encode_bytes("scratch", patch)
+    return patch
+
+
+def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: int = 0) -> str:
+    """Scratch as text. Past the limit it is accepted only when smaller than it was ``before``."""
+    data = codec.encode_bytes("scratch", scratch)
+    if limits.scratch < len(data) and not len(data) < before:
+        largest = max(scratch, key=lambda key: len(codec.encode_bytes("scratch", scratch[key])))
+        codec.encode("scratch", scratch, max_bytes=limits.scratch, hint=f"largest key {largest!r}; {POINTER_RULE}")
+    return data.decode()
+
+
+def ending(failure: Failure | None, reason: str | None) -> dict[str, Any]:
+    """How a run ends: its reason code, error text and details."""
+    stop = failure.stop_reason if failure else None
+    code = checks.optional("reason", reason if reason is not None else stop, words.REASON) or "run.finished"
+    if failure is None:
+        return {"reason": code, "error": None, "error_detail": None}
+    return {"reason": code, **failure_columns(failure)}
+
+
+def failure_columns(failure: Failure) -> dict[str, Any]:
+    """A failure's text and details as columns."""
+    detail = failure.detail
+    return {
+        "error": checks.content("failure.error", failure.error, words.ERROR),
+        "error_detail": None if detail is None else codec.encode("failure.detail", detail, max_bytes=words.DETAIL),
+    }
+
+
+def operator(by: str, reason: str) -> dict[str, Any]:
+    """Who acts, and why, in words."""
+    return {
+        "actor": checks.identifier("by", by, words.ACTOR),
+        "detail": checks.content("reason", reason, words.SUMMARY),
+    }
+
+
+def list_filters(
+    statuses: Sequence[str] | None, workflow_names: Sequence[str] | None, repo: str | None, since: datetime | None
+) -> dict[str, Any]:
+    """The filters of a list of runs, as its statements name them."""
+    given: dict[str, Any] = {
+        "statuses": None
+        if statuses is None
+        else [checks.word("statuses", status, words.RUN_STATUSES) for status in statuses],
+        "workflow_names": None
+        if workflow_names is None
+        else [checks.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in workflow_names],
+        "since": None if since is None else aware_utc("since", since),
+    }
+    if repo is not None:
+        given |= _repo_filter(repo)
+    return given
+
+
+def _repo_filter(repo: str) -> dict[str, Any]:
+    owner, name = normalised(None, repo)
+    if name is None:
+        raise InvalidValue("repo", "blank")
+    if owner is not None:
+        return {"owned_repo": {"repo_owner": owner, "repo_name": name, "qualified": f"{owner}/{name}"}}
+    escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return {"bare_repo": {"repo_name": name, "suffix": f"%/{escaped}"}}
+
+
+def _provenance(provenance: Provenance) -> dict[str, Any]:
+    return {name: checks.optional(f"provenance.{name}", value, 2_000) for name, value in asdict(provenance).items()}

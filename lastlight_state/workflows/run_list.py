@@ -1,0 +1,68 @@
+"""Pages of run summaries, in the two orders that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from lastlight_state.db import pages
+from lastlight_state.db.pages import Page
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows import run_statements as sql
+from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
+from lastlight_state.workflows.words import TERMINAL
+
+_MICROS = Decimal(1_000_000)
+_RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
+
+
+def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
+    """Newest first."""
+    page = sql.LIST.page(unit, dict, limit=limit, page_token=page_token, given=given)
+    return Page(items=_summaries(unit, page.items), next_page_token=page.next_page_token)
+
+
+def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
+    """Running, paused, queued, then the rest, newest first in each: index ranges read one after the other, never a sort."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    asked = ["runs", "active_first", chosen]
+    rank, key = _position(asked, chosen, page_token)
+    found: list[tuple[int, dict[str, Any]]] = []
+    while rank < len(_RANKS) and len(found) <= limit:
+        statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
+        rows = sql.LIST.rows(unit, {**chosen, "statuses": statuses}, key, limit + 1 - len(found))
+        found += [(rank, row) for row in rows]
+        rank, key = rank + 1, None
+    token = None
+    if len(found) > limit:
+        last_rank, last = found[limit - 1]
+        token = pages.encode_token(asked, [last_rank, *sql.LIST.key(last)])
+    return Page(items=_summaries(unit, [row for _, row in found[:limit]]), next_page_token=token)
+
+
+ORDERS = {"newest": newest, "active_first": active_first}
+
+
+def _position(asked: Any, chosen: Mapping[str, Any], page_token: str | None) -> tuple[int, list[Any] | None]:
+    position = pages.decode_token(asked, page_token)
+    if position is None:
+        return 0, None
+    if not position or position[0] not in range(len(_RANKS)):
+        raise InvalidValue("page_token", "damaged, or no page token")
+    return position[0], sql.LIST.checked_key(position[1:])
+
+
+def _summaries(unit: Unit, rows: Any) -> tuple[RunSummary, ...]:
+    if not rows:
+        return ()
+    statement, values = sql.TOTALS.of([row["id"] for row in rows])
+    totals = {found["workflow_run_id"]: _totals(found) for found in unit.rows(statement, values)}
+    return tuple(RunSummary.of({**row, "totals": totals.get(row["id"], NO_TOTALS)}) for row in rows)
+
+
+def _totals(found: dict[str, Any]) -> Totals:
+    del found["workflow_run_id"]
+    found["cost_usd"] = Decimal(int(found.pop("cost_micros"))) / _MICROS
+    return Totals.of(found)

@@ -1,0 +1,78 @@
+"""How a live run moves on: phases appended and scratch merged, under the run's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import CorruptData, PayloadTooLarge
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import run_rows, words
+from lastlight_state.workflows import run_statements as sql
+from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.records import RunProgress
+from lastlight_state.workflows.run_checks import encoded_scratch
+
+_LOCKS = {(True, True): sql.LOCK_BOTH, (True, False): sql.LOCK_PHASES, (False, True): sql.LOCK_SCRATCH}
+_PUTS = {(True, True): sql.PUT_BOTH, (True, False): sql.PUT_PHASE, (False, True): sql.PUT_SCRATCH}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a call adds to a run: a phase entry, a patch of scratch with keys to drop, or both."""
+
+    run_id: str
+    at: datetime
+    entry: dict[str, Any] | None = None
+    patch: dict[str, Any] | None = None
+    remove: Sequence[str] = ()
+
+    @property
+    def parts(self) -> tuple[bool, bool]:
+        return self.entry is not None, self.patch is not None
+
+
+def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
+    """Apply a step to a live run. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`."""
+    row = run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
+    run_rows.fence(row, claim)
+    run_rows.expect(row, words.LIVE)
+    values: dict[str, Any] = {"run_id": step.run_id, "at": step.at}
+    if step.entry is not None:
+        values |= {"phase_history": _history(row, step.entry, limits), "phase": step.entry["phase"]}
+    scratch = None if step.patch is None else _merged(row, step, limits)
+    if scratch is not None:
+        values["scratch"] = scratch
+    unit.change(_PUTS[step.parts], values)
+    return RunProgress.of(
+        {
+            "phase": values.get("phase", row["current_phase"]),
+            "phase_count": row["phase_count"] + (step.entry is not None),
+            "scratch_bytes": None if scratch is None else len(scratch.encode()),
+            "updated_at": max(row["updated_at"], step.at),
+        }
+    )
+
+
+def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> str:
+    history = row["phase_history"]
+    if not isinstance(history, list):
+        raise CorruptData("workflow_runs", row["id"], "phase_history", problem="is no array")
+    if len(history) >= limits.phase_entries:
+        raise PayloadTooLarge("phase_history", limit=limits.phase_entries, actual=len(history) + 1, unit="entries")
+    return codec.encode("phase_history", [*history, entry], max_bytes=limits.phase_history)
+
+
+def _merged(row: Mapping[str, Any], step: Step, limits: Limits) -> str:
+    stored = row["scratch"]
+    if stored is not None and not isinstance(stored, dict):
+        raise CorruptData("workflow_runs", row["id"], "scratch", problem="is no object")
+    merged = {**(stored or {}), **(step.patch or {})}
+    for key in step.remove:
+        merged.pop(key, None)
+    before = len(codec.encode_bytes("scratch", stored)) if stored else 0
+    return encoded_scratch(merged, limits, before=before)

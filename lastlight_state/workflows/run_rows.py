@@ -1,0 +1,95 @@
+"""The run's row: locked before anything is decided, and fenced against claims that do not hold it.
+
+*Lock, then look*: a unit that decides from several rows locks the run's row in a statement of its own and only then
+reads. A statement that locks and counts at once would count with a snapshot older than its wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.base import table_of
+from lastlight_state.db.statements import Statement, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import ClaimLost, Conflict, NotFound
+from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.models import WorkflowRunModel
+from lastlight_state.workflows.records import WorkflowRun
+
+RUNS = table_of(WorkflowRunModel)
+COLUMNS = tuple(RUNS.c)
+
+_STATE = (
+    RUNS.c.id,
+    RUNS.c.status,
+    RUNS.c.claim_owner,
+    RUNS.c.claim_epoch,
+    RUNS.c.transition_seq,
+    RUNS.c.phase_count,
+    RUNS.c.current_phase,
+    RUNS.c.pause_reason,
+    RUNS.c.restart_count,
+    RUNS.c.max_restarts,
+    RUNS.c.cancel_requested_at,
+    RUNS.c.updated_at,
+)
+
+
+def locking(*more: sa.Column[Any]) -> Statement:
+    """A statement that locks the row of ``:run_id`` and returns its state and these columns."""
+    return prepared(
+        sa.select(*_STATE, *more).where(RUNS.c.id == sa.bindparam("run_id")).with_for_update(key_share=True)
+    )
+
+
+LOCK = locking()
+GET = prepared(sa.select(*COLUMNS).where(RUNS.c.id == sa.bindparam("run_id")))
+
+
+def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]:
+    """The locked row's state. Raises `NotFound`."""
+    row = unit.row(statement, {"run_id": run_id})
+    if row is None:
+        raise NotFound("workflow_run", run_id)
+    return row
+
+
+def get(unit: Unit, run_id: str) -> WorkflowRun:
+    """The whole run. Raises `NotFound`."""
+    run = unit.find(WorkflowRun, GET, {"run_id": run_id})
+    if run is None:
+        raise NotFound("workflow_run", run_id)
+    return run
+
+
+def fence(row: dict[str, Any], claim: Claim | None) -> None:
+    """Let a write pass only with the claim that holds the run, or without one if nobody does. Raises `ClaimLost`."""
+    presented = None if claim is None else claim.epoch
+    current = None if row["claim_owner"] is None else row["claim_epoch"]
+    if presented != current:
+        raise ClaimLost(
+            row["id"],
+            presented=presented,
+            current_epoch=row["claim_epoch"],
+            held_by=row["claim_owner"],
+            status=row["status"],
+        )
+
+
+def expect(row: dict[str, Any], allowed: Sequence[str]) -> None:
+    """Raise `Conflict` ``run_status`` unless the run has one of these statuses."""
+    if row["status"] not in allowed:
+        raise wrong_status(row["id"], row["status"], allowed)
+
+
+def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
+    """The error for a run whose status does not allow what was asked."""
+    return Conflict(
+        f"run {run_id!r} is {found}; this needs {' or '.join(allowed)}",
+        code="run_status",
+        found=found,
+        allowed=tuple(allowed),
+    )

@@ -1,0 +1,164 @@
+"""The statements of `runs`, and how a new run's row is filled."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.base import later_of, table_of
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, prepared
+from lastlight_state.workflows.indexes import RUN_SUMMARY
+from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel, WorkflowOverrideModel
+from lastlight_state.workflows.run_rows import COLUMNS, RUNS, locking
+from lastlight_state.workflows.transitions import bind, recorded
+
+GRACE = timedelta(seconds=30)
+"""How long a new running run waits for its creator to claim it before others may take it."""
+
+_OVERRIDES = table_of(WorkflowOverrideModel)
+_EXECUTIONS = table_of(ExecutionModel)
+_TRANSITIONS = table_of(RunTransitionModel)
+_PARENT = RUNS.alias("parent")
+
+GIVEN = tuple(
+    name
+    for name in (column.name for column in COLUMNS)
+    if not name.startswith(("previous_", "cancel_", "claim")) and name not in ("node_statuses", "error", "error_detail")
+)
+"""The columns that a new run's row states; the rest keep their defaults."""
+
+_enabled = ~sa.exists().where(
+    _OVERRIDES.c.name == bind("workflow_name", RUNS.c.workflow_name), _OVERRIDES.c.enabled == sa.false()
+)
+_parent_exists = sa.or_(
+    bind("parent_run_id", RUNS.c.parent_run_id).is_(None),
+    sa.exists().where(_PARENT.c.id == bind("parent_run_id", RUNS.c.parent_run_id)),
+)
+
+CREATE = recorded(
+    sa.insert(RUNS)
+    .from_select(
+        list(GIVEN),
+        sa.select(*(sa.cast(bind(name, RUNS.c[name]), RUNS.c[name].type) for name in GIVEN)).where(
+            _enabled, _parent_exists
+        ),
+        include_defaults=False,
+    )
+    .returning(*COLUMNS),
+    from_status=sa.null(),
+)
+"""One statement decides: the workflow is enabled and the parent is there, or nothing is inserted."""
+
+IS_DISABLED = prepared(
+    sa.select(_OVERRIDES.c.name).where(
+        _OVERRIDES.c.name == sa.bindparam("workflow_name"), _OVERRIDES.c.enabled == sa.false()
+    )
+)
+FIND_KEY = prepared(
+    sa.select(*COLUMNS).where(
+        RUNS.c.workflow_name == sa.bindparam("workflow_name"),
+        RUNS.c.run_key == sa.bindparam("run_key"),
+        RUNS.c.run_key.is_not(None),
+    )
+)
+
+LOCK_PHASES = locking(RUNS.c.phase_history)
+LOCK_SCRATCH = locking(RUNS.c.scratch)
+LOCK_BOTH = locking(RUNS.c.phase_history, RUNS.c.scratch)
+LOCK_ENDED = locking(RUNS.c.workflow_name, RUNS.c.error)
+
+_updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
+_phase = {
+    "phase_history": sa.bindparam("phase_history"),
+    "phase_count": RUNS.c.phase_count + 1,
+    "current_phase": sa.bindparam("phase"),
+}
+_this_run = RUNS.c.id == sa.bindparam("run_id")
+
+PUT_PHASE = prepared(sa.update(RUNS).where(_this_run).values(**_phase, **_updated))
+PUT_SCRATCH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_updated))
+PUT_BOTH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_phase, **_updated))
+SET_TRACE = prepared(
+    sa.update(RUNS).where(_this_run).values(trace_id=sa.bindparam("trace_id"), span_id=sa.bindparam("span_id"))
+)
+
+ENDED_BY = prepared(
+    sa.select(_TRANSITIONS.c.claim_epoch)
+    .where(_TRANSITIONS.c.run_id == sa.bindparam("run_id"), _TRANSITIONS.c.to_status == sa.bindparam("status"))
+    .order_by(_TRANSITIONS.c.seq.desc())
+    .limit(sa.literal_column("1"))
+)
+
+_summary = tuple(RUNS.c[name] for name in RUN_SUMMARY)
+_newest = (RUNS.c.started_at, RUNS.c.id)
+
+LIST = Listing(
+    "runs",
+    _summary,
+    order=_newest,
+    spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
+    filters={
+        "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
+        "owned_repo": sa.or_(
+            sa.and_(RUNS.c.owner == bind("repo_owner", RUNS.c.owner), RUNS.c.repo == bind("repo_name", RUNS.c.repo)),
+            sa.and_(RUNS.c.owner.is_(None), RUNS.c.repo == bind("qualified", RUNS.c.repo)),
+        ),
+        "bare_repo": sa.or_(
+            RUNS.c.repo == bind("repo_name", RUNS.c.repo),
+            sa.and_(RUNS.c.owner.is_(None), RUNS.c.repo.like(bind("suffix", RUNS.c.repo), escape="\\")),
+        ),
+    },
+)
+
+_cost = sa.func.coalesce(
+    _EXECUTIONS.c.cost_micros, sa.cast(sa.func.round(_EXECUTIONS.c.cost_usd * 1_000_000), sa.BigInteger)
+)
+
+TOTALS = Family(
+    "run",
+    lambda ids: (
+        sa.select(
+            _EXECUTIONS.c.workflow_run_id,
+            sa.func.count().label("executions"),
+            sa.cast(sa.func.coalesce(sa.func.sum(_cost), 0), sa.BigInteger).label("cost_micros"),
+            *(
+                sa.cast(sa.func.coalesce(sa.func.sum(_EXECUTIONS.c[name]), 0), sa.BigInteger).label(name)
+                for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            ),
+        )
+        .where(_EXECUTIONS.c.workflow_run_id.in_(ids))
+        .group_by(_EXECUTIONS.c.workflow_run_id)
+    ),
+)
+
+_children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
+_tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))
+TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
+"""A run and its descendants in ascending id; a planted cycle ends, because a union keeps each id once."""
+
+
+def new_row(now: datetime, **facts: Any) -> dict[str, Any]:
+    """The parameters of `CREATE`: everything None that ``facts`` does not state."""
+    queued = facts["status"] == "queued"
+    row: dict[str, Any] = dict.fromkeys(GIVEN)
+    row |= {
+        "phase_history": "[]",
+        "restart_count": 0,
+        "phase_count": 0,
+        "transition_seq": 1,
+        "status_reason": "run.created",
+        "started_at": now,
+        "updated_at": now,
+        "queued_at": now if queued else None,
+        "lease_expires_at": None if queued else now + GRACE,
+        "to_status": facts["status"],
+        "reason": "run.created",
+        "detail": None,
+        "source": "engine",
+        "presented_epoch": None,
+        "at": now,
+    }
+    return row | facts

@@ -1,0 +1,206 @@
+"""The only code that changes a run's status (workflows W-11, W-18).
+
+Every change is a compare-and-set on the status that also counts ``transition_seq`` up and writes the
+``run_transitions`` row of that number, so the newest transition always equals the row. A change that leaves the
+status as it is, such as a request to cancel, is a *note*: from and to are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.base import later_of, table_of
+from lastlight_state.db.chains import Chain, from_head
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.statements import constant, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import LostRace
+from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel, WorkflowApprovalModel
+from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.run_rows import COLUMNS, RUNS
+from lastlight_state.workflows.words import TERMINAL, RunStatus, Source
+
+TERMINAL_TOPIC = "run.terminal"
+
+TRANSITIONS = table_of(RunTransitionModel)
+_EXECUTIONS = table_of(ExecutionModel)
+_APPROVALS = table_of(WorkflowApprovalModel)
+
+
+def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
+    """A parameter with the type of a column."""
+    return sa.bindparam(name, type_=column.type)
+
+
+def recorded(head: Any, *, from_status: sa.ColumnElement[Any]) -> Chain:
+    """The chain of a statement that changes (or inserts) a run and returns its row, and of its transition."""
+    return Chain(
+        head,
+        into=TRANSITIONS,
+        values={
+            "run_id": from_head("id"),
+            "seq": from_head("transition_seq"),
+            "from_status": from_status,
+            "to_status": bind("to_status", TRANSITIONS.c.to_status),
+            "reason": bind("reason", TRANSITIONS.c.reason),
+            "detail": bind("detail", TRANSITIONS.c.detail),
+            "actor": bind("actor", TRANSITIONS.c.actor),
+            "source": bind("source", TRANSITIONS.c.source),
+            "claim_epoch": bind("presented_epoch", TRANSITIONS.c.claim_epoch),
+            "at": bind("at", TRANSITIONS.c.at),
+        },
+    )
+
+
+def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
+    return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
+
+
+def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
+    at = bind("at", RUNS.c.updated_at)
+    head = (
+        sa.update(RUNS)
+        .where(RUNS.c.id == sa.bindparam("run_id"), RUNS.c.status == sa.bindparam("from_status"), *conditions)
+        .values(
+            transition_seq=RUNS.c.transition_seq + 1,
+            updated_at=later_of(RUNS.c.updated_at, at),
+            **sets,
+        )
+        .returning(*COLUMNS)
+    )
+    return recorded(head, from_status=bind("from_status", TRANSITIONS.c.from_status))
+
+
+END_CLAIM: Mapping[str, Any] = {
+    "claim_epoch": sa.case((RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch + 1), else_=RUNS.c.claim_epoch),
+    "claim_owner": None,
+    "claimed_at": None,
+    "lease_expires_at": None,
+}
+"""A claim ends: nobody holds the run, and the epoch grows, so that the last holder stays fenced."""
+
+_NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_for": None, "correlation_id": None}
+
+PAUSE = _moving(
+    pause_reason=sa.bindparam("pause_reason"),
+    wake_at=sa.bindparam("wake_at"),
+    waiting_for=sa.bindparam("waiting_for"),
+    correlation_id=sa.bindparam("correlation_id"),
+    **END_CLAIM,
+)
+RESUME = _moving(**_NO_WAIT, lease_expires_at=None)
+END = _moving(
+    finished_at=bind("at", RUNS.c.finished_at),
+    error=sa.bindparam("error"),
+    error_detail=sa.bindparam("error_detail"),
+    **_NO_WAIT,
+    **END_CLAIM,
+)
+RESTART = _moving(
+    RUNS.c.restart_count < RUNS.c.max_restarts,
+    restart_count=RUNS.c.restart_count + 1,
+    finished_at=None,
+    error=None,
+    error_detail=None,
+    cancel_requested_at=None,
+    cancel_requested_by=None,
+    cancel_reason=None,
+    queued_at=sa.bindparam("queued_at"),
+    admitted_at=None,
+    **_NO_WAIT,
+    **END_CLAIM,
+)
+ASK_CANCEL = _noting(
+    cancel_requested_at=bind("at", RUNS.c.cancel_requested_at),
+    cancel_requested_by=sa.bindparam("actor"),
+    cancel_reason=sa.bindparam("detail"),
+)
+ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
+
+_CLOSE_EXECUTIONS = prepared(
+    sa.update(_EXECUTIONS)
+    .where(
+        _EXECUTIONS.c.workflow_run_id == sa.bindparam("run_id"),
+        _EXECUTIONS.c.finished_at.is_(None),
+        _EXECUTIONS.c.success.is_(None),
+    )
+    .values(
+        finished_at=bind("at", _EXECUTIONS.c.finished_at), success=sa.false(), outcome=sa.bindparam("closed_outcome")
+    )
+)
+_CLOSE_APPROVALS = prepared(
+    sa.update(_APPROVALS)
+    .where(_APPROVALS.c.workflow_run_id == sa.bindparam("run_id"), _APPROVALS.c.status == constant("pending"))
+    .values(status="cancelled", closed_reason=sa.bindparam("reason"))
+)
+
+
+def move(
+    unit: Unit,
+    how: Chain,
+    row: Mapping[str, Any],
+    to: str,
+    *,
+    reason: str,
+    at: datetime,
+    source: Source,
+    actor: str | None = None,
+    detail: str | None = None,
+    presented_epoch: int | None = None,
+    **sets: Any,
+) -> WorkflowRun:
+    """Move the locked run ``row`` to a status and record it; to its own status for a note.
+
+    Raises `LostRace` if its status is not ``row``'s any more.
+    """
+    changed = unit.chain(
+        how,
+        {
+            "run_id": row["id"],
+            "from_status": row["status"],
+            "to_status": to,
+            "reason": reason,
+            "at": at,
+            "source": source,
+            "actor": actor,
+            "detail": detail,
+            "presented_epoch": presented_epoch,
+            **sets,
+        },
+    )
+    if changed is None:
+        raise LostRace(f"run {row['id']!r} is not {row['status']} any more", expected=row["status"])
+    return WorkflowRun.of(changed)
+
+
+def end(
+    unit: Unit,
+    listeners: Listeners,
+    row: Mapping[str, Any],
+    to: RunStatus,
+    *,
+    error: str | None = None,
+    error_detail: str | None = None,
+    **said: Any,
+) -> WorkflowRun:
+    """Make a run terminal and close everything that hangs on it: executions in flight, pending questions, its claim.
+
+    Those who listen with ``on_terminal`` are told after the commit.
+    """
+    if to not in TERMINAL:
+        raise ValueError(to)
+    run = move(unit, END, row, to, error=error, error_detail=error_detail, **said)
+    closed = {
+        "run_id": run.id,
+        "at": said["at"],
+        "reason": said["reason"],
+        "closed_outcome": "cancelled" if to == "cancelled" else "interrupted",
+    }
+    unit.change(_CLOSE_EXECUTIONS, closed)
+    unit.change(_CLOSE_APPROVALS, closed)
+    unit.after_commit(lambda: listeners.notify(TERMINAL_TOPIC, run))
+    return run

@@ -1,0 +1,38 @@
+"""The vocabularies of the workflows domain, and the limits of what callers may store in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lastlight_state.db.checks import words
+
+RunStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+Outcome = Literal["running", "succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
+ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "cancelled"]
+ApprovalKind = Literal["approve", "reply"]
+TriggerType = Literal["webhook", "cron", "chat", "api", "cli"]
+ActorType = Literal["github", "slack", "cli", "cron", "admin", "system"]
+Source = Literal["engine", "operator", "responder", "supervisor", "system"]
+
+RUN_STATUSES = words(RunStatus)
+OUTCOMES = words(Outcome)
+APPROVAL_STATUSES = words(ApprovalStatus)
+APPROVAL_KINDS = words(ApprovalKind)
+TRIGGER_TYPES = words(TriggerType)
+ACTOR_TYPES = words(ActorType)
+
+LIVE: tuple[RunStatus, ...] = ("queued", "running", "paused")
+TERMINAL: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
+
+# Identifiers and indexed texts, in bytes of UTF-8.
+ID = NODE_ID = WORKFLOW_NAME = CLAIM_OWNER = RUN_KEY = SIGNAL = ARTIFACT = SKILL = 256
+TRIGGER_ID = 512
+PHASE = GATE = SESSION_ID = MODEL = ACTOR = 128
+OWNER = REPO = 200
+REASON = STOP_REASON = 64
+
+# Contents, in bytes; context, scratch, phase history and output text are settings.
+SUMMARY = 2 * 1024
+ERROR = APPROVAL_SUMMARY = ACTION = 16 * 1024
+DETAIL = RESPONSE = 64 * 1024
+CHECKPOINT = 256 * 1024
