@@ -49,16 +49,14 @@ class Binaries:
         return found.group() if found else told.stdout.strip()
 
     def below(self, place: Path) -> Binaries:
-        """What these would be, had `copies` been carried out."""
-        if self.package is None:
-            return self
+        """What those of a wheel are, once `copies` has been carried out."""
+        assert self.package
         package = place / self.package.name
         return Binaries(package / self.folder.relative_to(self.package), package)
 
     def copies(self, place: Path) -> Iterator[tuple[Path, Path]]:
-        """What has to be copied where so that these work below ``place``: the install tree and its libraries."""
-        if self.package is None:
-            return
+        """What has to be copied where, so that those of a wheel work below ``place``: the tree and its libraries."""
+        assert self.package
         tree = self.folder.parent
         yield tree, place / self.package.name / tree.name
         libraries = self.package.with_name(self.package.name + ".libs")
