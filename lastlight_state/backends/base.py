@@ -91,6 +91,8 @@ class Backend(ABC):
 
     migrates_on_open: bool
     """Whether opening a store migrates unless told otherwise."""
+    migration_lock: str
+    """What `migration` holds, in words for a person who plans an upgrade."""
     writes_in_ctes: bool
     """Whether several writes can travel as one statement (data-modifying WITH)."""
     failure_aborts_transaction: bool

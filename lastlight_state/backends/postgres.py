@@ -54,6 +54,7 @@ class PostgresBackend(Backend):
     dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
     driver_errors = (psycopg.Error,)
     migrates_on_open = False
+    migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
     writes_in_ctes = True
     failure_aborts_transaction = True
 

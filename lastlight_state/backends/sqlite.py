@@ -44,6 +44,7 @@ class SqliteBackend(Backend):
     dialect = SQLiteDialect_pysqlite(paramstyle="qmark")
     driver_errors = (sqlite3.Error,)
     migrates_on_open = True
+    migration_lock = "the file's write lock, for one transaction; readers go on"
     writes_in_ctes = False
     failure_aborts_transaction = False
 

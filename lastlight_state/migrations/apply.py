@@ -1,0 +1,86 @@
+"""Applies revisions through Alembic, on a connection that is already inside the transaction of the whole upgrade."""
+
+from __future__ import annotations
+
+import logging
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+from sqlalchemy.engine import Connection
+
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.migrations import scripts
+from lastlight_state.migrations.records import DataStep, MigrationResult, Revision
+from lastlight_state.migrations.state import SEED_TABLES, word_for
+
+MOST_NAMED = 20
+
+_log = logging.getLogger("lastlight_state.migrations")
+
+
+def upgrade(connection: Connection, target: str) -> MigrationResult:
+    """Apply what is missing up to ``target``. Looks at the version itself: the caller looked before it had the lock."""
+    found = _version(connection)
+    if found is None:
+        _refuse_strangers(connection)
+    elif found >= target:
+        return MigrationResult(word_for(found), found, found, ())
+    configured = config()
+    configured.attributes["connection"] = connection
+    command.upgrade(configured, target)
+    applied = [known for known in history() if (found or "") < known.revision <= target]
+    for revision in applied:
+        for step in revision.data_steps:
+            _report(connection, revision.revision, step)
+    return MigrationResult(word_for(target), found, target, tuple(revision.revision for revision in applied))
+
+
+def config() -> Config:
+    """Alembic's configuration, made in code: no ini file, no working directory."""
+    made = Config()
+    made.set_main_option("script_location", str(scripts.folder()).replace("%", "%%"))
+    made.set_main_option("path_separator", "os")
+    return made
+
+
+def history() -> tuple[Revision, ...]:
+    """All revisions, oldest first."""
+    directory = ScriptDirectory.from_config(config())
+    found = [
+        Revision(
+            script.revision,
+            None if script.down_revision is None else str(script.down_revision),
+            script.doc,
+            tuple(DataStep(**step) for step in getattr(script.module, "data_steps", ())),
+        )
+        for script in directory.walk_revisions()
+    ]
+    return tuple(reversed(found))
+
+
+def _version(connection: Connection) -> str | None:
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    heads = context.get_current_heads()
+    return heads[0] if heads else None
+
+
+def _refuse_strangers(connection: Connection) -> None:
+    """Without a version, tables of ours were made by somebody else, and nothing is known about them."""
+    inspector = inspect(connection)
+    strangers = [table for table in SEED_TABLES if inspector.has_table(table)]
+    if strangers:
+        raise SchemaMismatch(
+            "there are tables named like ours, but no version of ours beside them", differences=strangers
+        )
+
+
+def _report(connection: Connection, revision: str, step: DataStep) -> None:
+    changed = connection.execute(text(step.report.format(table=step.table))).scalars().all()
+    if changed:
+        named = ", ".join(str(key) for key in changed[:MOST_NAMED])
+        more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+        _log.warning("revision %s %s: %d of %s: %s%s", revision, step.what, len(changed), step.table, named, more)

@@ -1,0 +1,39 @@
+"""An operation for revisions: ``op.refuse_rows(query, message)`` ends the upgrade when the query finds anything.
+
+A revision itself reads nothing, but one that changes rows may say what must hold before it goes on. Importing this
+module makes the operation known.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from alembic.operations import MigrateOperation, Operations
+from sqlalchemy import text
+
+from lastlight_state.errors import SchemaMismatch
+
+MOST = 20
+
+
+@Operations.register_operation("refuse_rows")
+class RefuseRows(MigrateOperation):
+    """``query`` must find no row; otherwise `SchemaMismatch` says ``message`` and lists up to 20 of them."""
+
+    def __init__(self, query: str, message: str) -> None:
+        self.query = query
+        self.message = message
+
+    @classmethod
+    def refuse_rows(cls, operations: Operations, query: str, message: str) -> Self:
+        operation = cls(query, message)
+        operations.invoke(operation)
+        return operation
+
+
+@Operations.implementation_for(RefuseRows)
+def _refuse_rows(operations: Operations, operation: RefuseRows) -> None:
+    found = operations.get_bind().execute(text(operation.query)).fetchmany(MOST)
+    if found:
+        listed = [", ".join(repr(value) for value in row) for row in found]
+        raise SchemaMismatch(operation.message, differences=listed)

@@ -1,0 +1,70 @@
+"""What callers of the migrations get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lastlight_state.migrations.state import SchemaState, State
+
+
+@dataclass(frozen=True)
+class DataStep:
+    """Rows of a table that a revision changes, and the queries that count them before and name them after."""
+
+    table: str
+    columns: tuple[str, ...]
+    what: str
+    plan: str
+    report: str
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision: its number, its predecessor's, the first line of its text, the rows that it changes."""
+
+    revision: str
+    down_revision: str | None
+    summary: str
+    data_steps: tuple[DataStep, ...]
+
+
+@dataclass(frozen=True)
+class MigrationResult:
+    """``revisions`` were applied by this call: none when another was faster, or there was nothing to do.
+
+    ``state`` is what the schema is now: ``current``, ``behind`` (not asked to go further), or ``ahead``.
+    """
+
+    state: State
+    from_revision: str | None
+    to_revision: str
+    revisions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Rows that a revision changes: ``rows`` of ``table``, in ``groups`` that belong together, as things stand now."""
+
+    table: str
+    columns: tuple[str, ...]
+    what: str
+    rows: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class PlannedRevision:
+    """A revision to come: its first line, and the rows that it changes. Most change none."""
+
+    revision: str
+    summary: str
+    rewrites: tuple[Rewrite, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``migrate`` would do now, and what it holds while it does."""
+
+    state: SchemaState
+    revisions: tuple[PlannedRevision, ...]
+    lock: str

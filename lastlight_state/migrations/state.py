@@ -1,0 +1,92 @@
+"""Which revision a database is at, and what this library makes of it. Never writes.
+
+One SELECT answers for a current database, because every open asks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.migrations import scripts
+
+State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "foreign"]
+
+SEED_TABLES = (
+    "workflow_runs",
+    "executions",
+    "workflow_approvals",
+    "workflow_overrides",
+    "cron_overrides",
+    "messaging_sessions",
+    "messaging_messages",
+)
+"""The tables of revision 0001: where one stands without a version, another program made it."""
+
+_COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state = 'running'"
+
+
+@dataclass(frozen=True)
+class SchemaState:
+    """What was found.
+
+    ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
+    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``foreign`` (a version
+    that is none of ours). ``revision`` is what is stored, None without any. ``min_reader`` is read only when ahead.
+    """
+
+    state: State
+    revision: str | None
+    head: str
+    min_reader: str | None = None
+    unfinished_copy: bool = False
+
+
+def read_state(backend: Backend) -> SchemaState:
+    """The state of the schema of a database that may be anything, or not be there. Creates nothing."""
+    version = qualified(backend, VERSION_TABLE)
+    copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
+    rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}")
+    if rows is None:  # older than the receipts, or not there at all
+        rows = backend.peek(f"SELECT version_num, 0 FROM {version}")
+    return _judge(backend, rows or [])
+
+
+def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
+    """Where a revision stands as seen from the newest that this library knows."""
+    head = scripts.head()
+    if revision == head:
+        return "current"
+    return "behind" if revision < head else "ahead"
+
+
+def qualified(backend: Backend, table: str) -> str:
+    """The table's full name in SQL, with the schema that the backend was opened with."""
+    quote = backend.dialect.identifier_preparer.quote_identifier
+    return f"{quote(backend.schema)}.{quote(table)}" if backend.schema else quote(table)
+
+
+def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
+    head = scripts.head()
+    if not rows:
+        return SchemaState("unversioned" if _has_tables(backend) else "empty", None, head)
+    revision, copying = str(rows[0][0]), bool(rows[0][1])
+    if len(rows) > 1 or not re.fullmatch(r"[0-9]{4}", revision):
+        return SchemaState("foreign", ", ".join(str(row[0]) for row in rows), head)
+    word = word_for(revision)
+    return _ahead(backend, revision, copying) if word == "ahead" else SchemaState(word, revision, head, None, copying)
+
+
+def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:
+    """Everything is additive, so an older library works on a newer schema unless that schema says otherwise."""
+    found = backend.peek(f"SELECT value FROM {qualified(backend, 'lastlight_meta')} WHERE key = 'min_reader'")
+    min_reader = str(found[0][0]) if found else None
+    known = min_reader is None or min_reader <= scripts.head()
+    return SchemaState("ahead" if known else "incompatible", revision, scripts.head(), min_reader, copying)
+
+
+def _has_tables(backend: Backend) -> bool:
+    return any(backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None for table in SEED_TABLES)

@@ -1,0 +1,42 @@
+"""Whether this library can work on a database as it is. Never writes."""
+
+from __future__ import annotations
+
+import shlex
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
+from lastlight_state.migrations.state import SchemaState, read_state
+
+
+def verify(backend: Backend) -> SchemaState:
+    """The state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
+
+    Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for tables without a
+    version, a version that is none of ours, and a copy that is not finished. Creates nothing.
+    """
+    state = read_state(backend)
+    refuse(state)
+    if state.state in ("empty", "behind"):
+        raise NotMigrated(found=state.revision, head=state.head, command=command(backend))
+    return state
+
+
+def refuse(state: SchemaState) -> None:
+    """Raise for what neither opening nor an upgrade can mend."""
+    if state.state == "incompatible":
+        raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
+    if state.state == "foreign":
+        raise SchemaMismatch(f"the version table holds {state.revision!r}, which is no revision of lastlight-state")
+    if state.state == "unversioned":
+        raise SchemaMismatch("there are tables named like ours, but no version of ours beside them")
+    if state.unfinished_copy:
+        raise SchemaMismatch("unfinished copy: a copy into this database was begun and has not ended")
+
+
+def command(backend: Backend) -> str:
+    """The command that brings the database to the newest revision; the password, if any, is ``***``."""
+    words = ["lastlight-state", "migrate", "--url", backend.location]
+    if backend.schema:
+        words += ["--schema", backend.schema]
+    return shlex.join(words)
