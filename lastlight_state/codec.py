@@ -3,14 +3,21 @@
 Both databases must give back equal values, so what one of them would change or refuse is refused here, before
 either sees it, by the path of the bad value: NaN and infinities, NUL characters, lone surrogates, keys that are no
 text, integers beyond 64 bits, cycles, and Python types that JSON does not have.
+
+Lines of log files (`dump_line`, `load_line`) are another matter: what they tell has happened already, so they
+refuse as little as possible.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Iterator
+from enum import Enum
 from math import isfinite
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import orjson
 
@@ -171,4 +178,119 @@ def _by_value(value: Any) -> Any:
         return {key: _by_value(child) for key, child in value.items()}
     if kind is list or kind is tuple:
         return [_by_value(child) for child in value]
+    return value
+
+
+# ---- Lines of log files ----------------------------------------------------------------------------------------------
+
+LINE_DEPTH = 500
+_LINE = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_LEAST_EXPONENT = 1e21  # from here on the files' first writers wrote whole numbers with an exponent
+_HALF_OF_PAIR = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+
+
+def dump_line(value: Any, *, where: str = "line") -> bytes:
+    """``value`` as one line of a log file: compact UTF-8 JSON, keys in the order given, ``\\n`` at the end.
+
+    Whole floats below 1e21 are written as integers, NaN and infinities as ``null``, lone surrogates and NUL as escapes,
+    keys that are no text as their JSON text, integers of any size as digits. Raises `InvalidValue` naming the path for
+    cycles, more than 500 levels, and Python types that JSON does not have.
+    """
+    try:
+        line = orjson.dumps(value, option=_LINE)
+    except TypeError:
+        return _dump_with_care(where, value)
+    return _dump_with_care(where, value) if _has_whole_float(value) else line
+
+
+def load_line(raw: bytes) -> Any:
+    """The value of one line, with or without its newline. Raises ValueError when it is no JSON.
+
+    Half of a surrogate pair, left by a writer that cut a text in the middle of an emoji, reads as U+FFFD.
+    """
+    try:
+        return orjson.loads(raw)
+    except ValueError:
+        if b"\\ud" not in raw and b"\\uD" not in raw:
+            raise
+        mended = _HALF_OF_PAIR.sub(lambda match: match[1] or rb"\ufffd", raw)
+        return orjson.loads(mended)
+
+
+def _has_whole_float(root: Any) -> bool:
+    """Whether the (acyclic) value holds a float that is written as an integer."""
+    if type(root) is not dict:
+        return True
+    containers: list[Any] = [root]
+    for container in containers:
+        for child in container.values() if type(container) is dict else container:
+            kind = type(child)
+            if kind is str:
+                continue
+            if kind is dict or kind is list or kind is tuple:
+                containers.append(child)
+            elif kind is float and child.is_integer():
+                return True
+    return False
+
+
+def _dump_with_care(where: str, value: Any) -> bytes:
+    try:
+        plain = _line_value(value, where, LINE_DEPTH)
+        try:
+            return orjson.dumps(plain, option=_LINE)
+        except TypeError:  # integers beyond 64 bits, lone surrogates, more levels than it takes
+            text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise InvalidValue(where, "nested deeper than the limit, or a cycle") from None
+    return text.encode("utf-8", "backslashreplace") + b"\n"  # all that UTF-8 lacks are surrogates
+
+
+def _line_value(value: Any, path: str, room: int) -> Any:
+    """``value`` with everything replaced that a line writes in another way. One frame for each level."""
+    if not isinstance(value, dict | list | tuple):
+        return _line_scalar(value, path)
+    if room <= 0:
+        raise InvalidValue(path, "nested deeper than the limit, or a cycle")
+    if isinstance(value, dict):
+        named: dict[str, Any] = {}
+        for key, child in value.items():
+            name = key if isinstance(key, str) else _line_key(key, path)
+            named[name] = _line_value(child, _step(path, name), room - 1)
+        return named
+    listed: list[Any] = []
+    for index, child in enumerate(value):
+        listed.append(_line_value(child, _step(path, index), room - 1))  # a comprehension would be a second frame
+    return listed
+
+
+def _line_scalar(value: Any, path: str) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            return None
+        return int(value) if value.is_integer() and abs(value) < _LEAST_EXPONENT else value
+    if isinstance(value, int):
+        return _with_digits(value, path)
+    if isinstance(value, Enum):
+        return _line_scalar(value.value, path)
+    if isinstance(value, UUID):
+        return str(value)
+    raise InvalidValue(path, f"{type(value).__name__} is not a JSON type")
+
+
+def _line_key(key: Any, path: str) -> str:
+    plain = _line_scalar(key, f"{path} (a key)")
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _with_digits(value: int, path: str) -> int:
+    if value.bit_length() > 64:
+        try:
+            str(value)
+        except ValueError:
+            raise InvalidValue(path, "integer of more digits than Python writes") from None
     return value

@@ -120,7 +120,9 @@ class ClaimLost(Conflict):
     held_by: str | None
     status: str
 
-    def __init__(self, run_id: str, *, presented: int | None, current_epoch: int, held_by: str | None, status: str) -> None:
+    def __init__(
+        self, run_id: str, *, presented: int | None, current_epoch: int, held_by: str | None, status: str
+    ) -> None:
         super().__init__(
             f"run {run_id!r} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
             run_id=run_id,
@@ -139,7 +141,13 @@ class StaleVersion(Conflict):
     found: Any
 
     def __init__(self, kind: str, key: Any, *, expected: Any, found: Any) -> None:
-        super().__init__(f"{kind} {key!r}: expected {expected!r}, found {found!r}", kind=kind, key=key, expected=expected, found=found)
+        super().__init__(
+            f"{kind} {key!r}: expected {expected!r}, found {found!r}",
+            kind=kind,
+            key=key,
+            expected=expected,
+            found=found,
+        )
 
 
 class InvalidValue(StateError):
@@ -197,7 +205,12 @@ class NotMigrated(SchemaError):
 
     def __init__(self, *, found: str | None, head: str, command: str) -> None:
         state = f"at revision {found}" if found else "not migrated"
-        super().__init__(f"the database is {state}, this library needs {head}; run: {command}", found=found, head=head, command=command)
+        super().__init__(
+            f"the database is {state}, this library needs {head}; run: {command}",
+            found=found,
+            head=head,
+            command=command,
+        )
 
 
 class NewerSchema(SchemaError):

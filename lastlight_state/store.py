@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
-from typing_extensions import Self
 
-from lastlight_state import migrations
 from lastlight_state.agent_log import AgentLog
 from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
@@ -30,6 +28,7 @@ from lastlight_state.db.scope import StoreScope, TransactionScope, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.messaging import Messaging
 from lastlight_state.metrics import Metrics
+from lastlight_state.migrations import migrate, verify
 from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
 from lastlight_state.workflows import Workflows
 
@@ -245,9 +244,9 @@ def connect(settings: Settings, engine: Engine | None = None) -> Backend:
 def _prepare_schema(backend: Backend, settings: Settings) -> None:
     wanted = settings.migrate if settings.migrate is not None else backend.migrates_on_open
     if wanted and not settings.read_only:
-        migrations.migrate(backend)
+        migrate(backend)
     else:
-        migrations.verify(backend)
+        verify(backend)
 
 
 def _label(error: BaseException, label: str | None) -> None:

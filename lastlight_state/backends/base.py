@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection, Dialect
 
+from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.triggers import Guard
 from lastlight_state.errors import StateError
 
@@ -153,6 +154,10 @@ class Backend(ABC):
     @abstractmethod
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         """The rows of one SELECT, or None where its table (or the database itself) does not exist. Creates nothing."""
+
+    @abstractmethod
+    def catalogue(self, connection: Connection) -> Catalogue:
+        """What the database says about the schema that the connection is in; two equal answers are equal schemas."""
 
     @abstractmethod
     def guard_ddl(self, guard: Guard) -> Iterator[str]:

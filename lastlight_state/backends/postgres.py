@@ -25,6 +25,8 @@ from sqlalchemy.pool import QueuePool
 
 from lastlight_state import codec
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.postgres_catalogue import catalogue
 from lastlight_state.backends.postgres_errors import UNDEFINED, translate
 from lastlight_state.backends.triggers import Guard, postgres_ddl
 from lastlight_state.errors import (
@@ -150,6 +152,9 @@ class PostgresBackend(Backend):
             raise translate(error) from error
         finally:
             self.release(lease)
+
+    def catalogue(self, connection: Connection) -> Catalogue:
+        return catalogue(connection.connection.dbapi_connection)
 
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         return postgres_ddl(guard)

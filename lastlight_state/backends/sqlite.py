@@ -19,6 +19,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.sqlite_catalogue import catalogue
 from lastlight_state.backends.sqlite_connections import (
     BUSY_SECONDS,
     Connections,
@@ -138,6 +140,9 @@ class SqliteBackend(Backend):
             raise translate(error) from error
         finally:
             self.release(lease)
+
+    def catalogue(self, connection: Connection) -> Catalogue:
+        return catalogue(connection.connection.dbapi_connection)
 
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         return sqlite_ddl(guard)

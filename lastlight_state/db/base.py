@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import case, ColumnElement, MetaData, Table
+from sqlalchemy import ColumnElement, MetaData, Table, case
 from sqlalchemy.orm import DeclarativeBase, MappedColumn, mapped_column
 
 from lastlight_state.db import columns

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.statements import Statement
 
-
 NEW = "new_"
 
 

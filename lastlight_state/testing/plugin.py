@@ -91,7 +91,9 @@ def template(request: pytest.FixtureRequest) -> SqliteTemplate | PostgresTemplat
 
 
 @pytest.fixture
-def database(template: SqliteTemplate | PostgresTemplate, state_dir: Path, frozen_clock: FrozenClock) -> Iterator[Database]:
+def database(
+    template: SqliteTemplate | PostgresTemplate, state_dir: Path, frozen_clock: FrozenClock
+) -> Iterator[Database]:
     """An empty, migrated database on each backend (2 ms): its ``url``, ``name``, ``open()`` and ``raw()``."""
     with template.shared(state_dir, frozen_clock) as database:
         yield database

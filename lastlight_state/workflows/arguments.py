@@ -51,6 +51,9 @@ class RunOptions:
     provenance: Provenance = field(default_factory=Provenance)
 
 
+DEFAULTS = RunOptions()
+
+
 @dataclass(frozen=True)
 class PhaseEntry:
     """A completed phase. ``at`` is now unless given; the summary has at most 2 KiB."""

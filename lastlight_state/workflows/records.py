@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
-
-from typing_extensions import Self
+from typing import Any, Self
 
 from lastlight_state.db.records import Record
 from lastlight_state.workflows.repo_identity import split_legacy

@@ -28,17 +28,14 @@ class Cancel:
 def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
     """Cancel the run, and its live descendants with ``tree``, locked in ascending id so that two never deadlock."""
     ids = [row["id"] for row in unit.rows(sql.TREE, {"run_id": cancel.run_id})] if cancel.tree else [cancel.run_id]
-    if cancel.run_id not in ids:
-        raise NotFound("workflow_run", cancel.run_id)
-    cancelled: WorkflowRun | None = None
+    cancelled: dict[str, WorkflowRun] = {}
     for run_id in ids:
         row = run_rows.lock(unit, run_id)
-        if run_id == cancel.run_id:
-            cancelled = _one(unit, listeners, row, cancel)
-        elif row["status"] in words.LIVE:
-            _one(unit, listeners, row, cancel)
-    assert cancelled is not None
-    return cancelled
+        if run_id == cancel.run_id or row["status"] in words.LIVE:
+            cancelled[run_id] = _one(unit, listeners, row, cancel)
+    if cancel.run_id not in cancelled:
+        raise NotFound("workflow_run", cancel.run_id)
+    return cancelled[cancel.run_id]
 
 
 def _one(unit: Unit, listeners: Listeners, row: dict[str, Any], cancel: Cancel) -> WorkflowRun:

@@ -25,10 +25,10 @@ def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | N
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """Running, paused, queued, then the rest, newest first in each: index ranges read one after the other, never a sort."""
+    """Running, paused, queued, then the rest, newest first in each: index ranges read one after the other, no sort."""
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
-    rank, key = _position(asked, chosen, page_token)
+    rank, key = _position(asked, page_token)
     found: list[tuple[int, dict[str, Any]]] = []
     while rank < len(_RANKS) and len(found) <= limit:
         statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
@@ -45,7 +45,7 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
 ORDERS = {"newest": newest, "active_first": active_first}
 
 
-def _position(asked: Any, chosen: Mapping[str, Any], page_token: str | None) -> tuple[int, list[Any] | None]:
+def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None]:
     position = pages.decode_token(asked, page_token)
     if position is None:
         return 0, None

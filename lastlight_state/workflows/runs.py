@@ -19,7 +19,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.workflows import run_cancels, run_checks, run_list, run_progress, run_rows, transitions, words
 from lastlight_state.workflows import run_statements as sql
-from lastlight_state.workflows.arguments import Claim, Failure, PhaseEntry, RunOptions, Trigger
+from lastlight_state.workflows.arguments import DEFAULTS, Claim, Failure, PhaseEntry, RunOptions, Trigger
 from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, WorkflowRun
 from lastlight_state.workflows.run_cancels import Cancel
 from lastlight_state.workflows.run_progress import Step
@@ -40,7 +40,7 @@ class Runs(Repository):
         phase: str,
         context: Any = None,
         scratch: dict[str, Any] | None = None,
-        options: RunOptions = RunOptions(),
+        options: RunOptions = DEFAULTS,
     ) -> WorkflowRun:
         """Store a new run, running or queued, and return it.
 
@@ -61,7 +61,7 @@ class Runs(Repository):
         phase: str,
         context: Any = None,
         scratch: dict[str, Any] | None = None,
-        options: RunOptions = RunOptions(),
+        options: RunOptions = DEFAULTS,
     ) -> EnsuredRun:
         """The run of this key, made now unless it is there. Keys are unique per workflow.
 
@@ -128,7 +128,7 @@ class Runs(Repository):
         """Set top-level keys of a live run's scratch, and drop those in ``remove``; nested values are replaced whole.
 
         Merged under the run's lock, so concurrent patches of different keys all survive. The limit of 64 KiB holds for
-        the result; one that shrinks what was larger already is accepted. Raises `PayloadTooLarge` naming the largest key.
+        the result; one that shrinks what was larger already is accepted. `PayloadTooLarge` names the largest key.
         """
         now = self._now()
         checked = run_checks.scratch_patch(patch)

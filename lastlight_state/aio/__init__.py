@@ -1,0 +1,5 @@
+"""The same store from coroutines."""
+
+from lastlight_state.aio.store import AsyncStateStore, AsyncTransaction, AsyncView
+
+__all__ = ["AsyncStateStore", "AsyncTransaction", "AsyncView"]

@@ -1,0 +1,74 @@
+"""The async faces of repositories: one line per method, typed as the sync method is.
+
+::
+
+    class AsyncRuns(Face[Runs]):
+        get = reading(Runs.get)
+        create = writing(Runs.create)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Runner(Protocol):
+    """Where a face's calls run."""
+
+    def read(self, call: Callable[[], R]) -> Awaitable[R]: ...
+
+    def write(self, call: Callable[[], R]) -> Awaitable[R]: ...
+
+
+class Face(Generic[S]):
+    """The async face of a sync object: each of its calls runs on a worker thread."""
+
+    def __init__(self, target: S, runner: Runner) -> None:
+        self._target = target
+        self._runner = runner
+
+
+class Forward(Generic[P, R]):
+    """A sync method, seen from coroutines."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], R], *, writes: bool) -> None:
+        self.method = method
+        self.writes = writes
+        self.name = ""
+        self.__doc__ = method.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, face: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, face: Face[Any], owner: type) -> Callable[P, Awaitable[R]]: ...
+    def __get__(self, face: Face[Any] | None, owner: type) -> Any:
+        if face is None:
+            return self
+        run = face._runner.write if self.writes else face._runner.read
+        method = getattr(face._target, self.name)
+
+        @wraps(self.method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+            return run(partial(method, *args, **kwargs))
+
+        face.__dict__[self.name] = call  # later look-ups find it there at once
+        return call
+
+
+def reading(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
+    """Forward a method that only reads."""
+    return Forward(method, writes=False)
+
+
+def writing(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
+    """Forward a method that writes: it waits in the writers' lane, so that waiting writers keep no reader waiting."""
+    return Forward(method, writes=True)

@@ -1,0 +1,176 @@
+"""`AsyncStateStore`: the store from coroutines.
+
+Calls run on worker threads over the sync store: readers side by side, writers in a lane of their own. There is no
+second driver and no event-loop affinity: a store opened in one loop serves another. A cancelled await first learns
+the outcome of its write, then raises `asyncio.CancelledError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from lastlight_state.aio.forward import Runner
+from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.workflows import AsyncWorkflows
+from lastlight_state.errors import NestedTransaction
+from lastlight_state.metrics import Metrics
+from lastlight_state.store import Domains, StateStore, Transaction
+
+T = TypeVar("T")
+
+READERS = 4
+
+
+class AsyncDomains:
+    """The domains that live in the database, from coroutines."""
+
+    def __init__(self, target: Domains, runner: Runner) -> None:
+        self._target = target
+        self._runner = runner
+
+    @cached_property
+    def workflows(self) -> AsyncWorkflows:
+        """What is running and what to do next."""
+        return AsyncWorkflows(self._target.workflows, self._runner)
+
+
+class AsyncTransaction(AsyncDomains):
+    """Calls grouped, as `lastlight_state.Transaction`. Its calls run one after the other on a thread of their own."""
+
+    def __init__(self, target: Transaction, runner: Runner) -> None:
+        super().__init__(target, runner)
+        self._transaction = target
+
+    def after_commit(self, hook: Callable[[], object]) -> None:
+        """As `Transaction.after_commit`; the hook runs on the worker thread that committed."""
+        self._transaction.after_commit(hook)
+
+
+class AsyncView(AsyncDomains):
+    """Reads of one moment, as `lastlight_state.View`."""
+
+
+class _StoreRunner:
+    """Readers and writers on their lanes, unless the task is inside a transaction of the store."""
+
+    def __init__(self, writers: int) -> None:
+        self.readers = Lane("reader", READERS)
+        self.writers = Lane("writer", writers)
+        self.in_transaction: set[asyncio.Task[Any]] = set()
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        self._admit()
+        return self.readers.run(call)
+
+    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+        self._admit()
+        return self.writers.run(call)
+
+    def _admit(self) -> None:
+        if self.in_transaction and asyncio.current_task() in self.in_transaction:
+            raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+
+
+class _PinnedRunner:
+    """Everything on one thread, where a transaction lives."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.read = self.write = lane.run
+
+
+class AsyncStateStore(AsyncDomains):
+    """The store from coroutines. Open one per process; any task, in any event loop, may use it."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._lanes = _StoreRunner(writers=1 if store.backend.name == "sqlite" else store.settings.pool_size)
+        super().__init__(store, self._lanes)
+
+    @classmethod
+    async def open(cls, url: str | Path | None = None, **options: Any) -> Self:
+        """As `StateStore.open`, with the same options."""
+        lane = Lane("open")
+        try:
+            return cls(await lane.run(partial(StateStore.open, url, **options)))
+        finally:
+            lane.close()
+
+    @property
+    def metrics(self) -> Metrics:
+        """The counters of this store."""
+        return self._store.metrics
+
+    @asynccontextmanager
+    async def transaction(self, *, label: str | None = None) -> AsyncIterator[AsyncTransaction]:
+        """As `StateStore.transaction`. Keep it short: on SQLite every other writer waits, and gives up after a minute."""
+        async with self._pinned(lambda: self._store.transaction(label=label)) as (target, runner):
+            yield AsyncTransaction(target, runner)
+
+    @asynccontextmanager
+    async def view(self) -> AsyncIterator[AsyncView]:
+        """As `StateStore.view`."""
+        async with self._pinned(self._store.view) as (target, runner):
+            yield AsyncView(target, runner)
+
+    async def run(self, work: Callable[[Transaction], T], *, label: str | None = None) -> T:
+        """As `StateStore.run`: ``work`` is a plain function of a sync transaction, run on a worker thread."""
+        return await self._lanes.write(partial(self._store.run, work, label=label))
+
+    async def close(self) -> None:
+        """As `StateStore.close`, after the calls that were under way."""
+        await self._lanes.writers.run(self._store.close)
+        self._lanes.readers.close()
+        self._lanes.writers.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def _pinned(self, opening: Callable[[], Any]) -> AsyncIterator[tuple[Any, Runner]]:
+        self._lanes._admit()
+        task = asyncio.current_task()
+        assert task is not None
+        lane = Lane("transaction")
+        block = opening()
+        try:
+            target = await _entered(lane, block)
+            self._lanes.in_transaction.add(task)
+            try:
+                yield target, _PinnedRunner(lane)
+            except BaseException as error:
+                if not await lane.run(partial(block.__exit__, type(error), error, error.__traceback__)):
+                    raise
+            else:
+                await lane.run(partial(block.__exit__, None, None, None))
+        finally:
+            self._lanes.in_transaction.discard(task)
+            lane.close()
+
+
+async def _entered(lane: Lane, block: Any) -> Any:
+    """The block entered. A task that is cancelled while it begins leaves it again."""
+    entered: list[Any] = []
+
+    def enter() -> None:
+        entered.append(block.__enter__())
+
+    try:
+        await lane.run(enter)
+    except asyncio.CancelledError as error:
+        if entered:
+            await lane.run(partial(_left, block, error))
+        raise
+    return entered[0]
+
+
+def _left(block: Any, error: BaseException) -> None:
+    with suppress(asyncio.CancelledError):
+        block.__exit__(type(error), error, error.__traceback__)
