@@ -26,15 +26,18 @@ _QUERIES = {
         SELECT c.relname, '', concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), ''), c.reloptions::text)
         FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = {_HERE}""",
     "constraint": f"""
-        SELECT c.relname, n.conname, pg_get_constraintdef(n.oid) || CASE WHEN n.convalidated THEN '' ELSE ' NOT VALID' END
+        SELECT c.relname, n.conname,
+            pg_get_constraintdef(n.oid) || CASE WHEN n.convalidated THEN '' ELSE ' NOT VALID' END
         FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
         WHERE n.connamespace = {_HERE} AND n.contype <> 'n'""",
     "index": f"""
-        SELECT t.relname, c.relname, pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' INVALID' END
+        SELECT t.relname, c.relname,
+            pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' INVALID' END
         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
         WHERE c.relnamespace = {_HERE}""",
     "trigger": f"""
-        SELECT c.relname, t.tgname, pg_get_triggerdef(t.oid) || CASE t.tgenabled WHEN 'O' THEN '' ELSE ' DISABLED' END
+        SELECT c.relname, t.tgname,
+            pg_get_triggerdef(t.oid) || CASE t.tgenabled WHEN 'O' THEN '' ELSE ' DISABLED' END
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = {_HERE}""",
     "function": f"""
         SELECT p.proname, pg_get_function_identity_arguments(p.oid),
