@@ -23,7 +23,7 @@ import orjson
 
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MAX_DEPTH = 32
 _SMALLEST, _GREATEST = -(2**63), 2**64 - 1

@@ -1,0 +1,5 @@
+"""Append-only line files: one JSON object per line, written whole, read tolerantly.
+
+``writer`` appends under a lock and seals torn tails, ``reader`` streams records and counts what it cannot read,
+``tail`` reads backwards, ``follow`` reads on as a file grows, ``cursor`` marks a place in a file that may be replaced.
+"""

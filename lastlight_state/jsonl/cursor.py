@@ -1,0 +1,63 @@
+"""Marks: places in a line file that stay valid while it grows, and show when it was replaced.
+
+A mark is an offset with a checksum of the bytes before it. It holds across processes and copies of a file. Where the
+file is shorter, or holds other bytes there, it does not hold, and the reader starts again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.jsonl.reader import read_at
+
+_CHECKED_BYTES = 64
+_LAYOUT = struct.Struct(">QBI")
+
+
+class Mark(NamedTuple):
+    """An offset, how many bytes before it are checked, and their CRC-32."""
+
+    offset: int
+    checked: int
+    checksum: int
+
+    def to_text(self) -> str:
+        """The mark as opaque text of 18 characters."""
+        return base64.urlsafe_b64encode(_LAYOUT.pack(*self)).decode().rstrip("=")
+
+    def holds(self, descriptor: int, path: Path) -> bool:
+        """Whether this file has the same bytes before the offset as the one the mark was made of."""
+        before = read_at(descriptor, path, self.checked, self.offset - self.checked)
+        return len(before) == self.checked and zlib.crc32(before) == self.checksum
+
+
+START = Mark(0, 0, 0)
+
+
+def mark_at(descriptor: int, path: Path, offset: int) -> Mark:
+    """The mark of an offset in an open file."""
+    start = max(0, offset - _CHECKED_BYTES)
+    return mark_behind(read_at(descriptor, path, offset - start, start), offset)
+
+
+def mark_behind(before: bytes, offset: int) -> Mark:
+    """The mark of an offset, of which the bytes ``before`` it are known."""
+    checked = before[-_CHECKED_BYTES:]
+    return Mark(offset, len(checked), zlib.crc32(checked))
+
+
+def mark_of_text(where: str, text: str) -> Mark:
+    """The mark of `Mark.to_text`. Raises `InvalidValue` for any other text."""
+    try:
+        offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except (ValueError, TypeError, binascii.Error, struct.error):
+        raise InvalidValue(where, "damaged, or no cursor") from None
+    if checked > min(offset, _CHECKED_BYTES):
+        raise InvalidValue(where, "damaged, or no cursor")
+    return Mark(offset, checked, checksum)

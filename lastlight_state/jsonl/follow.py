@@ -1,0 +1,137 @@
+"""Follow a line file: what is there, then what comes, each record once.
+
+Only terminated lines are delivered; an unterminated end waits for its writer, or for the newline that the next writer
+seals it with. When the file was shrunk or replaced, a `Reset` says that everything comes again from its beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from lastlight_state.jsonl import files
+from lastlight_state.jsonl.cursor import START, Mark, mark_at
+from lastlight_state.jsonl.reader import Line, LineReader
+from lastlight_state.jsonl.recovery import Accepts
+
+
+class Stop(Protocol):
+    """Says when to stop, and waits between two looks: a ``threading.Event`` will do."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+    def wait(self, timeout: float) -> object:
+        """Wait for so many seconds, or until it is set."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The file is not the one that was followed: what comes next begins at its first line."""
+
+    reason: Literal["replaced", "shrunk"]
+
+
+def follow(
+    locate: Callable[[], Path | None],
+    accepts: Accepts,
+    *,
+    after: Mark = START,
+    poll: float = 0.5,
+    stop: Stop | None = None,
+) -> Iterator[Line | Reset]:
+    """The records of a file behind ``after``, for ever or until ``stop``; looks for news every ``poll`` seconds.
+
+    ``locate`` gives the file, or None while there is none: then it is waited for. Ends within one poll of ``stop``;
+    leaving the iterator closes the file. Raises `BackendUnavailable` when it cannot be read.
+    """
+    stop = stop or threading.Event()
+    follower = _Follower(locate, accepts, after)
+    try:
+        while not stop.is_set():
+            for news in follower.look():
+                yield news
+                if stop.is_set():
+                    return
+            stop.wait(poll)
+    finally:
+        follower.close()
+
+
+class _Follower:
+    def __init__(self, locate: Callable[[], Path | None], accepts: Accepts, after: Mark) -> None:
+        self._locate = locate
+        self._accepts = accepts
+        self._mark = after  # how far the file has been read
+        self._is_other_file = False  # whether the one that was read is gone
+        self._path = Path()
+        self._descriptor = -1
+        self._reader: LineReader | None = None
+        self._last_seen = (0, 0)
+
+    def look(self) -> Iterator[Line | Reset]:
+        """What is new."""
+        if self._reader is None:
+            yield from self._begin()
+        while self._reader is not None:
+            is_current = self._is_current()  # looked up before reading, so that what came before the change is read
+            yield from self._news(self._reader)
+            if is_current:
+                return
+            self.close()
+            self._is_other_file = True
+            yield from self._begin()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader = None
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _begin(self) -> Iterator[Reset]:
+        """Open the file if there is one, at the mark if that still holds."""
+        path = self._locate()
+        if path is None:
+            return
+        try:
+            self._descriptor = files.open_to_read(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise files.failure(error, path) from error
+        self._path = path
+        if self._mark.offset and (self._is_other_file or not self._mark.holds(self._descriptor, path)):
+            yield Reset("replaced")
+            self._mark = START
+        self._is_other_file = False
+        self._last_seen = (0, 0)
+        self._reader = LineReader(self._descriptor, path, self._accepts, start=self._mark.offset)
+
+    def _is_current(self) -> bool:
+        """Whether the path still names the open file."""
+        try:
+            named = self._path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise files.failure(error, self._path) from error
+        return os.path.samestat(named, os.fstat(self._descriptor))
+
+    def _news(self, reader: LineReader) -> Iterator[Line | Reset]:
+        """The lines that came, after a `Reset` if the bytes that were read are not there any more."""
+        found = os.fstat(self._descriptor)
+        if (found.st_size, found.st_mtime_ns) == self._last_seen:
+            return
+        self._last_seen = found.st_size, found.st_mtime_ns
+        if found.st_size < reader.position or not self._mark.holds(self._descriptor, self._path):
+            yield Reset("shrunk")
+            reader = self._reader = LineReader(self._descriptor, self._path, self._accepts)
+        yield from reader.lines()
+        self._mark = mark_at(self._descriptor, self._path, reader.position)

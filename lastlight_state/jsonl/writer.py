@@ -1,0 +1,179 @@
+"""LineWriter: appends whole lines to a file that many writers may share.
+
+What always holds: a line is whole or recognisably torn, and a torn one never harms its neighbours. One append is one
+lock, one look at the path, one write, one unlock. Under the lock the writer sees whether the file ends in the middle of
+a line, because its writer was killed or the disk was full, and then begins with a newline: nothing is ever truncated or
+overwritten. Without the lock a second writer could look before the first is cut, and glue its line to the torn one.
+
+What can be lost: nothing that an append returned for, when a process is killed; the last seconds, when power fails
+(see `SyncWord`). Network file systems are not promised.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
+from lastlight_state.jsonl import files, forks, lock
+
+SyncWord: TypeAlias = Literal["os", "end", "record"]
+"""When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
+system has them when an append returns. ``end`` and ``record`` also bring the name of a new file to disk."""
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+_MOST_REOPENINGS = 20
+_NEWLINE = b"\n"
+_CLOSED = -1
+
+
+class LineWriter:
+    """Appends to one line file. May be used from many threads, and by a forked child, which opens the file for itself.
+
+    The file is opened at the first append, and opened again when its path names another file. A missing file is
+    made anew with its directories (``on_removed="create"``), or is `BackendUnavailable` (``"raise"``).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sync: SyncWord = "end",
+        on_removed: Literal["create", "raise"] = "create",
+        max_line_bytes: int = MAX_LINE_BYTES,
+        lock_timeout: float = lock.LOCK_TIMEOUT,
+    ) -> None:
+        self.path = path
+        self._name = os.fspath(path)
+        self._sync = sync
+        self._create = on_removed == "create"
+        self._max_line_bytes = max_line_bytes
+        self._lock_timeout = lock_timeout
+        self._mutex = threading.Lock()
+        self._closed = False
+        self._descriptor = _CLOSED
+        self._has_locks = True
+        self._device = self._inode = 0
+        self._size_left = -1  # the file's size after our last append: then its last byte is our newline
+        forks.renew_after_fork(self)
+
+    def append(self, lines: Sequence[bytes], *, end: bool = False) -> None:
+        """Write the lines, each ending in its one newline, by one ``write``. An empty sequence does nothing.
+
+        ``end`` marks lines that ``sync="end"`` brings to disk. Raises `PayloadTooLarge` and `InvalidValue` before
+        anything is written, `BackendBusy` when another writer holds the lock for 10 s, `BackendUnavailable` when the
+        file cannot be opened or written (``outcome`` says whether some of it may be in the file), `UnsafePath` for a
+        symbolic link, `StoreClosed`. The writer stays usable.
+        """
+        data = self._checked(lines)
+        with self._mutex:
+            if self._closed:
+                raise StoreClosed(f"{self.path}: the writer is closed")
+            if not data:
+                return
+            try:
+                self._put(data, self._lock())
+            finally:
+                if self._has_locks and self._descriptor != _CLOSED:
+                    lock.release(self._descriptor)
+            if self._sync == "record" or (end and self._sync == "end"):
+                self._flush()
+
+    def sync(self) -> None:
+        """Bring what was appended to disk now."""
+        with self._mutex:
+            if self._closed:
+                raise StoreClosed(f"{self.path}: the writer is closed")
+            self._flush()
+
+    def close(self) -> None:
+        """Close the file, after bringing it to disk unless ``sync="os"``. Closing again does nothing."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._sync != "os":
+                    self._flush()
+            finally:
+                self._let_go()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: forget the parent's descriptor, whose lock would be the parent's, and its mutex."""
+        self._mutex = threading.Lock()
+        self._let_go()
+
+    def _checked(self, lines: Sequence[bytes]) -> bytes:
+        for line in lines:
+            if line.find(_NEWLINE) != len(line) - 1:
+                raise InvalidValue("line", "a line ends in its one newline")
+            if len(line) > self._max_line_bytes:
+                raise PayloadTooLarge("line", limit=self._max_line_bytes, actual=len(line))
+        return lines[0] if len(lines) == 1 else b"".join(lines)
+
+    def _lock(self) -> int:
+        """Hold the lock of the file that the path names now, and return its size."""
+        for _ in range(_MOST_REOPENINGS):
+            try:
+                if self._descriptor == _CLOSED:
+                    self._open()
+                self._has_locks = lock.acquire(self._descriptor, self.path, self._lock_timeout)
+                found = os.lstat(self._name)
+            except FileNotFoundError as error:
+                self._let_go()
+                if not self._create:
+                    raise files.failure(error, self.path) from error
+                continue
+            except OSError as error:
+                self._let_go()
+                raise files.failure(error, self.path) from error
+            if found.st_ino == self._inode and found.st_dev == self._device:
+                return found.st_size
+            self._let_go()
+        raise BackendUnavailable(f"{self.path}: replaced again and again", path=str(self.path))
+
+    def _open(self) -> None:
+        self._descriptor, changed = files.open_to_append(self.path, create=self._create)
+        found = os.fstat(self._descriptor)
+        self._device, self._inode = found.st_dev, found.st_ino
+        if self._sync != "os":
+            for directory in changed:
+                files.sync_directory(directory)
+
+    def _put(self, data: bytes, size: int) -> None:
+        written = 0
+        try:
+            if size not in (0, self._size_left) and os.pread(self._descriptor, 1, size - 1) != _NEWLINE:
+                data = _NEWLINE + data
+            self._size_left = -1
+            written = os.write(self._descriptor, data)
+            while written < len(data):  # a full disk takes what it can, and says so at the next write
+                written += os.write(self._descriptor, memoryview(data)[written:])
+        except OSError as error:
+            raise files.failure(error, self.path, outcome="unknown" if written else "none") from error
+        self._size_left = size + len(data)
+
+    def _flush(self) -> None:
+        if self._descriptor == _CLOSED:
+            return
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise files.failure(error, self.path, outcome="unknown") from error
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor, self._size_left = self._descriptor, _CLOSED, -1
+        if descriptor != _CLOSED:
+            os.close(descriptor)
