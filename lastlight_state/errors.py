@@ -223,7 +223,8 @@ class NewerSchema(SchemaError):
 
     def __init__(self, *, found: str, head: str, min_reader: str) -> None:
         super().__init__(
-            f"the database is at revision {found} and asks for a library that knows {min_reader}; this one knows {head}: upgrade lastlight-state",
+            f"the database is at revision {found} and asks for a library that knows {min_reader}; "
+            f"this one knows {head}: upgrade lastlight-state",
             found=found,
             head=head,
             min_reader=min_reader,

@@ -19,7 +19,7 @@ DATABASE_FILE = "lastlight.db"
 
 
 class Limits(BaseSettings):
-    """Bounds of what callers may store, in bytes of UTF-8 unless said otherwise. Larger values that are there stay readable."""
+    """Bounds of what callers may store, in bytes of UTF-8 unless said otherwise. Larger values stay readable."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 

@@ -75,7 +75,7 @@ class Transaction(Domains):
 
 
 class View(Domains):
-    """Reads of one moment: whatever is committed meanwhile stays unseen. Writing through it is `ReadOnlyTransaction`."""
+    """Reads of one moment: what is committed meanwhile stays unseen. Writing through it is `ReadOnlyTransaction`."""
 
 
 class StateStore(Domains):

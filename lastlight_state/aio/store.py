@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
@@ -107,7 +107,7 @@ class AsyncStateStore(AsyncDomains):
 
     @asynccontextmanager
     async def transaction(self, *, label: str | None = None) -> AsyncIterator[AsyncTransaction]:
-        """As `StateStore.transaction`. Keep it short: on SQLite every other writer waits, and gives up after a minute."""
+        """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it, a minute at most."""
         async with self._pinned(lambda: self._store.transaction(label=label)) as (target, runner):
             yield AsyncTransaction(target, runner)
 
@@ -136,8 +136,7 @@ class AsyncStateStore(AsyncDomains):
     @asynccontextmanager
     async def _pinned(self, opening: Callable[[], Any]) -> AsyncIterator[tuple[Any, Runner]]:
         self._lanes._admit()
-        task = asyncio.current_task()
-        assert task is not None
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         lane = Lane("transaction")
         block = opening()
         try:

@@ -22,7 +22,7 @@ Opener = Callable[..., Backend]
 
 
 def open_backend(url: str | Path, options: Options) -> Backend:
-    """The backend of a URL or path. Connects to nothing yet. Raises `InvalidValue` naming the schemes that are known."""
+    """The backend of a URL or path, not connected yet. Raises `InvalidValue` naming the schemes that are known."""
     parsed = urls.parse(url)
     return _opener(urls.scheme(parsed))(parsed, options)
 

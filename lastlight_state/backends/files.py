@@ -41,11 +41,11 @@ def file_system(path: Path) -> str:
     folder = path.parent
     while not folder.exists():
         folder = folder.parent
-    return _kind_of_device(os.stat(folder).st_dev, str(folder.resolve()))
+    return _kind_of_device(folder.stat().st_dev)
 
 
 @lru_cache(maxsize=64)
-def _kind_of_device(device: int, folder: str) -> str:
+def _kind_of_device(device: int) -> str:
     if sys.platform != "linux":
         return "unknown"
     try:

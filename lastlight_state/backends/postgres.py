@@ -41,6 +41,8 @@ from lastlight_state.errors import (
 OLDEST = 140_000
 POOL_SECONDS = 30.0
 RECYCLE_SECONDS = 1800
+DDL_WAIT_SECONDS = 5.0
+"""A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon."""
 
 _BEGIN = {
     Mode.WRITE: "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -111,7 +113,7 @@ class PostgresBackend(Backend):
         return translate(error)
 
     def named_lock(self, lease: Lease, name: str) -> None:
-        lease.driver.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock_number(name),))
+        lease.driver.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema or "", name),))
 
     def connection(self, lease: Lease) -> Connection:
         connection = Connection(self._engine, connection=lease.owner)
@@ -126,12 +128,11 @@ class PostgresBackend(Backend):
     def migration(self, lock_timeout: float) -> Iterator[Connection]:
         lease = self.acquire(Mode.WRITE)
         try:
-            lease.driver.execute(f"SET LOCAL lock_timeout = {int(lock_timeout * 1000)}")
-            self._lock_migration(lease, lock_timeout)
-            if self.schema:
-                lease.driver.execute(
-                    f"SET LOCAL search_path TO {self.dialect.identifier_preparer.quote_identifier(self.schema)}"
-                )
+            schema = self.schema or str(lease.driver.execute("SELECT current_schema()").fetchone()[0])
+            self._lock_migration(lease, schema, lock_timeout)
+            self._enter_schema(lease, schema)
+            waits = int(min(lock_timeout, DDL_WAIT_SECONDS) * 1000)
+            lease.driver.execute(f"SET LOCAL lock_timeout = {waits}")
             connection = Connection(self._engine, connection=lease.owner)
             connection.begin()
             yield connection
@@ -192,18 +193,29 @@ class PostgresBackend(Backend):
             raise NotSupported("the server is older than PostgreSQL 14")
         self._version_checked = True
 
-    def _lock_migration(self, lease: Lease, lock_timeout: float) -> None:
+    def _lock_migration(self, lease: Lease, schema: str, lock_timeout: float) -> None:
         """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
-        number, deadline = self._lock_number("migration"), time.monotonic() + lock_timeout
+        number, deadline = _lock_number(schema, "migration"), time.monotonic() + lock_timeout
         while not lease.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
             time.sleep(_POLL_SECONDS)
 
-    def _lock_number(self, name: str) -> int:
-        """Advisory locks are per database already; the number separates schemas and names."""
-        text = f"lastlight_state:{self.schema or ''}:{name}"
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+    def _enter_schema(self, lease: Lease, schema: str) -> None:
+        """Make the schema the place of everything that follows, and make it at all if it is not there.
+
+        Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
+        """
+        quoted = self.dialect.identifier_preparer.quote_identifier(schema)
+        if lease.driver.execute("SELECT to_regnamespace(%s)", (quoted,)).fetchone()[0] is None:
+            lease.driver.execute(f"CREATE SCHEMA {quoted}")
+        lease.driver.execute(f"SET LOCAL search_path TO {quoted}, pg_temp")
+
+
+def _lock_number(schema: str, name: str) -> int:
+    """Advisory locks are per database already; the number separates schemas and names."""
+    digest = hashlib.sha256(f"lastlight_state:{schema}:{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _engine(url: URL, options: Options) -> Engine:

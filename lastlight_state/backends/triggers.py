@@ -52,7 +52,7 @@ def sqlite_ddl(guard: Guard) -> Iterator[str]:
 
 
 def postgres_ddl(guard: Guard) -> Iterator[str]:
-    """The CREATE TRIGGER of a guard on Postgres. Conditions stand in WHEN, so that a write that passes calls nothing."""
+    """The CREATE TRIGGER of a guard on Postgres. Conditions stand in WHEN: a write that passes calls nothing."""
     if guard.only == "sqlite":
         return
     function = REFUSE_UNLESS_PERMITTED if guard.permit else REFUSE
@@ -78,7 +78,10 @@ _PERMITTED = (
     "IF EXISTS (SELECT 1 FROM maintenance_permits WHERE TG_ARGV[1] = 'any' OR receipt_id = TG_ARGV[1]) THEN "
     "IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END IF; "
 )
-_FUNCTION = "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $guard$ BEGIN {body} END $guard$"
+_FUNCTION = (
+    "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT "
+    "AS $guard$ BEGIN {body} END $guard$"
+)
 
 
 def _permit_filter(guard: Guard) -> str:

@@ -1,4 +1,4 @@
-"""Checks of a caller's values, made before any statement. Each returns the value as it is stored, or raises `InvalidValue`."""
+"""Checks of a caller's values, before any statement: each returns what is stored, or raises `InvalidValue`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
         of.connection.commit()
         run_hooks(unit, metrics)
 
-    def rolled_back(of: Connection) -> None:
+    def rolled_back(_: Connection) -> None:
         stop()
 
     def stop() -> None:

@@ -34,6 +34,6 @@ class Listeners:
         for callback in tuple(self._by_topic.get(topic, ())):
             try:
                 callback(fact)
-            except Exception:
+            except Exception:  # noqa: BLE001 - one listener must not silence the others
                 self._metrics.count("failed_hooks")
                 _log.exception("a listener of %s failed", topic)

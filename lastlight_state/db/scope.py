@@ -180,11 +180,11 @@ class TransactionScope(Scope):
 
 
 def run_hooks(unit: Unit, metrics: Metrics) -> None:
-    """Run what waited for the commit, in order. The commit stands, so an exception is logged and counted, not raised."""
+    """Run what waited for the commit, in order. An exception is logged and counted: the commit stands."""
     for hook in unit.hooks:
         try:
             hook()
-        except Exception:
+        except Exception:  # noqa: BLE001 - the commit stands
             metrics.count("failed_hooks")
             _log.exception("an after-commit hook failed")
 

@@ -39,7 +39,7 @@ class Database:
         return store
 
     def raw(self) -> Any:
-        """A plain driver connection in autocommit that knows nothing of this library; it has ``execute(sql, params)``."""
+        """A plain driver connection in autocommit, which knows nothing of this library: ``execute(sql, params)``."""
         connection = _raw_sqlite(self.url) if self.name == "sqlite" else connect_postgres(self.url)
         self._opened.append(connection)
         return connection

@@ -103,7 +103,7 @@ def database(
 def fresh_database(
     template: SqliteTemplate | PostgresTemplate, state_dir: Path, frozen_clock: FrozenClock
 ) -> Iterator[Database]:
-    """Like ``database``, but nobody else ever uses it: for several processes, locks and migrations (170 ms on Postgres)."""
+    """Like ``database``, but of the test's own: for several processes, locks and migrations (170 ms on Postgres)."""
     with template.fresh(state_dir, frozen_clock) as database:
         yield database
 
