@@ -32,6 +32,7 @@ from lastlight_state.backends.triggers import Guard, postgres_ddl
 from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
+    InvalidValue,
     MisuseError,
     NotSupported,
     ReadOnlyTransaction,
@@ -128,7 +129,7 @@ class PostgresBackend(Backend):
     def migration(self, lock_timeout: float) -> Iterator[Connection]:
         lease = self.acquire(Mode.WRITE)
         try:
-            schema = self.schema or str(lease.driver.execute("SELECT current_schema()").fetchone()[0])
+            schema = self.schema or self._current_schema(lease)
             self._lock_migration(lease, schema, lock_timeout)
             self._enter_schema(lease, schema)
             waits = int(min(lock_timeout, DDL_WAIT_SECONDS) * 1000)
@@ -192,6 +193,12 @@ class PostgresBackend(Backend):
             self.release(lease)
             raise NotSupported("the server is older than PostgreSQL 14")
         self._version_checked = True
+
+    def _current_schema(self, lease: Lease) -> str:
+        schema: str | None = lease.driver.execute("SELECT current_schema()").fetchone()[0]
+        if schema is None:
+            raise InvalidValue("schema", "the connection's search_path names no schema that exists")
+        return schema
 
     def _lock_migration(self, lease: Lease, schema: str, lock_timeout: float) -> None:
         """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
