@@ -7,41 +7,58 @@ Postgres as an option::
 
     with StateStore.open() as store:
         ...
+
+Importing the package loads nothing: each name below loads its module when it is first used.
 """
 
-from lastlight_state import errors
-from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
-from lastlight_state.errors import (
-    AlreadyAnswered,
-    AlreadyExists,
-    BackendBusy,
-    BackendError,
-    BackendUnavailable,
-    ClaimLost,
-    Conflict,
-    CorruptData,
-    InvalidValue,
-    LostRace,
-    MisuseError,
-    NestedTransaction,
-    NewerSchema,
-    NotFound,
-    NotMigrated,
-    NotSupported,
-    PayloadTooLarge,
-    ReadOnlyTransaction,
-    ReservedName,
-    SchemaError,
-    SchemaMismatch,
-    StaleVersion,
-    StateError,
-    StoreClosed,
-    UnsafePath,
-)
-from lastlight_state.settings import Settings
-from lastlight_state.store import StateStore, Transaction, View
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lastlight_state import errors
+    from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
+    from lastlight_state.errors import (
+        AlreadyAnswered,
+        AlreadyExists,
+        BackendBusy,
+        BackendError,
+        BackendUnavailable,
+        ClaimLost,
+        Conflict,
+        CorruptData,
+        InvalidValue,
+        LostRace,
+        MisuseError,
+        NestedTransaction,
+        NewerSchema,
+        NotFound,
+        NotMigrated,
+        NotSupported,
+        PayloadTooLarge,
+        ReadOnlyTransaction,
+        ReservedName,
+        SchemaError,
+        SchemaMismatch,
+        StaleVersion,
+        StateError,
+        StoreClosed,
+        UnsafePath,
+    )
+    from lastlight_state.settings import Settings
+    from lastlight_state.store import StateStore, Transaction, View
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "AsyncStateStore": "aio",
+    "AsyncTransaction": "aio",
+    "AsyncView": "aio",
+    "Settings": "settings",
+    "StateStore": "store",
+    "Transaction": "store",
+    "View": "store",
+}
+"""Where the names live that are no errors."""
 
 __all__ = [
     "AlreadyAnswered",
@@ -78,3 +95,17 @@ __all__ = [
     "View",
     "errors",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "errors":
+        return import_module("lastlight_state.errors")
+    value = getattr(import_module(f"lastlight_state.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

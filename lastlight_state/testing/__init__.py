@@ -1,9 +1,33 @@
 """What tests of this library, and of services that use it, are made of.
 
-The rest of the library imports nothing from here, and importing this package asks for no extra.
-`plugin` is the pytest plugin that an installed library brings along.
+The rest of the library imports nothing from here, and importing this package asks for no extra and loads nothing:
+each name loads its module when it is first used. `plugin` is the pytest plugin that an installed library brings along.
 """
 
-from lastlight_state.testing.postgres import ThrowawayPostgres
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ThrowawayPostgres"]
+if TYPE_CHECKING:
+    from lastlight_state.testing.blocking import blocking_store
+    from lastlight_state.testing.clock import FrozenClock
+    from lastlight_state.testing.databases import Database, PostgresTemplate, SqliteTemplate
+    from lastlight_state.testing.postgres import ThrowawayPostgres
+
+__all__ = ["Database", "FrozenClock", "PostgresTemplate", "SqliteTemplate", "ThrowawayPostgres", "blocking_store"]
+
+_HOMES = {
+    "Database": "databases",
+    "FrozenClock": "clock",
+    "PostgresTemplate": "databases",
+    "SqliteTemplate": "databases",
+    "ThrowawayPostgres": "postgres",
+    "blocking_store": "blocking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

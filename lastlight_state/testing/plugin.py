@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lastlight_state.aio import AsyncStateStore
+import lastlight_state
+from lastlight_state import testing
 from lastlight_state.errors import StateError
-from lastlight_state.store import StateStore
-from lastlight_state.testing.blocking import blocking_store
-from lastlight_state.testing.clock import FrozenClock
-from lastlight_state.testing.databases import Database, PostgresTemplate, SqliteTemplate
-from lastlight_state.testing.postgres import ThrowawayPostgres
 from lastlight_state.testing.shared import SharedPostgres, shared_server
 
 BACKENDS = ("sqlite", "postgres")
@@ -34,14 +30,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(request: pytest.FixtureRequest) -> Iterator[ThrowawayPostgres]:
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.ThrowawayPostgres]:
     """A real Postgres server, started once (0.3 to 0.9 s). A machine that has none fails the test with every reason."""
     shared = shared_server(request.config)
     if shared:
         yield shared
         return
     try:
-        server = ThrowawayPostgres.start()
+        server = testing.ThrowawayPostgres.start()
     except StateError as error:
         pytest.fail(str(error), pytrace=False)
     with server:
@@ -49,7 +45,7 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[ThrowawayPostgre
 
 
 @pytest.fixture
-def postgres_url(postgres_server: ThrowawayPostgres) -> Iterator[str]:
+def postgres_url(postgres_server: testing.ThrowawayPostgres) -> Iterator[str]:
     """The URL of an empty Postgres database of the test's own, dropped afterwards (50 to 150 ms per test)."""
     with postgres_server.database() as url:
         yield url
@@ -64,36 +60,36 @@ def state_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def frozen_clock() -> FrozenClock:
+def frozen_clock() -> testing.FrozenClock:
     """The clock of the stores below: stands still until the test moves it."""
-    return FrozenClock()
+    return testing.FrozenClock()
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> SqliteTemplate:
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> testing.SqliteTemplate:
     """A migrated SQLite file (once, 50 ms)."""
-    return SqliteTemplate(tmp_path_factory.mktemp("lastlight"))
+    return testing.SqliteTemplate(tmp_path_factory.mktemp("lastlight"))
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: ThrowawayPostgres) -> Iterator[PostgresTemplate]:
+def postgres_template(postgres_server: testing.ThrowawayPostgres) -> Iterator[testing.PostgresTemplate]:
     """A migrated Postgres database (once, 200 ms)."""
-    template = PostgresTemplate(postgres_server)
+    template = testing.PostgresTemplate(postgres_server)
     yield template
     template.drop()
 
 
 @pytest.fixture(params=BACKENDS)
-def template(request: pytest.FixtureRequest) -> SqliteTemplate | PostgresTemplate:
+def template(request: pytest.FixtureRequest) -> testing.SqliteTemplate | testing.PostgresTemplate:
     """The migrated database of each backend."""
-    made: SqliteTemplate | PostgresTemplate = request.getfixturevalue(f"{request.param}_template")
+    made: testing.SqliteTemplate | testing.PostgresTemplate = request.getfixturevalue(f"{request.param}_template")
     return made
 
 
 @pytest.fixture
 def database(
-    template: SqliteTemplate | PostgresTemplate, state_dir: Path, frozen_clock: FrozenClock
-) -> Iterator[Database]:
+    template: testing.SqliteTemplate | testing.PostgresTemplate, state_dir: Path, frozen_clock: testing.FrozenClock
+) -> Iterator[testing.Database]:
     """An empty, migrated database on each backend (2 ms): its ``url``, ``name``, ``open()`` and ``raw()``."""
     with template.shared(state_dir, frozen_clock) as database:
         yield database
@@ -101,38 +97,40 @@ def database(
 
 @pytest.fixture
 def fresh_database(
-    template: SqliteTemplate | PostgresTemplate, state_dir: Path, frozen_clock: FrozenClock
-) -> Iterator[Database]:
+    template: testing.SqliteTemplate | testing.PostgresTemplate, state_dir: Path, frozen_clock: testing.FrozenClock
+) -> Iterator[testing.Database]:
     """Like ``database``, but of the test's own: for several processes, locks and migrations (170 ms on Postgres)."""
     with template.fresh(state_dir, frozen_clock) as database:
         yield database
 
 
 @pytest.fixture
-def every_backend(database: Database) -> StateStore:
+def every_backend(database: testing.Database) -> lastlight_state.StateStore:
     """A store on each backend."""
     return database.open()
 
 
 @pytest.fixture(params=("sync", "async"))
-def store(request: pytest.FixtureRequest, database: Database) -> Iterator[StateStore]:
+def store(request: pytest.FixtureRequest, database: testing.Database) -> Iterator[lastlight_state.StateStore]:
     """A store on each backend, once itself and once through its async face."""
     opened = database.open()
     if request.param == "sync":
         yield opened
         return
-    with blocking_store(opened) as blocking:
+    with testing.blocking_store(opened) as blocking:
         yield blocking
 
 
 @pytest.fixture
-def state_store(state_dir: Path, frozen_clock: FrozenClock, sqlite_template: SqliteTemplate) -> Iterator[StateStore]:
+def state_store(
+    state_dir: Path, frozen_clock: testing.FrozenClock, sqlite_template: testing.SqliteTemplate
+) -> Iterator[lastlight_state.StateStore]:
     """A store on a SQLite file of the test's own (3 ms)."""
     with sqlite_template.fresh(state_dir, frozen_clock) as database:
         yield database.open()
 
 
 @pytest.fixture
-def async_state_store(state_store: StateStore) -> AsyncStateStore:
+def async_state_store(state_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
     """The same from coroutines; it serves whichever event loop the test runs."""
-    return AsyncStateStore(state_store)
+    return lastlight_state.AsyncStateStore(state_store)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lastlight_state import testing
 from lastlight_state.errors import StateError
-from lastlight_state.testing.postgres import ThrowawayPostgres
 
 WORKER_KEY = "lastlight_postgres_url"
 
@@ -16,12 +16,12 @@ class SharedPostgres:
     """The hooks of a run's main process. A run that cannot have its server ends at once, with every reason."""
 
     def __init__(self) -> None:
-        self.server: ThrowawayPostgres | None = None
+        self.server: testing.ThrowawayPostgres | None = None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         if not session.config.option.collectonly:
             try:
-                self.server = ThrowawayPostgres.start()
+                self.server = testing.ThrowawayPostgres.start()
             except StateError as error:
                 raise pytest.UsageError(str(error)) from error
 
@@ -38,10 +38,10 @@ class SharedPostgres:
             self.server.stop()
 
 
-def shared_server(config: pytest.Config) -> ThrowawayPostgres | None:
+def shared_server(config: pytest.Config) -> testing.ThrowawayPostgres | None:
     """The server of the whole run, as seen from its main process or from a worker; None when each starts its own."""
     worker_input: dict[str, Any] = getattr(config, "workerinput", {})
     if WORKER_KEY in worker_input:
-        return ThrowawayPostgres(worker_input[WORKER_KEY])
+        return testing.ThrowawayPostgres(worker_input[WORKER_KEY])
     hooks = config.pluginmanager.get_plugin(SharedPostgres.__name__)
     return hooks.server if isinstance(hooks, SharedPostgres) else None
