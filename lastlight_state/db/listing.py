@@ -60,7 +60,7 @@ class Listing:
         page_token: str | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> Page[T]:
-        """One page of the rows that all filters ``given`` admit. None filters nothing; an empty sequence admits none."""
+        """One page of the rows that the filters ``given`` admit. None filters nothing; an empty sequence admits none."""
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
         rows = self.rows(unit, chosen, key, limit + 1)

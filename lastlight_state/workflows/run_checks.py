@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -164,4 +163,4 @@ def _repo_filter(repo: str) -> dict[str, Any]:
 
 
 def _provenance(provenance: Provenance) -> dict[str, Any]:
-    return {name: checks.optional(f"provenance.{name}", value, 2_000) for name, value in asdict(provenance).items()}
+    return {name: checks.optional(f"provenance.{name}", value, 2_000) for name, value in vars(provenance).items()}

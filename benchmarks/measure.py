@@ -1,0 +1,70 @@
+"""Pairs of the same work, timed in turn so that both meet the same noise."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One path on one database. Times are microseconds per call, medians over the rounds."""
+
+    path: str
+    database: str
+    ours_us: float
+    raw_us: float
+    ratio: float
+    best_ratio: float
+    goal: float | None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the ratio is within its goal; None without one."""
+        return None if self.goal is None else self.ratio <= self.goal
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as JSON shows it."""
+        return {**asdict(self), "met": self.met}
+
+
+def compare(
+    path: str, database: str, ours: Work, raw: Work, *, goal: float | None, calls: int = 300, rounds: int = 9
+) -> Result:
+    """Time ``ours`` and ``raw`` in turn. The ratio is the median of the ratios round by round."""
+    for _ in range(3):
+        _time(ours, max(1, calls // 10))
+        _time(raw, max(1, calls // 10))
+    pairs = []
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            first, second = (ours, raw) if turn % 2 else (raw, ours)
+            times = {first: _time(first, calls)}
+            times[second] = _time(second, calls)
+            pairs.append((times[ours], times[raw]))
+    finally:
+        gc.enable()
+    ratios = [mine / theirs for mine, theirs in pairs]
+    return Result(
+        path,
+        database,
+        ours_us=round(statistics.median(mine for mine, _ in pairs), 1),
+        raw_us=round(statistics.median(theirs for _, theirs in pairs), 1),
+        ratio=round(statistics.median(ratios), 2),
+        best_ratio=round(min(ratios), 2),
+        goal=goal,
+    )
+
+
+def _time(work: Work, calls: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(calls):
+        work()
+    return (time.perf_counter() - begin) / calls * 1e6
