@@ -12,8 +12,7 @@ from sqlalchemy.engine import Connection
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
-from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.migrations.autogenerate import only_ours
+from lastlight_state.migrations.autogenerate import options
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.operations import RefuseRows
 from lastlight_state.settings import DATABASE_FILE, load_settings
@@ -23,14 +22,7 @@ OPERATIONS = (RefuseRows,)  # importing them makes them known to `op`
 
 
 def run(connection: Connection) -> None:
-    context.configure(
-        connection=connection,
-        target_metadata=METADATA,
-        version_table=VERSION_TABLE,
-        include_object=only_ours(connection.dialect.name),
-        compare_type=True,
-        compare_server_default=True,
-    )
+    context.configure(connection=connection, target_metadata=METADATA, **options(connection.dialect))
     with context.begin_transaction():
         context.run_migrations()
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+from sqlalchemy import Identity
+from sqlalchemy.engine import Dialect
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.migrations.metadata import METADATA
-
-Filter = Callable[[Any, str | None, str, bool, Any], bool]
 
 
 def include_object(element: Any, name: str | None, kind: str, *_: Any) -> bool:
@@ -17,14 +17,25 @@ def include_object(element: Any, name: str | None, kind: str, *_: Any) -> bool:
     return not _is_ours(element, name, kind)
 
 
-def only_ours(product: str) -> Filter:
-    """The opposite, for our own revisions; indexes that another product alone has are left out too."""
+def options(dialect: Dialect) -> dict[str, Any]:
+    """What our own revisions are configured with: our tables alone, and only the indexes of this product."""
 
-    def chosen(element: Any, name: str | None, kind: str, *_: Any) -> bool:
+    def include(element: Any, name: str | None, kind: str, *_: Any) -> bool:
         only = element.info.get(ONLY) if kind == "index" else None
-        return _is_ours(element, name, kind) and only in (None, product)
+        return _is_ours(element, name, kind) and only in (None, dialect.name)
 
-    return chosen
+    return {
+        "version_table": VERSION_TABLE,
+        "include_object": include,
+        "compare_type": True,
+        "compare_server_default": True if dialect.supports_identity_columns else _compare_without_identity,
+    }
+
+
+def _compare_without_identity(*given: Any) -> bool | None:
+    """Alembic's own rule for defaults (None), but an identity is no difference where the product has none."""
+    *_, declared, _rendered = given
+    return False if isinstance(declared, Identity) else None
 
 
 def _is_ours(element: Any, name: str | None, kind: str) -> bool:

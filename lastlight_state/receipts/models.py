@@ -20,7 +20,7 @@ class MaintenanceReceiptModel(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    scope: Mapped[str] = mapped_column(server_default="")
+    scope: Mapped[str] = mapped_column(server_default=text("''"))
     state: Mapped[str]
     owner: Mapped[str]
     epoch: Mapped[int] = mapped_column(server_default=text("1"))

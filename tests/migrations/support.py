@@ -1,0 +1,86 @@
+"""What the tests of the migrations share: a place for a database of either kind, not yet migrated."""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import inspect, make_url
+from sqlalchemy.engine import Connection
+
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Backend, Options
+from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.testing.postgres import connect
+
+
+class Place:
+    """Where a database is, or will be. What was opened through it is closed with it."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        self.url = url
+        self._opened = ExitStack()
+
+    def backend(self, **options: Any) -> Backend:
+        """A backend on it, which creates nothing by itself."""
+        backend = open_backend(self.url, Options(**options))
+        self._opened.callback(backend.close)
+        return backend
+
+    def raw(self) -> Any:
+        """A plain driver connection in autocommit; it sets no pragma and knows nothing of this library."""
+        path = make_url(self.url).database
+        connection: Any = (
+            sqlite3.connect(str(path), isolation_level=None) if self.name == "sqlite" else connect(self.url)
+        )
+        self._opened.callback(connection.close)
+        return connection
+
+    def refused_by(self) -> type[Exception]:
+        """The driver's error for a statement that a guard refuses."""
+        if self.name == "sqlite":
+            return sqlite3.IntegrityError
+        return sys.modules["psycopg"].errors.RaiseException  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def tables(backend: Backend) -> set[str]:
+    """The tables that the database has, the version table included."""
+    with backend.migration(1) as connection:
+        return set(inspect(connection).get_table_names())
+
+
+def catalogue(backend: Backend) -> Catalogue:
+    """What the database says about its schema, the version table left out."""
+    with backend.migration(1) as connection:
+        return without_version(backend.catalogue(connection))
+
+
+def without_version(found: Catalogue) -> Catalogue:
+    return {entry: text for entry, text in found.items() if VERSION_TABLE not in entry[1]}
+
+
+def with_connection(backend: Backend, work: Callable[[Connection], Any]) -> Any:
+    """The result of ``work`` on a connection inside a transaction that commits."""
+    with backend.migration(10) as connection:
+        return work(connection)
+
+
+def load(file: Path) -> ModuleType:
+    """The module of a revision's file, as it is, imported under no name of the package."""
+    spec = importlib.util.spec_from_file_location(f"revision_{file.stem}", file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
