@@ -27,6 +27,9 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 MAX_DEPTH = 32
 _SMALLEST, _GREATEST = -(2**63), 2**64 - 1
+_ROUNDED = (
+    2.0**53
+)  # from here on Postgres gives the shortest digits of a float back as an integer, which is another number
 _PLAIN = frozenset({str, bool, type(None)})
 
 
@@ -45,7 +48,8 @@ def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH
 def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
     """Like `encode`, without a limit on bytes."""
     if not _is_sound(value, max_depth):
-        _raise_for(where, value, max_depth)
+        _raise_for(where, value, max_depth, only_if_found=True)
+        value = _by_value(value, least=_ROUNDED)
     try:
         data = orjson.dumps(value)
     except TypeError:  # a lone surrogate: the walk above does not look into texts
@@ -79,7 +83,7 @@ def check_text(where: str, text: str) -> None:
 
 
 def _is_sound(root: Any, max_depth: int) -> bool:
-    """Whether every value, key and nesting may be stored; texts are judged on the encoded bytes instead."""
+    """Whether every value, key and nesting may be stored as it is; texts are judged on the encoded bytes instead."""
     stack: list[tuple[Any, int]] = [(root, 0)]
     while stack:
         value, depth = stack.pop()
@@ -114,7 +118,7 @@ def _is_sound_scalar(value: Any, kind: type) -> bool:
     if kind is int:
         return bool(_SMALLEST <= value <= _GREATEST)
     if kind is float:
-        return isfinite(value)
+        return bool(-_ROUNDED < value < _ROUNDED)
     return kind in _PLAIN
 
 
@@ -170,14 +174,15 @@ def _step(path: str, key: object) -> str:
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{str(key)[:80]}"
 
 
-def _by_value(value: Any) -> Any:
+def _by_value(value: Any, least: float = 0.0) -> Any:
+    """``value`` with its whole floats from ``least`` on as the integers they equal, where 64 bits hold them."""
     kind = type(value)
-    if kind is float and value.is_integer() and abs(value) < 2**63:
+    if kind is float and value.is_integer() and abs(value) >= least and _SMALLEST <= value <= _GREATEST:
         return int(value)
     if kind is dict:
-        return {key: _by_value(child) for key, child in value.items()}
+        return {key: _by_value(child, least) for key, child in value.items()}
     if kind is list or kind is tuple:
-        return [_by_value(child) for child in value]
+        return [_by_value(child, least) for child in value]
     return value
 
 

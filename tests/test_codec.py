@@ -1,0 +1,185 @@
+import hashlib
+import json
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from lastlight_state import StateStore, codec
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.workflows import Trigger
+
+LARGE = 1024 * 1024
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+NUMBERS = (
+    st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([-0.0, 5e-324, 1.7976931348623157e308, 2.0**53, -(2.0**63), 2.0**64])
+    | st.integers(2**52, 2**64 - 1).map(float)
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(TEXTS, children, max_size=4),
+    max_leaves=12,
+)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+BAD = [
+    (float("nan"), "NaN"),
+    (float("-inf"), "infinity"),
+    (2**64, "64 bits"),
+    (-(2**63) - 1, "64 bits"),
+    ("a\0b", "NUL"),
+    ("half \ud83d", "surrogate"),
+    ({"a\0b": 1}, "NUL"),
+    ({"\udfff": 1}, "surrogate"),
+    ({1: "one"}, "keys are text"),
+    ({None: "none"}, "keys are text"),
+    (b"bytes", "bytes is not a JSON type"),
+    ({1, 2}, "set is not a JSON type"),
+    (datetime(2026, 2, 3, tzinfo=UTC), "datetime is not a JSON type"),
+    (Colour.RED, "Colour is not a JSON type"),
+]
+
+PATHS = st.lists(st.integers(0, 3) | st.sampled_from(["a", "b c", "ключ"]), max_size=5)
+
+
+def planted(bad: Any, path: list[int | str]) -> Any:
+    """A value that holds ``bad`` at the path, and good values around it."""
+    for step in reversed(path):
+        bad = {"first": 1, step: bad} if isinstance(step, str) else [0.5] * step + [bad, "last"]
+    return bad
+
+
+def named(path: list[int | str]) -> str:
+    return "context" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=VALUES)
+@example(value={"exact": 1.2345678901234568e18, "whole": 2.0**63, "edge": 1e300, "emoji": "👩‍🚀", "rtl": "שלום"})
+def test_what_is_stored_as_json_comes_back_equal(every_backend: StateStore, value: Any) -> None:
+    """architecture §5: both backends give back equal values."""
+    trigger = Trigger(type="cli", id="t")
+    made = every_backend.workflows.runs.create("w", trigger=trigger, phase="p", context={"value": value})
+    read = every_backend.workflows.runs.get(made.id)
+    assert read.context == {"value": value}
+    assert codec.digest(read.context) == codec.digest({"value": value})
+
+
+@given(value=VALUES)
+def test_the_text_of_a_value_decodes_to_an_equal_value(value: Any) -> None:
+    text = codec.encode("context", value, max_bytes=LARGE)
+    assert codec.decode(text) == value
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize(("bad", "problem"), BAD, ids=[problem for _, problem in BAD])
+@given(path=PATHS)
+def test_a_value_that_json_or_a_database_lacks_is_refused_by_its_path(
+    bad: Any, problem: str, path: list[int | str]
+) -> None:
+    """architecture §5."""
+    with pytest.raises(InvalidValue, match=problem) as refused:
+        codec.encode("context", planted(bad, path), max_bytes=LARGE)
+    assert refused.value.where.removesuffix(" (a key)") == named(path)
+
+
+def test_the_first_bad_value_in_the_order_of_the_document_is_named() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        codec.encode("context", {"a": [1, {"b": "\0"}], "c": float("nan")}, max_bytes=LARGE)
+    assert refused.value.where == "context.a[1].b"
+
+
+def test_no_refusal_repeats_the_content() -> None:
+    """architecture §8: no error text carries the content of a payload."""
+    with pytest.raises(InvalidValue) as refused:
+        codec.encode("context", {"k": "a secret\0"}, max_bytes=LARGE)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(PayloadTooLarge) as too_large:
+        codec.encode("context", "a secret", max_bytes=4)
+    assert "secret" not in str(too_large.value)
+
+
+def test_a_cycle_is_refused_and_not_followed() -> None:
+    """architecture §5."""
+    ring: list[Any] = [1]
+    ring += [ring, ring]
+    knot: dict[str, Any] = {}
+    knot["self"] = {"again": knot}
+    for value in (ring, knot):
+        with pytest.raises(InvalidValue, match="cycle"):
+            codec.encode("context", value, max_bytes=LARGE)
+
+
+def test_nesting_is_bounded() -> None:
+    """architecture §5."""
+    deepest = nested(codec.MAX_DEPTH)
+    assert codec.decode(codec.encode("context", deepest, max_bytes=LARGE)) == deepest
+    with pytest.raises(InvalidValue, match="nested deeper"):
+        codec.encode("context", nested(codec.MAX_DEPTH + 1), max_bytes=LARGE)
+    with pytest.raises(InvalidValue, match="nested deeper"):
+        codec.encode("context", nested(3), max_bytes=LARGE, max_depth=2)
+
+
+def test_bytes_of_utf8_are_bounded_and_not_characters() -> None:
+    """architecture §5."""
+    assert codec.encode("context", "é" * 4, max_bytes=10) == '"éééé"'
+    with pytest.raises(PayloadTooLarge) as refused:
+        codec.encode("context", "é" * 4, max_bytes=9, hint="keep it short")
+    assert (refused.value.limit, refused.value.actual) == (9, 10)
+    assert str(refused.value).endswith("keep it short")
+
+
+def test_a_backslash_and_a_u_is_no_nul() -> None:
+    assert codec.decode(codec.encode("context", "a\\u0000b", max_bytes=LARGE)) == "a\\u0000b"
+
+
+def test_a_tuple_is_stored_as_an_array() -> None:
+    assert codec.encode("context", (1, (2,)), max_bytes=LARGE) == "[1,[2]]"
+
+
+def test_keys_keep_the_order_given() -> None:
+    assert codec.encode("context", {"b": 1, "a": 2}, max_bytes=LARGE) == '{"b":1,"a":2}'
+
+
+@given(value=VALUES)
+def test_equal_values_have_equal_digests_whatever_their_order_and_number_type(value: Any) -> None:
+    """codec: numbers by value, keys sorted."""
+    assert codec.digest(rewritten(value)) == codec.digest(value)
+
+
+def rewritten(value: Any) -> Any:
+    """An equal value: keys in reverse, whole floats as integers where they fit."""
+    if isinstance(value, dict):
+        return {key: rewritten(child) for key, child in reversed(value.items())}
+    if isinstance(value, list):
+        return tuple(rewritten(child) for child in value)
+    if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**64:
+        return int(value)
+    return value
+
+
+def test_a_digest_is_the_sha256_of_the_canonical_form() -> None:
+    assert codec.canonical({"b": 1.0, "a": [-0.0, "é"]}) == '{"a":[0,"é"],"b":1}'.encode()
+    assert codec.digest([1]) == hashlib.sha256(b"[1]").hexdigest()
+
+
+def test_text_that_is_no_json_is_no_value() -> None:
+    with pytest.raises(ValueError, match="unexpected"):
+        codec.decode("{half")
