@@ -1,0 +1,80 @@
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_text, to_millis
+from lastlight_state.db.columns import parse_time
+from lastlight_state.errors import InvalidValue
+
+NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
+MOMENTS = st.datetimes(timezones=st.just(UTC)).map(to_millis)
+
+
+class Undecided(tzinfo):
+    """A time zone that does not say its offset."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None
+
+
+def test_the_system_clock_tells_whole_milliseconds_in_utc() -> None:
+    """architecture §5."""
+    before = to_millis(datetime.now(UTC))
+    told = SYSTEM_CLOCK.now()
+    assert before <= told <= datetime.now(UTC)
+    assert told.tzinfo is UTC
+    assert told.microsecond % 1000 == 0
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.timezones()))  # noqa: DTZ001 - bounds of a strategy
+def test_a_time_of_any_zone_is_kept_as_the_same_moment_in_utc(moment: datetime) -> None:
+    """architecture §5."""
+    kept = aware_utc("since", moment)
+    assert kept.tzinfo is UTC
+    assert timedelta() <= moment - kept < timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("moment", [NOON.replace(tzinfo=None), NOON.replace(tzinfo=Undecided())])
+def test_a_time_without_an_offset_is_refused(moment: datetime) -> None:
+    """architecture §5."""
+    with pytest.raises(InvalidValue, match="since: naive datetime"):
+        aware_utc("since", moment)
+
+
+@pytest.mark.parametrize("value", ["2026-02-03T00:00:00Z", 1770076800, None])
+def test_what_is_no_datetime_is_refused_by_its_type(value: object) -> None:
+    with pytest.raises(InvalidValue, match="since: a datetime is needed"):
+        aware_utc("since", value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+    ],
+)
+def test_a_time_outside_the_calendar_in_utc_is_refused(moment: datetime) -> None:
+    with pytest.raises(InvalidValue, match="years 1 to 9999"):
+        aware_utc("since", moment)
+
+
+@given(MOMENTS, MOMENTS)
+def test_texts_of_times_sort_as_the_times_do(one: datetime, other: datetime) -> None:
+    """architecture §5."""
+    assert (iso_text(one) < iso_text(other)) == (one < other)
+    assert len(iso_text(one)) == 24
+
+
+@given(MOMENTS)
+def test_the_text_of_a_time_reads_back_as_the_time(moment: datetime) -> None:
+    """architecture §5."""
+    assert parse_time(iso_text(moment)) == moment
