@@ -6,9 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 
 from lastlight_state.db.repository import Context
+from lastlight_state.workflows.approval_records import Answered, Approval, ApprovalSummary, PendingApproval
+from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.arguments import (
     Claim,
     Failure,
+    Gate,
     NodeRef,
     PhaseEntry,
     Provenance,
@@ -21,10 +24,15 @@ from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.transitions import TERMINAL_TOPIC
 
 __all__ = [
+    "Answered",
+    "Approval",
+    "ApprovalSummary",
     "Claim",
     "EnsuredRun",
     "Failure",
+    "Gate",
     "NodeRef",
+    "PendingApproval",
     "PhaseEntry",
     "Provenance",
     "RunOptions",
@@ -48,6 +56,11 @@ class Workflows:
     def runs(self) -> Runs:
         """Workflow runs."""
         return Runs(self._context)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Gates: questions that runs wait for."""
+        return Approvals(self._context)
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """Call ``callback(run)`` after the commit of each terminal transition that this store makes, once each.

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from lastlight_state.db.records import Record
-from lastlight_state.workflows.words import ActorType, TriggerType
+from lastlight_state.workflows.words import ActorType, ApprovalKind, OnReject, TriggerType
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,27 @@ class NodeRef:
 
     node_id: str
     iteration: int = 0
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A question to a person: leave for an ``action``, or a free-text reply. ``on_reject`` says what a no does to the run.
+
+    ``action`` is JSON of at most 16 KiB; whoever approves it states its digest. While a gate is pending, no other of the
+    same ``request_key`` can be opened in its run; by default the key is made of gate, node and iteration.
+    """
+
+    gate: str
+    summary: str
+    kind: ApprovalKind = "approve"
+    requested_by: str | None = None
+    node: NodeRef | None = None
+    artifact: str | None = None
+    expires_at: datetime | None = None
+    action: Any = None
+    on_reject: OnReject = "fail"
+    id: str | None = None
+    request_key: str | None = None
 
 
 class Claim(Record):

@@ -47,7 +47,6 @@ def new_run(
         deadline_at=None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
         **trigger_columns(trigger),
         **_provenance(options.provenance),
-        actor=trigger.actor,
     )
 
 

@@ -41,6 +41,15 @@ def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProg
     row = run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
     run_rows.fence(row, claim)
     run_rows.expect(row, words.LIVE)
+    return _taken(unit, row, step, limits)
+
+
+def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
+    """`take` for a responder, who holds no claim, on a run that the caller has found live under its lock."""
+    return _taken(unit, run_rows.lock(unit, step.run_id, _LOCKS[step.parts]), step, limits)
+
+
+def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> RunProgress:
     values: dict[str, Any] = {"run_id": step.run_id, "at": step.at}
     if step.entry is not None:
         values |= {"phase_history": _history(row, step.entry, limits), "phase": step.entry["phase"]}

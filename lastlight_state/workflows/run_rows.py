@@ -38,15 +38,15 @@ _STATE = (
 )
 
 
-def locking(*more: sa.Column[Any]) -> Statement:
-    """A statement that locks the row of ``:run_id`` and returns its state and these columns."""
-    return prepared(
-        sa.select(*_STATE, *more).where(RUNS.c.id == sa.bindparam("run_id")).with_for_update(key_share=True)
-    )
+def locking(*more: sa.Column[Any], run: sa.ColumnElement[Any] | None = None) -> Statement:
+    """A statement that locks the row of ``:run_id``, or of another expression, and returns its state and these columns."""
+    run_id = sa.bindparam("run_id") if run is None else run
+    return prepared(sa.select(*_STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True))
 
 
 LOCK = locking()
 GET = prepared(sa.select(*COLUMNS).where(RUNS.c.id == sa.bindparam("run_id")))
+EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
 def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]:

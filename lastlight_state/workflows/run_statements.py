@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of, table_of
+from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, prepared
 from lastlight_state.workflows.indexes import RUN_SUMMARY
@@ -23,34 +26,28 @@ _EXECUTIONS = table_of(ExecutionModel)
 _TRANSITIONS = table_of(RunTransitionModel)
 _PARENT = RUNS.alias("parent")
 
-GIVEN = tuple(
-    name
-    for name in (column.name for column in COLUMNS)
-    if not name.startswith(("previous_", "cancel_", "claim")) and name not in ("node_statuses", "error", "error_detail")
-)
-"""The columns that a new run's row states; the rest keep their defaults."""
 
 _enabled = ~sa.exists().where(
     _OVERRIDES.c.name == bind("workflow_name", RUNS.c.workflow_name), _OVERRIDES.c.enabled == sa.false()
 )
-_parent_exists = sa.or_(
-    bind("parent_run_id", RUNS.c.parent_run_id).is_(None),
-    sa.exists().where(_PARENT.c.id == bind("parent_run_id", RUNS.c.parent_run_id)),
-)
+_parent_exists = sa.exists().where(_PARENT.c.id == bind("parent_run_id", RUNS.c.parent_run_id))
 
-CREATE = recorded(
-    sa.insert(RUNS)
-    .from_select(
-        list(GIVEN),
-        sa.select(*(sa.cast(bind(name, RUNS.c[name]), RUNS.c[name].type) for name in GIVEN)).where(
-            _enabled, _parent_exists
-        ),
-        include_defaults=False,
+
+@lru_cache(maxsize=256)
+def create(names: frozenset[str]) -> Chain:
+    """The statement that inserts a run stating these columns, and its first transition.
+
+    It decides by itself: the workflow is enabled and the parent is there, or nothing is inserted. There is one for
+    each set of columns that callers use, which are few; the other columns keep their defaults.
+    """
+    stated = [column.name for column in COLUMNS if column.name in names]
+    conditions = [_enabled, _parent_exists] if "parent_run_id" in names else [_enabled]
+    values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(*conditions)
+    head = (
+        sa.insert(RUNS).from_select(stated, values, include_defaults=False).returning(RUNS.c.id, RUNS.c.transition_seq)
     )
-    .returning(*COLUMNS),
-    from_status=sa.null(),
-)
-"""One statement decides: the workflow is enabled and the parent is there, or nothing is inserted."""
+    return recorded(head, from_status=sa.null())
+
 
 IS_DISABLED = prepared(
     sa.select(_OVERRIDES.c.name).where(
@@ -141,24 +138,37 @@ TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
 
 
 def new_row(now: datetime, **facts: Any) -> dict[str, Any]:
-    """The parameters of `CREATE`: everything None that ``facts`` does not state."""
+    """A new run's row: everything None that ``facts`` does not state."""
     queued = facts["status"] == "queued"
-    row: dict[str, Any] = dict.fromkeys(GIVEN)
-    row |= {
-        "phase_history": "[]",
-        "restart_count": 0,
-        "phase_count": 0,
-        "transition_seq": 1,
-        "status_reason": "run.created",
+    return {
+        **_BLANK,
         "started_at": now,
         "updated_at": now,
         "queued_at": now if queued else None,
         "lease_expires_at": None if queued else now + GRACE,
-        "to_status": facts["status"],
-        "reason": "run.created",
+        **facts,
+    }
+
+
+def first_transition(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the transition that records a run's creation."""
+    return {
+        "to_status": row["status"],
+        "reason": row["status_reason"],
         "detail": None,
+        "actor": row["triggered_by"],
         "source": "engine",
         "presented_epoch": None,
-        "at": now,
+        "at": row["started_at"],
     }
-    return row | facts
+
+
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(column.name for column in COLUMNS),
+    "phase_history": "[]",
+    "restart_count": 0,
+    "phase_count": 0,
+    "transition_seq": 1,
+    "claim_epoch": 0,
+    "status_reason": "run.created",
+}

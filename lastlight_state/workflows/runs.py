@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
+from lastlight_state import codec
 from lastlight_state.db import checks
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
@@ -50,7 +51,7 @@ class Runs(Repository):
         row = run_checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
         )
-        return WorkflowRun.of(self._insert(row, lambda: self._chained(lambda unit: unit.chain(sql.CREATE, row))))
+        return self._insert(row, lambda: self._chained(lambda unit: _inserted(unit, row)))
 
     def ensure(
         self,
@@ -262,8 +263,20 @@ def _find_or_insert(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
     found = unit.find(WorkflowRun, sql.FIND_KEY, row)
     if found is not None:
         return EnsuredRun.of({"run": found, "created": False})
-    made = unit.chain(sql.CREATE, row)
-    return None if made is None else EnsuredRun.of({"run": WorkflowRun.of(made), "created": True})
+    made = _inserted(unit, row)
+    return None if made is None else EnsuredRun.of({"run": made, "created": True})
+
+
+def _inserted(unit: Unit, row: dict[str, Any]) -> WorkflowRun | None:
+    """The run inserted, as a later read gives it; None where the statement inserted nothing."""
+    stated = {name: value for name, value in row.items() if value is not None}
+    if unit.chain(sql.create(frozenset(stated)), stated | sql.first_transition(row)) is None:
+        return None
+    return WorkflowRun.of({name: _read_back(name, value) for name, value in row.items()})
+
+
+def _read_back(name: str, value: Any) -> Any:
+    return codec.decode(value) if value is not None and name in ("context", "scratch", "phase_history") else value
 
 
 def _refusal(unit: Unit, row: dict[str, Any]) -> StateError:

@@ -10,6 +10,8 @@ RunStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cance
 Outcome = Literal["running", "succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "cancelled"]
 ApprovalKind = Literal["approve", "reply"]
+OnReject = Literal["fail", "resume"]
+AnsweredVia = Literal["person", "policy"]
 TriggerType = Literal["webhook", "cron", "chat", "api", "cli"]
 ActorType = Literal["github", "slack", "cli", "cron", "admin", "system"]
 Source = Literal["engine", "operator", "responder", "supervisor", "system"]
@@ -18,6 +20,8 @@ RUN_STATUSES = words(RunStatus)
 OUTCOMES = words(Outcome)
 APPROVAL_STATUSES = words(ApprovalStatus)
 APPROVAL_KINDS = words(ApprovalKind)
+ON_REJECT = words(OnReject)
+ANSWERED_VIA = words(AnsweredVia)
 TRIGGER_TYPES = words(TriggerType)
 ACTOR_TYPES = words(ActorType)
 

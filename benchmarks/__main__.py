@@ -1,0 +1,67 @@
+"""``python -m benchmarks``: every path on both databases, as ratios to the bare driver, against the goals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import awaited, lists, opening, runs
+from benchmarks.databases import Side, sides
+from benchmarks.measure import Result
+
+DATABASES = ("sqlite", "postgresql")
+
+
+def main() -> int:
+    """Run, print the table, and write the JSON that ``--json`` asks for. Missed goals are shown, not failed."""
+    options = _options()
+    found = []
+    with tempfile.TemporaryDirectory() as folder, sides(options.database or DATABASES, Path(folder)) as opened:
+        for result in _results(opened, options.runs, options.only):
+            found.append(result)
+            _show(result)
+    if options.json:
+        report = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "runs": options.runs}
+        report["results"] = [result.as_dict() for result in found]
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _results(opened: list[Side], many: int, only: str | None) -> Iterator[Result]:
+    groups = {
+        "runs": lambda side: runs.results(side),
+        "awaited": lambda side: awaited.results(side),
+        "opening": lambda side: opening.results(side),
+        "lists": lambda side: lists.results(side, many),
+    }
+    for name, group in groups.items():
+        if only in (None, name):
+            for side in opened:
+                yield from group(side)
+    if only in (None, "opening"):
+        yield from opening.import_results()
+
+
+def _show(result: Result) -> None:
+    goal = "" if result.goal is None else f"  goal {result.goal:<4} {'met' if result.met else 'MISSED'}"
+    line = f"{result.path:32} {result.database:11} {result.ours_us:10.1f} us  {result.raw_us:10.1f} us raw  x{result.ratio:<5}{goal}"
+    print(line, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--database", action="append", choices=DATABASES, help="only this one (may be repeated)")
+    parser.add_argument("--only", help="only one group: runs, awaited, opening, lists")
+    parser.add_argument("--runs", type=int, default=100_000, help="runs in the lists (default 100,000; try 1,000,000)")
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The goals: the most that a path may cost, as a multiple of hand-written driver code for the same work."""
+
+from __future__ import annotations
+
+GOALS: dict[tuple[str, str], float] = {
+    ("create run", "sqlite"): 1.5,
+    ("create run", "postgresql"): 0.8,
+    ("append phase and scratch", "sqlite"): 1.5,
+    ("append phase and scratch", "postgresql"): 1.25,
+    ("start execution", "sqlite"): 1.5,
+    ("start execution", "postgresql"): 0.8,
+    ("finish execution", "sqlite"): 1.5,
+    ("finish execution", "postgresql"): 0.8,
+    ("post message", "sqlite"): 1.5,
+    ("post message", "postgresql"): 0.8,
+    ("get run", "sqlite"): 1.5,
+    ("get run", "postgresql"): 1.25,
+    ("list 20 runs", "sqlite"): 1.5,
+    ("list 20 runs", "postgresql"): 1.25,
+    ("list 20 runs by status", "sqlite"): 1.5,
+    ("list 20 runs by status", "postgresql"): 1.25,
+    ("list 20 runs, active first", "sqlite"): 1.5,
+    ("list 20 runs, active first", "postgresql"): 1.25,
+    ("append a line", "files"): 1.5,
+    ("read a line", "files"): 1.5,
+    ("awaited get", "sqlite"): 3.0,
+    ("awaited get", "postgresql"): 1.5,
+    ("awaited write", "sqlite"): 3.0,
+    ("awaited write", "postgresql"): 1.5,
+    ("awaited write, 16 tasks", "sqlite"): 1.3,
+    ("awaited write, 16 tasks", "postgresql"): 1.5,
+    ("import", "python"): 1.5,
+    ("open a current database", "sqlite"): 5.0,
+}
+
+
+def goal(path: str, database: str) -> float | None:
+    """The goal of a path, None where none is set."""
+    return GOALS.get((path, database))

@@ -1,0 +1,165 @@
+"""What `executions` accepts, checked before any statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import checks
+from lastlight_state.errors import InvalidValue
+from lastlight_state.ids import new_id
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows.execution_statements import ANY_OUTCOME, COUNTERS, GIVEN
+from lastlight_state.workflows.money import micros_of, mirrored
+from lastlight_state.workflows.run_checks import failure_columns, trigger_columns
+
+CHAT = "chat"
+ENDED = words.OUTCOMES - {"running"}
+_PATH = 2_000
+
+
+def new_execution(
+    now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
+) -> dict[str, Any]:
+    """The parameters of a new execution's row, in flight."""
+    row: dict[str, Any] = dict.fromkeys(GIVEN)
+    return row | {
+        "id": new_id() if options.id is None else checks.identifier("id", options.id, words.ID),
+        "skill": checks.identifier("skill", skill, words.SKILL),
+        "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
+        "outcome": "running",
+        "workflow_run_id": checks.optional("run_id", run_id, words.ID),
+        "cached": _flag("cached", options.cached),
+        "vcs_pointer": checks.optional("vcs_pointer", options.vcs_pointer, _PATH),
+        "work_dir": checks.optional("work_dir", options.work_dir, _PATH),
+        "details": None
+        if options.details is None
+        else codec.encode("details", options.details, max_bytes=words.DETAIL),
+        "claim_epoch": None if claim is None else claim.epoch,
+        **node_columns(node),
+        **presented(claim),
+    }
+
+
+def in_a_run(trigger: Trigger | None) -> None:
+    """Refuse a trigger beside a run: it is copied from there, so that the two cannot drift apart."""
+    if trigger is not None:
+        raise InvalidValue("trigger", "given together with run_id, whose trigger it would contradict or repeat")
+
+
+def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> dict[str, Any]:
+    """The trigger's columns of an execution without a run, which has no node and nothing to claim."""
+    if trigger is None:
+        raise InvalidValue("trigger", "needed where there is no run_id")
+    if node is not None or claim is not None:
+        raise InvalidValue("node" if node is not None else "claim", "needs a run_id")
+    columns = trigger_columns(trigger)
+    if columns["trigger_type"] is None:
+        if skill != CHAT:
+            raise InvalidValue("trigger.type", f"needed for every skill but {CHAT!r}")
+        columns["trigger_type"] = CHAT
+    return columns
+
+
+def node_columns(node: NodeRef | None) -> dict[str, Any]:
+    """A node as columns."""
+    if node is None:
+        return {"node_id": None, "iteration": 0}
+    return {
+        "node_id": checks.identifier("node.node_id", node.node_id, words.NODE_ID),
+        "iteration": checks.number("node.iteration", node.iteration),
+    }
+
+
+def presented(claim: Claim | None) -> dict[str, Any]:
+    """The parameters of the fence."""
+    if claim is None:
+        return {"presented_run": None, "presented_epoch": None}
+    return {"presented_run": claim.run_id, "presented_epoch": claim.epoch}
+
+
+def usage_columns(usage: Usage | None) -> dict[str, Any]:
+    """A usage report as columns; what was not reported is None."""
+    usage = usage or Usage()
+    row: dict[str, Any] = {
+        name: None if value is None else checks.number(f"usage.{name}", value)
+        for name, value in ((name, getattr(usage, name)) for name in COUNTERS)
+    }
+    micros = None if usage.cost_usd is None else micros_of("usage.cost_usd", usage.cost_usd)
+    return row | {
+        "cost_micros": micros,
+        "cost_usd": None if micros is None else mirrored(micros),
+        "model": checks.optional("usage.model", usage.model, words.MODEL),
+        "price_table": checks.optional("usage.price_table", usage.price_table, words.MODEL),
+    }
+
+
+def ended(outcome: str, failure: Failure | None) -> dict[str, Any]:
+    """How an execution ended, as columns."""
+    return {
+        "outcome": checks.word("outcome", outcome, ENDED),
+        "success": outcome == "succeeded",
+        **ended_with(failure),
+    }
+
+
+def ended_with(failure: Failure | None) -> dict[str, Any]:
+    """A failure as columns of an execution."""
+    if failure is None:
+        return {"error": None, "error_detail": None, "stop_reason": None}
+    stop_reason = checks.optional("failure.stop_reason", failure.stop_reason, words.STOP_REASON)
+    return {**failure_columns(failure), "stop_reason": stop_reason}
+
+
+def overruling(failure: Failure) -> dict[str, Any]:
+    """Why a success does not count, as columns; the reason code is always ``overruled``."""
+    if failure.stop_reason not in (None, "overruled"):
+        raise InvalidValue("failure.stop_reason", "it is 'overruled'")
+    return failure_columns(failure)
+
+
+def reason_text(reason: str) -> str:
+    """Why something was skipped or interrupted, in words; kept where an error would stand."""
+    text = checks.content("reason", reason, words.ERROR)
+    if not text.strip():
+        raise InvalidValue("reason", "blank")
+    return text
+
+
+def list_filters(
+    run_id: str | None,
+    trigger_id: str | None,
+    skill: str | None,
+    node: NodeRef | None,
+    outcomes: Sequence[str] | None,
+    since: datetime | None,
+) -> dict[str, Any]:
+    """The filters of a list of executions, as its statements name them."""
+    if node is not None and run_id is None:
+        raise InvalidValue("node", "needs a run_id")
+    given: dict[str, Any] = {
+        "run_id": checks.optional("run_id", run_id, words.ID),
+        "trigger_id": checks.optional("trigger_id", trigger_id, words.TRIGGER_ID),
+        "skill": checks.optional("skill", skill, words.SKILL),
+        "node": None if node is None else node_columns(node),
+        "since": None if since is None else aware_utc("since", since),
+    }
+    return given | ({} if outcomes is None else _outcome_filter(outcomes))
+
+
+def _outcome_filter(outcomes: Sequence[str]) -> dict[str, Any]:
+    wanted = sorted({checks.word("outcomes", outcome, words.OUTCOMES) for outcome in outcomes})
+    if wanted == ["running"]:
+        return {"in_flight": {}}
+    padded = [*wanted, *[wanted[-1]] * (len(ANY_OUTCOME) - len(wanted))]
+    return {"outcomes": dict(zip(ANY_OUTCOME, padded, strict=True))}
+
+
+def _flag(where: str, value: bool) -> bool:
+    if type(value) is not bool:
+        raise InvalidValue(where, "a truth value is needed")
+    return value

@@ -1,0 +1,74 @@
+"""What statements about executions have in common: their columns, what counts as in flight, and the fence.
+
+The fence stands in the writing statement. It locks the run's row first, so a claim cannot change hands between the
+look and the write, and a run's row is always locked before those of its executions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.times import millis_between
+from lastlight_state.db.base import table_of
+from lastlight_state.db.statements import constant
+from lastlight_state.workflows.execution_records import ExecutionSummary
+from lastlight_state.workflows.models import ExecutionModel
+from lastlight_state.workflows.run_rows import RUNS
+from lastlight_state.workflows.transitions import bind
+
+EXECUTIONS = table_of(ExecutionModel)
+_ALIKE = EXECUTIONS.alias("fenced")
+_c = EXECUTIONS.c
+
+IN_FLIGHT = sa.and_(_c.finished_at.is_(None), _c.success.is_(None))
+
+OUTCOME = sa.case(
+    (sa.and_(_c.outcome.is_not(None), _c.outcome != constant("running")), _c.outcome),
+    (_c.success == sa.true(), constant("succeeded")),
+    (sa.and_(_c.success == sa.false(), _c.stop_reason == constant("skipped")), constant("skipped")),
+    (sa.and_(_c.success == sa.false(), _c.stop_reason == constant("error_quota")), constant("deferred")),
+    (sa.or_(_c.success == sa.false(), _c.finished_at.is_not(None)), constant("failed")),
+    else_=constant("running"),
+).label("outcome")
+"""The stored outcome, or what the columns of a program that knows no outcomes amount to."""
+
+MICROS = sa.func.coalesce(_c.cost_micros, sa.cast(sa.func.round(_c.cost_usd * 1_000_000), sa.BigInteger))
+"""The cost in whole micro-dollars, also of rows that have only the float."""
+
+COLUMNS = tuple(OUTCOME if column.name == "outcome" else column for column in _c if column.name != "output_text")
+"""What an `Execution` record needs."""
+
+SUMMARY = tuple(
+    sa.func.substr(_c.error, 1, 500).label("error") if column.name == "error" else column
+    for column in COLUMNS
+    if column.name in (*ExecutionSummary.model_fields, "cost_micros")
+)
+"""What an `ExecutionSummary` needs: columns before ``output_text``, and those behind it that an index holds."""
+
+HERE = _c.id == sa.bindparam("execution_id")
+
+_presented_run = bind("presented_run", _c.workflow_run_id)
+_presented_epoch = bind("presented_epoch", _c.claim_epoch)
+_epoch_in_force = sa.case((RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch))
+_run_here = sa.select(_ALIKE.c.workflow_run_id).where(_ALIKE.c.id == sa.bindparam("execution_id")).scalar_subquery()
+_holder = sa.select(_epoch_in_force).where(RUNS.c.id == _run_here).with_for_update(key_share=True).scalar_subquery()
+
+FENCE = sa.and_(
+    sa.or_(_presented_run.is_(None), _c.workflow_run_id == _presented_run),
+    _holder.is_not_distinct_from(_presented_epoch),
+)
+"""Whether the claim presented holds the run of this execution, or nobody does and none is presented."""
+
+RUN_FENCE = sa.and_(
+    sa.or_(_presented_run.is_(None), RUNS.c.id == _presented_run),
+    _epoch_in_force.is_not_distinct_from(_presented_epoch),
+)
+"""The same for a statement that selects the run's row itself."""
+
+
+def duration(finished_at: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """The duration as it is, or else the time from start to ``finished_at``, never below zero."""
+    spent: sa.ColumnElement[Any] = millis_between(_c.started_at, finished_at)
+    return sa.func.coalesce(_c.duration_ms, sa.case((spent < 0, sa.literal_column("0")), else_=spent))

@@ -1,0 +1,240 @@
+"""The statements of `executions`. Each write decides by itself: the fence and the state it needs are its conditions."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, constant, prepared
+from lastlight_state.workflows.execution_rows import (
+    COLUMNS,
+    EXECUTIONS,
+    FENCE,
+    HERE,
+    IN_FLIGHT,
+    MICROS,
+    OUTCOME,
+    RUN_FENCE,
+    SUMMARY,
+    duration,
+)
+from lastlight_state.workflows.run_rows import RUNS, locking
+from lastlight_state.workflows.transitions import bind
+from lastlight_state.workflows.words import OUTCOMES
+
+_c = EXECUTIONS.c
+_SIBLING = EXECUTIONS.alias("sibling")
+
+TRIGGER = ("trigger_type", "trigger_id", "owner", "repo", "issue_number", "triggered_by", "trigger_actor_type")
+"""What an execution has in common with its run, or with the message that it answers."""
+
+GIVEN = (
+    "id",
+    "skill",
+    "started_at",
+    "finished_at",
+    "success",
+    "outcome",
+    "error",
+    "duration_ms",
+    "session_id",
+    "stop_reason",
+    "workflow_run_id",
+    "node_id",
+    "iteration",
+    "claim_epoch",
+    "cached",
+    "vcs_pointer",
+    "work_dir",
+    "details",
+)
+"""The columns that a new execution's row states besides its trigger and its attempt."""
+
+COUNTERS = (
+    "turns",
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "api_duration_ms",
+)
+"""The counts of a usage report: running totals, which only grow."""
+
+
+def _param(name: str) -> sa.BindParameter[Any]:
+    return bind(name, _c[name])
+
+
+def _from_run() -> dict[str, sa.ColumnElement[Any]]:
+    """A run that does not say what set it off is asked for the word of its earlier executions."""
+    earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(sa.literal_column("1"))
+    columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
+    return columns | {"trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant("api"))}
+
+
+def _next_attempt() -> sa.ColumnElement[Any]:
+    """One more than the node has had in this iteration; right only under the run's lock."""
+    last = sa.select(sa.func.coalesce(sa.func.max(_SIBLING.c.attempt), sa.literal_column("0")) + 1).where(
+        _SIBLING.c.workflow_run_id == _param("workflow_run_id"),
+        _SIBLING.c.node_id == _param("node_id"),
+        _SIBLING.c.iteration == _param("iteration"),
+    )
+    return sa.case((_param("node_id").is_not(None), last.scalar_subquery()))
+
+
+_given = [sa.cast(_param(name), _c[name].type) for name in GIVEN]
+_copied = _from_run()
+
+START = prepared(
+    sa.insert(EXECUTIONS)
+    .from_select(
+        [*GIVEN, *_copied, "attempt"],
+        sa.select(*_given, *_copied.values(), _next_attempt())
+        .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
+        .with_for_update(key_share=True),
+        include_defaults=False,
+    )
+    .returning(*COLUMNS)
+)
+"""An execution of a running run, with its trigger, repository, issue and actor."""
+
+START_ALONE = prepared(
+    sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS)
+)
+
+
+def _grown(name: str) -> sa.ColumnElement[Any]:
+    """The greater of what is stored and what is reported; what was not reported changes nothing."""
+    given, column = _param(name), _c[name]
+    return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
+
+
+_costs_more = sa.and_(_param("cost_micros").is_not(None), sa.or_(MICROS.is_(None), MICROS < _param("cost_micros")))
+_at = bind("at", _c.heartbeat_at)
+_alive = {"heartbeat_at": sa.case((sa.or_(_c.heartbeat_at.is_(None), _c.heartbeat_at < _at), _at), else_=_c.heartbeat_at)}
+
+
+def _or_kept(*names: str) -> dict[str, sa.ColumnElement[Any]]:
+    return {name: sa.func.coalesce(_param(name), _c[name]) for name in names}
+
+
+USAGE: dict[str, sa.ColumnElement[Any]] = {
+    **{name: _grown(name) for name in COUNTERS},
+    "cost_micros": sa.case((_costs_more, _param("cost_micros")), else_=_c.cost_micros),
+    "cost_usd": sa.case((_costs_more, _param("cost_usd")), else_=_c.cost_usd),
+    **_or_kept("model", "price_table"),
+}
+
+
+def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
+    return prepared(sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets).returning(*COLUMNS))
+
+
+REPORT = _changing(**USAGE, **_alive)
+"""Usage alone: from anybody, at any time, because money spent is a fact."""
+
+UPDATES = {
+    (session, checkpoint, usage): _changing(
+        IN_FLIGHT,
+        FENCE,
+        **({"session_id": _param("session_id")} if session else {}),
+        **({"checkpoint": _param("checkpoint")} if checkpoint else {}),
+        **(USAGE if usage else {}),
+        **_alive,
+    )
+    for session, checkpoint, usage in product((False, True), repeat=3)
+}
+"""By what is given: on SQLite a column that is set costs a write in each index that holds it, changed or not."""
+
+_finished = bind("at", _c.finished_at)
+
+FINISH = _changing(
+    IN_FLIGHT,
+    FENCE,
+    finished_at=_finished,
+    success=_param("success"),
+    outcome=_param("outcome"),
+    duration_ms=duration(_finished),
+    **USAGE,
+    **_or_kept("session_id", "error", "error_detail", "stop_reason"),
+)
+
+OVERRULE = _changing(
+    sa.or_(IN_FLIGHT, OUTCOME.element == constant("succeeded")),
+    FENCE,
+    finished_at=sa.func.coalesce(_c.finished_at, _finished),
+    success=sa.false(),
+    outcome=constant("failed"),
+    stop_reason=constant("overruled"),
+    error=_param("error"),
+    error_detail=_param("error_detail"),
+    duration_ms=duration(_finished),
+)
+
+INTERRUPT = prepared(
+    sa.update(EXECUTIONS)
+    .where(
+        _c.workflow_run_id == sa.bindparam("run_id"),
+        IN_FLIGHT,
+        sa.or_(_param("skill").is_(None), _c.skill == _param("skill")),
+    )
+    .values(
+        finished_at=_finished,
+        success=sa.false(),
+        outcome=constant("interrupted"),
+        stop_reason=constant("interrupted"),
+        error=_param("error"),
+        duration_ms=duration(_finished),
+    )
+)
+
+SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
+LOCK_RUN = locking(
+    RUNS.c.scratch, run=sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
+)
+"""Locks the run of an execution, with its scratch."""
+
+GET = prepared(sa.select(*COLUMNS).where(HERE))
+FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
+FIND_SESSION = prepared(
+    sa.select(*COLUMNS)
+    .where(_c.session_id == _param("session_id"), _c.session_id.is_not(None))
+    .order_by(_c.started_at.desc(), _c.id.desc())
+    .limit(sa.literal_column("1"))
+)
+
+
+def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
+    of_skill = sa.and_(scope, _c.skill == _param("skill"))
+    return sa.case(
+        (sa.exists().where(of_skill, IN_FLIGHT), constant("running")),
+        (sa.exists().where(of_skill, _c.success == sa.true()), constant("done")),
+        else_=constant("run"),
+    ).label("state")
+
+
+_of_run = _c.workflow_run_id == sa.bindparam("run_id")
+_of_trigger = _c.trigger_id == _param("trigger_id")
+
+STATE_IN_RUN = prepared(sa.select(_phase_state(_of_run)).where(RUNS.c.id == sa.bindparam("run_id")))
+"""No row where there is no such run."""
+STATE_OF_TRIGGER = prepared(sa.select(_phase_state(_of_trigger)))
+
+ANY_OUTCOME = tuple(f"outcome_{i}" for i in range(len(OUTCOMES)))
+"""The parameters of the filter by outcome."""
+
+_filters = {
+    "run_id": _of_run,
+    "trigger_id": _of_trigger,
+    "skill": _c.skill == _param("skill"),
+    "in_flight": IN_FLIGHT,
+    "outcomes": OUTCOME.element.in_([bind(name, _c.outcome) for name in ANY_OUTCOME]),
+    "since": _c.started_at >= bind("since", _c.started_at),
+    "node": sa.and_(_c.node_id == _param("node_id"), _c.iteration == _param("iteration"), _c.attempt.is_not(None)),
+}
+
+LIST = Listing("executions", SUMMARY, order=(_c.started_at, _c.id), filters=_filters)
+ATTEMPTS = Listing("attempts", SUMMARY, order=(_c.attempt,), filters=_filters, descending=False)
