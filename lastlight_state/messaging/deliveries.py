@@ -1,0 +1,107 @@
+"""Appending where a platform may deliver twice: a message that is there already is found, not stored again.
+
+Equal are messages of one session with the same role and the same platform id. The session's row is locked by a
+statement of its own, and only then is looked for duplicates: on Postgres a statement that waits for the lock goes on
+with the snapshot from before it waited, and would miss what the holder stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import NotFound
+from lastlight_state.messaging import message_statements as sql
+from lastlight_state.messaging.records import Appended, MessagingMessage
+from lastlight_state.messaging.words import SESSION
+
+Row = dict[str, Any]
+Delivery = tuple[str, str]
+"""Role and platform id."""
+
+
+def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
+    """Append the drafts in their order, those with a platform id only once. Raises `NotFound`."""
+    keyed = any(_delivery(draft) for draft in drafts)
+    if keyed:
+        held = unit.row(sql.LOCK, {"session_id": session_id}) is not None
+    else:  # whatever is counted is inserted, so the count is the lock
+        held = _count(unit, session_id, len(drafts), now)
+    if not held:
+        raise NotFound(SESSION, session_id)
+    if keyed:
+        return append_locked(unit, session_id, drafts, now)
+    return [appended(message, created=True) for message in _insert(unit, session_id, drafts)]
+
+
+def append_locked(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
+    """Append to a session whose row this unit holds: insert unless there, then count what was inserted."""
+    made = _insert(unit, session_id, _once_each(drafts))
+    if made:
+        _count(unit, session_id, len(made), now)
+    new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
+    redelivered = [key for key in map(_delivery, drafts) if key is not None and key not in new]
+    known = {**_stored(unit, session_id, redelivered), **new}
+    plain = iter([message for message in made if message.platform_message_id is None])
+    outcomes = []
+    for draft in drafts:
+        key = _delivery(draft)
+        if key is None:
+            outcomes.append(appended(next(plain), created=True))
+        else:
+            outcomes.append(appended(known[key], created=new.pop(key, None) is not None))
+    return outcomes
+
+
+def appended(message: MessagingMessage, *, created: bool) -> Appended:
+    """What appending one message returns."""
+    return Appended.of({"message": message, "created": created})
+
+
+def _insert(unit: Unit, session_id: str, drafts: Sequence[Row]) -> list[MessagingMessage]:
+    """Those that were inserted. Ids are given in the order of the drafts, whatever the order of the answer."""
+    statement, values = sql.insert_unless_there(drafts)
+    rows = unit.rows(statement, {**values, "session_id": session_id})
+    new = {_delivery(row) for row in rows}
+    kept = (draft for draft in drafts if _delivery(draft) in new)
+    ids = sorted(row["id"] for row in rows)
+    return [
+        MessagingMessage.of({"id": message_id, "session_id": session_id, **draft})
+        for message_id, draft in zip(ids, kept, strict=True)
+    ]
+
+
+def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
+    return unit.row(sql.COUNT, {"session_id": session_id, "added": added, "at": now}) is not None
+
+
+def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
+    """By delivery, the oldest where a session holds several from before they were kept apart."""
+    platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
+    if not platform_ids:
+        return {}
+    statement, values = sql.STORED.of(platform_ids)
+    found: dict[Delivery, MessagingMessage] = {}
+    for row in unit.rows(statement, {**values, "session_id": session_id}):
+        found.setdefault((row["role"], row["platform_message_id"]), MessagingMessage.of(row))
+    return found
+
+
+def _once_each(drafts: Iterable[Row]) -> list[Row]:
+    """The drafts without those that repeat an earlier one of the batch."""
+    seen: set[Delivery] = set()
+    kept = []
+    for draft in drafts:
+        key = _delivery(draft)
+        if key is None or key not in seen:
+            kept.append(draft)
+        if key is not None:
+            seen.add(key)
+    return kept
+
+
+def _delivery(row: Row) -> Delivery | None:
+    platform_id = row["platform_message_id"]
+    return None if platform_id is None else (row["role"], platform_id)

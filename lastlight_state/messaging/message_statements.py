@@ -1,0 +1,163 @@
+"""The statements of `messages`.
+
+Whoever appends holds the session's row first, so the ids of a session are in the order of its commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.chains import Chain, from_head
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, Statement, prepared
+from lastlight_state.messaging.tables import (
+    ACTIVE_NOW,
+    MESSAGES,
+    NEWEST_ACTIVITY,
+    ONE,
+    SESSIONS,
+    THIS_SESSION,
+    at_place,
+    bind,
+    is_active,
+)
+
+PREVIEW = 280
+DRAFT = ("role", "content", "timestamp", "platform_message_id")
+
+COLUMNS = tuple(MESSAGES.c)
+
+_in_session = MESSAGES.c.session_id == bind("session_id", MESSAGES.c.session_id)
+_limit = sa.bindparam("limit", type_=sa.Integer)
+
+
+def _counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
+    return (
+        sa.update(SESSIONS)
+        .where(*conditions)
+        .values(
+            message_count=sa.func.coalesce(SESSIONS.c.message_count, sa.literal_column("0")) + added,
+            last_activity_at=ACTIVE_NOW,
+        )
+        .returning(SESSIONS.c.id)
+    )
+
+
+def _appending(*conditions: sa.ColumnElement[bool]) -> Chain:
+    return Chain(
+        _counting(ONE, *conditions),
+        into=MESSAGES,
+        values={
+            "session_id": from_head("id"),
+            "role": bind("role", MESSAGES.c.role),
+            "content": bind("content", MESSAGES.c.content),
+            "timestamp": bind("timestamp", MESSAGES.c.timestamp),
+        },
+        returning=(MESSAGES.c.id,),
+    )
+
+
+_candidates = SESSIONS.alias("candidates")
+_newest_here = (
+    sa.select(_candidates.c.id)
+    .where(at_place(_candidates), is_active(_candidates))
+    .order_by(_candidates.c.last_activity_at.desc(), _candidates.c.id.desc())
+    .limit(ONE)
+    .scalar_subquery()
+)
+_newest_if_active = (SESSIONS.c.id == _newest_here, is_active())
+"""The newest active session of a place; nothing if it was retired while its row was waited for."""
+
+APPEND = _appending(THIS_SESSION)
+APPEND_HERE = _appending(*_newest_if_active)
+COUNT = prepared(_counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION))
+LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))
+LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*_newest_if_active).with_for_update(key_share=True))
+IS_SOMEBODY_HERE = prepared(
+    sa.select(SESSIONS.c.id).where(at_place(), is_active()).order_by(*NEWEST_ACTIVITY).limit(ONE)
+)
+
+
+def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
+    """One INSERT for many drafts. Its duplicate check sees what was committed before this statement began."""
+    columns = [MESSAGES.c[name] for name in DRAFT]
+    drafts = (
+        sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")
+        .data([(position, *(bind(f"{c.name}_{i}", c) for c in columns)) for i, position in enumerate(positions)])
+        .cte("drafts")
+    )
+    stored = MESSAGES.alias("stored")
+    session_id = bind("session_id", MESSAGES.c.session_id)
+    is_stored = sa.exists().where(
+        stored.c.session_id == session_id,
+        stored.c.platform_message_id == drafts.c.platform_message_id,
+        stored.c.role == drafts.c.role,
+    )
+    return (
+        sa.insert(MESSAGES)
+        .from_select(
+            ["session_id", *DRAFT],
+            sa.select(session_id, *(drafts.c[name] for name in DRAFT))
+            .where(drafts.c.role.is_not(None), ~is_stored)
+            .order_by(drafts.c.position),
+            include_defaults=False,
+        )
+        .returning(MESSAGES.c.id, MESSAGES.c.role, MESSAGES.c.platform_message_id)
+    )
+
+
+_INSERTS = Family("position", _insert_unless_there)
+
+
+def insert_unless_there(drafts: Sequence[dict[str, Any]]) -> tuple[Statement, dict[str, Any]]:
+    """The statement that inserts these drafts in their order, and its parameters, ``:session_id`` left to give."""
+    statement, values = _INSERTS.of(range(len(drafts)))
+    for position in range(len(values)):
+        draft = drafts[position] if position < len(drafts) else {}
+        values |= {f"{name}_{position}": draft.get(name) for name in DRAFT}
+    return statement, values
+
+
+STORED = Family(
+    "platform_id",
+    lambda platform_ids: (
+        sa.select(*COLUMNS).where(_in_session, MESSAGES.c.platform_message_id.in_(platform_ids)).order_by(MESSAGES.c.id)
+    ),
+)
+
+GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)))
+
+
+def _window(*conditions: sa.ColumnElement[bool], order: Any) -> Statement:
+    return prepared(sa.select(*COLUMNS).where(_in_session, *conditions).order_by(order).limit(_limit))
+
+
+NEWEST = _window(order=MESSAGES.c.id.desc())
+BEFORE = _window(MESSAGES.c.id < bind("before", MESSAGES.c.id), order=MESSAGES.c.id.desc())
+SINCE = _window(MESSAGES.c.id > bind("after", MESSAGES.c.id), order=MESSAGES.c.id)
+
+FIND_PLATFORM_ID = prepared(
+    sa.select(*COLUMNS)
+    .join_from(MESSAGES, SESSIONS, SESSIONS.c.id == MESSAGES.c.session_id)
+    .where(
+        MESSAGES.c.platform_message_id == bind("platform_message_id", MESSAGES.c.platform_message_id),
+        SESSIONS.c.platform == bind("platform", SESSIONS.c.platform),
+        SESSIONS.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
+    )
+    .order_by(MESSAGES.c.id.desc())
+    .limit(ONE)
+)
+
+LIST = Listing(
+    "messaging_messages",
+    (
+        *(MESSAGES.c[name] for name in ("id", "session_id", "role", "timestamp", "platform_message_id")),
+        sa.func.substr(MESSAGES.c.content, ONE, sa.literal_column(str(PREVIEW))).label("preview"),
+        sa.func.length(MESSAGES.c.content).label("content_chars"),
+    ),
+    order=(MESSAGES.c.id,),
+    filters={"session_id": _in_session},
+)

@@ -1,0 +1,93 @@
+"""What callers of this domain get."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from lastlight_state.db.records import Record
+from lastlight_state.messaging.arguments import ConversationKey
+from lastlight_state.messaging.idle import oldest_fresh
+
+
+class MessagingSessionSummary(Record):
+    """One stretch of conversation of one user in one place, as lists show it.
+
+    ``deactivated_reason`` is ``timeout``, ``closed``, ``replaced`` or ``duplicate``; None while the session is active
+    and on rows retired before reasons were kept. ``version`` counts changes of title, metadata, agent session and
+    activity state.
+    """
+
+    id: str
+    platform: str
+    channel_id: str
+    thread_id: str | None
+    user_id: str
+    agent_session_id: str | None
+    created_at: datetime
+    last_activity_at: datetime
+    message_count: int
+    active: bool
+    title: str | None
+    version: int
+    deactivated_at: datetime | None
+    deactivated_reason: str | None
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        values["message_count"] = values["message_count"] or 0
+        values["active"] = bool(values["active"])
+        return super().of(values)
+
+    @property
+    def key(self) -> ConversationKey:
+        """What finds the active session of this conversation."""
+        return ConversationKey(self.platform, self.channel_id, self.user_id, self.thread_id or None)
+
+    def is_idle(self, now: datetime, idle_timeout: timedelta | None) -> bool:
+        """Whether the last activity lies more than ``idle_timeout`` before ``now``; None is never idle."""
+        return self.last_activity_at < oldest_fresh(now, idle_timeout)
+
+
+class MessagingSession(MessagingSessionSummary):
+    """A session with everything that is known about it."""
+
+    metadata: Any
+
+
+class MessagingMessage(Record):
+    """What was said. Messages of a session are in the order of their ids; ``timestamp`` decides nothing."""
+
+    id: int
+    session_id: str
+    role: str
+    content: str
+    timestamp: datetime
+    platform_message_id: str | None
+
+
+class MessagingMessageSummary(Record):
+    """A message as lists show it: the first 280 characters of its content, and how many there are."""
+
+    id: int
+    session_id: str
+    role: str
+    timestamp: datetime
+    platform_message_id: str | None
+    preview: str
+    content_chars: int
+
+
+class ResumedSession(Record):
+    """The active session of a key, whether this call made it, and the id of the session that timed out in this call."""
+
+    session: MessagingSession
+    created: bool
+    replaced: str | None
+
+
+class Appended(Record):
+    """A message, and whether this call stored it: False for one that the platform delivered before."""
+
+    message: MessagingMessage
+    created: bool

@@ -1,0 +1,84 @@
+"""What a caller says about sessions, checked and as statements name it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db import checks
+from lastlight_state.db.repository import UNSET
+from lastlight_state.errors import InvalidValue
+from lastlight_state.messaging import words
+from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_ANY_LENGTH = 2**31
+
+
+def known(where: str, value: Any) -> str:
+    """A word to look something up by. What could not have been stored is simply not found, unless it is no text."""
+    return checks.content(where, value, _ANY_LENGTH)
+
+
+def place(where: str, given: Any) -> dict[str, Any]:
+    """The parameters of a place, with ``thread`` empty where there is no thread."""
+    if not isinstance(given, ThreadPlace):
+        raise InvalidValue(where, f"a ThreadPlace is needed, not {type(given).__name__}")
+    return _place(given)
+
+
+def key(given: Any) -> dict[str, Any]:
+    """The parameters of a conversation key."""
+    if not isinstance(given, ConversationKey):
+        raise InvalidValue("key", f"a ConversationKey is needed, not {type(given).__name__}")
+    row = _place(given)
+    row["user_id"] = checks.identifier("user_id", given.user_id, words.FOREIGN_ID)
+    return row
+
+
+def agent_session_id(where: str, value: Any) -> str:
+    """A name that is safe as a file name."""
+    if type(value) is not str or not 1 <= len(value) <= words.AGENT_SESSION_ID or not _FILE_NAME.fullmatch(value):
+        raise InvalidValue(where, f"1 to {words.AGENT_SESSION_ID} letters, digits, _ or - are needed: it names a file")
+    return value
+
+
+def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
+    """The columns that an update sets. What is UNSET is absent, and None clears."""
+    given: dict[str, Any] = {}
+    if title is not UNSET:
+        given["title"] = checks.optional_content("title", title, words.TITLE)
+    if metadata is not UNSET:
+        given["metadata"] = None if metadata is None else _metadata(metadata)
+    if agent_session is not UNSET:
+        given["agent_session_id"] = (
+            None if agent_session is None else agent_session_id("agent_session_id", agent_session)
+        )
+    return given
+
+
+def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> dict[str, Any]:
+    """The filters of a list of sessions, as its statements name them."""
+    if active is not None and type(active) is not bool:
+        raise InvalidValue("active", f"true, false or None is needed, not {type(active).__name__}")
+    given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
+    chosen: dict[str, Any] = {name: None if value is None else known(name, value) for name, value in given.items()}
+    if active is not None:
+        chosen["only_active" if active else "only_inactive"] = {}
+    return chosen
+
+
+def _place(given: ThreadPlace | ConversationKey) -> dict[str, Any]:
+    thread_id = given.thread_id if given.thread_id != "" else None
+    checks.optional("thread_id", thread_id, words.FOREIGN_ID)
+    return {
+        "platform": checks.identifier("platform", given.platform, words.PLATFORM),
+        "channel_id": checks.identifier("channel_id", given.channel_id, words.FOREIGN_ID),
+        "thread_id": thread_id,
+        "thread": thread_id or "",
+    }
+
+
+def _metadata(value: Any) -> str:
+    return codec.encode("metadata", value, max_bytes=words.METADATA, max_depth=words.METADATA_DEPTH)

@@ -1,0 +1,73 @@
+"""How calls for one key settle who makes its active session: the works of `sessions`, each a writing unit of its own.
+
+Whoever holds the old session's row, or the entry in the unique index, goes first; the others find the winner. When the
+winner was retired again before it could be read, the whole unit is repeated. Nothing is decided on what was read
+outside the unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, LostRace, StateError
+from lastlight_state.messaging import session_statements as sql
+from lastlight_state.messaging.records import MessagingSession, ResumedSession
+from lastlight_state.messaging.words import SESSION
+
+T = TypeVar("T")
+
+REPEATS = 5
+
+
+def settled(attempt: Callable[[], T]) -> T:
+    """The result of a whole unit, repeated up to five times while it ends in `LostRace`."""
+    for _ in range(REPEATS):
+        try:
+            return attempt()
+        except LostRace:
+            continue
+    return attempt()
+
+
+def replace_idle(unit: Unit, row: dict[str, Any]) -> ResumedSession:
+    """Retire the key's session if it is still idle, and insert a new one unless there is an active one."""
+    replaced = unit.value(sql.RETIRE_IDLE, row)
+    made = unit.find(MessagingSession, sql.INSERT, row)
+    if made is not None:
+        return resumed(made, created=True, replaced=replaced)
+    winner = unit.find(MessagingSession, sql.FIND_KEY, row)
+    if winner is None:
+        raise LostRace("the active session of the key was retired while it was looked up")
+    return resumed(winner)
+
+
+def replace(unit: Unit, row: dict[str, Any]) -> MessagingSession:
+    """Retire the key's session, idle or not, and insert a new one."""
+    unit.value(sql.RETIRE, row)
+    made = unit.find(MessagingSession, sql.INSERT, row)
+    if made is not None:
+        return made
+    if _is_taken(unit, row):
+        raise AlreadyExists(SESSION, row["id"])
+    raise LostRace("another session of the key was made while the old one was retired")
+
+
+def refusal(unit: Unit, row: dict[str, Any]) -> StateError:
+    """Why nothing was inserted."""
+    if _is_taken(unit, row):
+        return AlreadyExists(SESSION, row["id"])
+    active = unit.find(MessagingSession, sql.FIND_KEY, row)
+    if active is not None:
+        return AlreadyExists(SESSION, active.id, problem="is the active session of this key")
+    return LostRace("the active session of the key was retired while it was looked up")
+
+
+def resumed(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
+    """What `resume` returns."""
+    return ResumedSession.of({"session": session, "created": created, "replaced": replaced})
+
+
+def _is_taken(unit: Unit, row: dict[str, Any]) -> bool:
+    return unit.row(sql.VERSION, {"session_id": row["id"]}) is not None

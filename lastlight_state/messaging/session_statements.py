@@ -1,0 +1,138 @@
+"""The statements of `sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, prepared
+from lastlight_state.messaging.tables import (
+    ACTIVE_NOW,
+    NEWEST_ACTIVITY,
+    ONE,
+    SESSIONS,
+    THIS_SESSION,
+    at_place,
+    bind,
+    is_active,
+)
+
+COLUMNS = tuple(SESSIONS.c)
+SUMMARY = tuple(column for column in COLUMNS if column.name != "metadata")
+CHANGEABLE = ("title", "metadata", "agent_session_id")
+
+_cutoff = bind("cutoff", SESSIONS.c.last_activity_at)
+_this_user = SESSIONS.c.user_id == bind("user_id", SESSIONS.c.user_id)
+_this_key = sa.and_(at_place(), _this_user)
+_fresh = SESSIONS.c.last_activity_at >= _cutoff
+_idle = SESSIONS.c.last_activity_at < _cutoff
+_one_more = SESSIONS.c.version + ONE
+
+
+def _reading(*conditions: sa.ColumnElement[bool], newest: Iterable[Any] = ()) -> Statement:
+    return prepared(sa.select(*COLUMNS).where(*conditions).order_by(*newest).limit(ONE))
+
+
+def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> Statement:
+    """Ends active sessions. Never the other way round: an inactive session stays inactive."""
+    return prepared(
+        sa.update(SESSIONS)
+        .where(is_active(), *conditions)
+        .values(
+            active=sa.false(),
+            version=_one_more,
+            deactivated_at=bind("at", SESSIONS.c.deactivated_at),
+            deactivated_reason=bind("reason", SESSIONS.c.deactivated_reason),
+        )
+        .returning(*returning)
+    )
+
+
+GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION))
+VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
+FIND_KEY = _reading(_this_key, is_active())
+FIND_KEY_FRESH = _reading(_this_key, is_active(), _fresh)
+FIND_PLACE_FRESH = _reading(at_place(), is_active(), _fresh, newest=NEWEST_ACTIVITY)
+FIND_AGENT = _reading(
+    SESSIONS.c.agent_session_id == bind("agent_session_id", SESSIONS.c.agent_session_id),
+    newest=(SESSIONS.c.created_at.desc(), SESSIONS.c.id.desc()),
+)
+
+INSERT = prepared(
+    insert(SESSIONS)
+    .values(
+        **{name: bind(name, SESSIONS.c[name]) for name in ("id", "platform", "channel_id", "thread_id", "user_id")},
+        created_at=bind("at", SESSIONS.c.created_at),
+        last_activity_at=bind("at", SESSIONS.c.last_activity_at),
+        message_count=sa.literal_column("0"),
+        active=sa.true(),
+    )
+    .on_conflict_do_nothing()
+    .returning(*COLUMNS)
+)
+"""Inserts nothing where the id is taken or the key has an active session, in the same words on both databases."""
+
+RETIRE_IDLE = _retiring(_this_key, _idle, returning=[SESSIONS.c.id])
+RETIRE = _retiring(_this_key, returning=[SESSIONS.c.id])
+CLOSE = _retiring(THIS_SESSION, returning=COLUMNS)
+
+_oldest_idle = (  # in a WITH, which runs once: a plain subquery may be run again, and then finds others
+    sa.select(SESSIONS.c.id)
+    .where(is_active(), _idle)
+    .order_by(SESSIONS.c.last_activity_at, SESSIONS.c.id)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+    .with_for_update(skip_locked=True, key_share=True)
+    .cte("oldest")
+)
+CLOSE_IDLE = _retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), _idle, returning=[SESSIONS.c.id])
+"""A row that another unit holds is about to become fresh or inactive, so it is passed over."""
+
+TOUCH = prepared(
+    sa.update(SESSIONS).where(THIS_SESSION).values(last_activity_at=ACTIVE_NOW).returning(SESSIONS.c.last_activity_at)
+)
+
+_agent = SESSIONS.c.agent_session_id
+ENSURE_AGENT = prepared(
+    sa.update(SESSIONS)
+    .where(THIS_SESSION)
+    .values(
+        agent_session_id=sa.func.coalesce(_agent, bind("proposed", _agent)),
+        version=sa.case((_agent.is_(None), _one_more), else_=SESSIONS.c.version),
+    )
+    .returning(_agent)
+)
+
+
+def _changing(names: Iterable[str]) -> Statement:
+    return prepared(
+        sa.update(SESSIONS)
+        .where(THIS_SESSION, SESSIONS.c.version == bind("expected", SESSIONS.c.version))
+        .values(version=_one_more, **{name: bind(name, SESSIONS.c[name]) for name in names})
+        .returning(*COLUMNS)
+    )
+
+
+UPDATE = {
+    frozenset(names): _changing(names)
+    for size in range(1, len(CHANGEABLE) + 1)
+    for names in combinations(CHANGEABLE, size)
+}
+"""By the columns that a call changes."""
+
+LIST = Listing(
+    "messaging_sessions",
+    SUMMARY,
+    order=(SESSIONS.c.last_activity_at, SESSIONS.c.id),
+    filters={
+        "platform": SESSIONS.c.platform == bind("platform", SESSIONS.c.platform),
+        "channel_id": SESSIONS.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
+        "user_id": _this_user,
+        "only_active": is_active(),
+        "only_inactive": sa.or_(SESSIONS.c.active == sa.false(), SESSIONS.c.active.is_(None)),
+    },
+)

@@ -1,0 +1,38 @@
+"""The vocabularies of the messaging domain, and the limits of what callers may store in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lastlight_state.db.checks import words
+
+Role = Literal["user", "assistant"]
+OnActive = Literal["refuse", "close"]
+CloseReason = Literal["closed", "timeout"]
+RetireReason = Literal["timeout", "closed", "replaced", "duplicate"]
+
+ROLES = words(Role)
+ON_ACTIVE = words(OnActive)
+CLOSE_REASONS = words(CloseReason)
+
+TIMEOUT: RetireReason = "timeout"
+REPLACED: RetireReason = "replaced"
+
+# Bytes of UTF-8.
+PLATFORM = 64
+FOREIGN_ID = 256
+SESSION_ID = 200
+TITLE = 512
+METADATA = 16 * 1024
+
+METADATA_DEPTH = 16
+AGENT_SESSION_ID = 200
+"""Characters of an agent session id, which becomes a file name."""
+BATCH = 500
+"""Messages that one call appends at most."""
+CLIP = 4_000
+"""UTF-16 units of a message that the service posts into a thread."""
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+SESSION = "messaging_session"
+MESSAGE = "messaging_message"
