@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from lastlight_state.db import columns, pages
 from lastlight_state.db.pages import Page
-from lastlight_state.db.statements import Statement
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.statements import Statement, Values
+from lastlight_state.db.unit import NOTHING, Unit
 from lastlight_state.errors import InvalidValue
 
 T = TypeVar("T")
@@ -59,25 +59,34 @@ class Listing:
         limit: int,
         page_token: str | None = None,
         given: Mapping[str, Any] | None = None,
+        also: Values = NOTHING,
     ) -> Page[T]:
-        """One page of the rows that the filters ``given`` admit. None filters nothing; an empty sequence admits none."""
+        """One page of the rows that the filters ``given`` admit. None filters nothing; an empty sequence admits none.
+
+        ``also`` are parameters of the conditions that always stand, such as the present time: no part of a token.
+        """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
-        rows = self.rows(unit, chosen, key, limit + 1)
+        rows = self.rows(unit, chosen, key, limit + 1, also=also)
         more = len(rows) > limit
         kept = rows[:limit]
         token = pages.encode_token([self._name, chosen], self.key(kept[-1])) if more else None
         return Page(items=tuple(make(row) for row in kept), next_page_token=token)
 
     def rows(
-        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
+        self,
+        unit: Unit,
+        chosen: Mapping[str, Any],
+        key: Sequence[Any] | None,
+        limit: int,
+        *,
+        also: Values = NOTHING,
     ) -> list[dict[str, Any]]:
         """The next ``limit`` rows after ``key``."""
         if any(name in self._spread and not value for name, value in chosen.items()):
             return []
         statement, values = self._statement(chosen, key)
-        values["limit"] = limit
-        return unit.rows(statement, values)
+        return unit.rows(statement, {**values, **also, "limit": limit})
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
         """The key of a row: its values in the order columns."""

@@ -49,7 +49,7 @@ def pausing(unit: Unit, gate: dict[str, Any], step: Step, limits: Limits, claim:
 
 
 def _stored(unit: Unit, gate: dict[str, Any]) -> Approval | None:
-    """The gate of this id, if it is there and the same. It is looked for first: the pause that stored it ended the claim."""
+    """The gate of this id, if it is there and the same. Looked for first: the pause that stored it ended the claim."""
     stored = unit.find(Approval, sql.GET, {"approval_id": gate["id"]})
     if stored is None:
         return None
@@ -70,6 +70,4 @@ def _insert(
         raise AlreadyExists(
             "approval", pending.id, problem="is pending with the same request key in this run", approval=pending
         )
-    made = unit.find(Approval, sql.INSERT, gate)
-    assert made is not None
-    return made
+    return unit.all(Approval, sql.INSERT, gate)[0]

@@ -41,11 +41,9 @@ def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
     if approval.consumed_by is not None:
         return _used(approval, use)
     _check_execution(unit, use, row["id"])
-    consumed = unit.find(
+    return unit.all(
         Approval, sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at}
-    )
-    assert consumed is not None
-    return consumed
+    )[0]
 
 
 def _used(approval: Approval, use: Use) -> Approval:

@@ -8,6 +8,7 @@ action is approved for that action alone, and consumed once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from lastlight_state.db import checks
@@ -117,10 +118,8 @@ class Approvals(Repository):
         """
         now = self._now()
         checks.page_limit(limit)
-        expired: list[str] = []
-        for run_id in self._reading(lambda unit: approval_expiry.due_runs(unit, now, limit)):
-            expired += self._writing(lambda unit: approval_expiry.expire(unit, self._listeners, run_id, now))
-        return tuple(expired)
+        runs = self._reading(lambda unit: approval_expiry.due_runs(unit, now, limit))
+        return tuple(approval_id for run_id in runs for approval_id in self._expire(run_id, now))
 
     def get(self, approval_id: str) -> Approval:
         """The whole gate. Raises `NotFound`."""
@@ -198,6 +197,9 @@ class Approvals(Repository):
         return self._reading(
             lambda unit: sql.HISTORY.page(unit, ApprovalSummary.of, limit=limit, page_token=page_token, given=given)
         )
+
+    def _expire(self, run_id: str, now: datetime) -> Sequence[str]:
+        return self._writing(lambda unit: approval_expiry.expire(unit, self._listeners, run_id, now))
 
     def _open(self, row: dict[str, Any], work: Callable[[Unit], Approval]) -> Approval:
         try:

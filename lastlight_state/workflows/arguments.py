@@ -98,10 +98,10 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class Gate:
-    """A question to a person: leave for an ``action``, or a free-text reply. ``on_reject`` says what a no does to the run.
+    """A question to a person: leave for an ``action``, or a free-text reply; ``on_reject``: what a no does to its run.
 
-    ``action`` is JSON of at most 16 KiB; whoever approves it states its digest. While a gate is pending, no other of the
-    same ``request_key`` can be opened in its run; by default the key is made of gate, node and iteration.
+    ``action`` is JSON of at most 16 KiB; whoever approves it states its digest. While a gate is pending, no other of
+    the same ``request_key`` can be opened in its run; by default the key is made of gate, node and iteration.
     """
 
     gate: str

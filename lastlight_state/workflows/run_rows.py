@@ -39,7 +39,7 @@ _STATE = (
 
 
 def locking(*more: sa.Column[Any], run: sa.ColumnElement[Any] | None = None) -> Statement:
-    """A statement that locks the row of ``:run_id``, or of another expression, and returns its state and these columns."""
+    """A statement that locks the row of ``:run_id`` (or ``run``) and returns its state and these columns."""
     run_id = sa.bindparam("run_id") if run is None else run
     return prepared(sa.select(*_STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True))
 
