@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.messaging import AsyncMessaging
 from lastlight_state.aio.workflows import AsyncWorkflows
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.metrics import Metrics
@@ -37,6 +38,11 @@ class AsyncDomains:
     def workflows(self) -> AsyncWorkflows:
         """What is running and what to do next."""
         return AsyncWorkflows(self._target.workflows, self._runner)
+
+    @cached_property
+    def messaging(self) -> AsyncMessaging:
+        """Chat sessions and their messages."""
+        return AsyncMessaging(self._target.messaging, self._runner)
 
 
 class AsyncTransaction(AsyncDomains):
