@@ -223,11 +223,15 @@ class StateStore(Domains):
         hooks_follow(connection, unit, self.metrics)
 
 
-def connect(settings: Settings, engine: Engine | None = None) -> Backend:
-    """The backend that the settings name, not yet connected, its schema not looked at."""
+def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:
+    """The backend that the settings name, not yet connected, its schema not looked at.
+
+    ``glance`` is for one look with ``read_only``: it leaves no trace; `Backend.disturbed` says if it must be repeated.
+    """
     options = Options(
         schema=settings.schema_name,
         read_only=settings.read_only,
+        glance=glance,
         durability=settings.durability,
         journal_mode=settings.journal_mode,
         wal_autocheckpoint=settings.wal_autocheckpoint,

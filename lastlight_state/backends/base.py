@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.triggers import Guard
 from lastlight_state.errors import StateError
 
@@ -63,6 +64,8 @@ class Options:
 
     schema: str | None = None
     read_only: bool = False
+    glance: bool = False
+    """For one look: with ``read_only``, a SQLite file that nobody uses is read without leaving a trace beside it."""
     durability: str = "normal"
     journal_mode: str | None = None
     wal_autocheckpoint: int = 1000
@@ -108,6 +111,16 @@ class Backend(ABC):
     def key(self) -> tuple[str, str | None]:
         """What compiled statements are kept by."""
         return self.name, self.options.schema
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a database to connect to. A missing file is none; a server is asked at the first use."""
+        return True
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether somebody wrote while this backend took a file for unchanging: look again without ``glance``."""
+        return False
 
     @abstractmethod
     def acquire(self, mode: Mode) -> Lease:
@@ -158,6 +171,10 @@ class Backend(ABC):
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:
         """What the database says about the schema that the connection is in; two equal answers are equal schemas."""
+
+    @abstractmethod
+    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+        """Size and settings of the database, and which of these tables there are. Reads no table of ours."""
 
     @abstractmethod
     def guard_ddl(self, guard: Guard) -> Iterator[str]:

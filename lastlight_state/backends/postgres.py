@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,8 +26,10 @@ from sqlalchemy.pool import QueuePool
 from lastlight_state import codec
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.postgres_catalogue import catalogue
 from lastlight_state.backends.postgres_errors import UNDEFINED, translate
+from lastlight_state.backends.postgres_measures import measured
 from lastlight_state.backends.triggers import Guard, postgres_ddl
 from lastlight_state.errors import (
     BackendBusy,
@@ -157,6 +159,12 @@ class PostgresBackend(Backend):
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue(connection.connection.dbapi_connection)
+
+    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+        try:
+            return measured(lease.driver, self.schema, tables)
+        except psycopg.Error as error:
+            raise translate(error) from error
 
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         return postgres_ddl(guard)

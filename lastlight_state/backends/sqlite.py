@@ -8,7 +8,7 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.sqlite_catalogue import catalogue
 from lastlight_state.backends.sqlite_connections import (
     BUSY_SECONDS,
@@ -29,6 +30,7 @@ from lastlight_state.backends.sqlite_connections import (
     SharedConnection,
 )
 from lastlight_state.backends.sqlite_errors import translate
+from lastlight_state.backends.sqlite_measures import measured
 from lastlight_state.backends.triggers import Guard, sqlite_ddl
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 
@@ -58,6 +60,14 @@ class SqliteBackend(Backend):
         self._path = None if engine is not None or database == MEMORY else Path(database)
         self._connections = _connections(self._path, options, engine)
         self._dialect_engine: Engine | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self._path is None or self._path.exists()
+
+    @property
+    def disturbed(self) -> bool:
+        return self._connections.disturbed
 
     def acquire(self, mode: Mode) -> Lease:
         if mode in _WRITES and self.options.read_only:
@@ -143,6 +153,12 @@ class SqliteBackend(Backend):
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue(connection.connection.dbapi_connection)
+
+    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+        try:
+            return measured(lease.driver, self._path, tables)
+        except sqlite3.Error as error:
+            raise translate(error) from error
 
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         return sqlite_ddl(guard)

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Engine
 from lastlight_state.backends import files
 from lastlight_state.backends.base import Lease, Mode, Options
 from lastlight_state.backends.locks import FairLock
+from lastlight_state.backends.sqlite_glance import Glance
 from lastlight_state.errors import BackendBusy
 
 BUSY_SECONDS = 5.0
@@ -34,6 +35,11 @@ class Connections(ABC):
 
     def __init__(self) -> None:
         self._queue = FairLock()
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a file that was read as unchanging has changed after all."""
+        return False
 
     def writer(self, mode: Mode) -> Lease:
         """The connection that may write, after those who asked before. Raises `BackendBusy` after a minute."""
@@ -80,6 +86,11 @@ class FileConnections(Connections):
         self._readers: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
         self._closed = False
+        self._glance = Glance(path) if options.glance and options.read_only else None
+
+    @property
+    def disturbed(self) -> bool:
+        return self._glance is not None and self._glance.disturbed
 
     def reader(self, mode: Mode) -> Lease:
         try:
@@ -121,9 +132,11 @@ class FileConnections(Connections):
     def _connect(self) -> sqlite3.Connection:
         if not self._options.read_only:
             files.create_private_file(self._path)
-        access = "ro" if self._options.read_only else "rw"
+        access = "mode=ro" if self._options.read_only else "mode=rw"
+        if self._glance is not None and self._glance.possible:
+            access = "mode=ro&immutable=1"
         connection = sqlite3.connect(
-            f"file:{quote(str(self._path))}?mode={access}",
+            f"file:{quote(str(self._path))}?{access}",
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,

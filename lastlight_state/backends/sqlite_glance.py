@@ -1,0 +1,38 @@
+"""A look at a SQLite file that leaves no trace.
+
+Opening a WAL database for reading makes its ``-wal`` and ``-shm`` files, and fails in a directory that may not be
+written. A file with no WAL and no journal beside it has no live connection that has written: it is read as unchanging,
+without locks and without side files. Whether that was true is asked again at the end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+Sight: TypeAlias = "tuple[int, int, int]"
+
+
+class Glance:
+    """What the file was like before it was opened. ``possible`` when it can be read as unchanging."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._before = _sight(path)
+        self.possible = self._before is not None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the file that was read as unchanging has changed, or got a writer."""
+        return self.possible and _sight(self._path) != self._before
+
+
+def _sight(path: Path) -> Sight | None:
+    """Identity, size and time of change of a file at rest; None for one in use, or none at all."""
+    if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
