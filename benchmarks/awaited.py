@@ -30,7 +30,12 @@ def results(side: Side) -> Iterator[Result]:
         for path, call, raw, tasks in (
             ("awaited get", lambda: runs.get(run_id), get, 1),
             ("awaited write", lambda: runs.set_trace(run_id, trace_id=next(changing), span_id="s"), write, 1),
-            ("awaited write, 16 tasks", lambda: runs.set_trace(run_id, trace_id=next(changing), span_id="s"), write, TASKS),
+            (
+                "awaited write, 16 tasks",
+                lambda: runs.set_trace(run_id, trace_id=next(changing), span_id="s"),
+                write,
+                TASKS,
+            ),
         ):
             yield _awaited(side, path, loop, call, raw, tasks)
     finally:

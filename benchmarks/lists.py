@@ -65,7 +65,22 @@ def _row(side: Side, begin: datetime, i: int, runs: int, large: str) -> tuple[An
     at: Any = moment.isoformat(timespec="milliseconds")[:23] + "Z" if side.name == "sqlite" else moment
     status = "running" if i % (runs // 200) == 0 else _STATUSES[i % len(_STATUSES)]
     context = large if i >= runs - LARGE else '{"a":1}'
-    return (f"run-{i:08}", f"wf-{i % 7}", f"trigger-{i}", "widgets", "build", status, context, at, at, at, "acme", "api", "ana", 1)
+    return (
+        f"run-{i:08}",
+        f"wf-{i % 7}",
+        f"trigger-{i}",
+        "widgets",
+        "build",
+        status,
+        context,
+        at,
+        at,
+        at,
+        "acme",
+        "api",
+        "ana",
+        1,
+    )
 
 
 def _page(side: Side, path: str, ours: Callable[[], object], where: str, values: tuple[Any, ...]) -> Result:

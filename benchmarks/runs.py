@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import cycle
 
 import orjson
@@ -24,7 +25,9 @@ _COLUMNS = (
 _INSERT_RUN = (
     f"INSERT INTO workflow_runs ({', '.join(_COLUMNS.split())}) VALUES ({', '.join('?' * len(_COLUMNS.split()))})"
 )
-_INSERT_TRANSITION = "INSERT INTO run_transitions (run_id, seq, to_status, reason, source, at) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_TRANSITION = (
+    "INSERT INTO run_transitions (run_id, seq, to_status, reason, source, at) VALUES (?, ?, ?, ?, ?, ?)"
+)
 _ENABLED = "SELECT 1 FROM workflow_overrides WHERE name = ? AND enabled = {false}"
 
 
@@ -99,11 +102,22 @@ def _append_phase(side: Side) -> Result:
 def _get(side: Side) -> Result:
     runs = side.store.workflows.runs
     run_id = runs.create("triage", trigger=TRIGGER, phase="start", context=CONTEXT, scratch={"k": 1}).id
-    every = ", ".join(column for column in type(runs.get(run_id)).model_fields)
-    return compare(
-        "get run",
-        side.name,
-        lambda: runs.get(run_id),
-        side.read(f"SELECT {every} FROM workflow_runs WHERE id = ?", lambda: (run_id,)),
-        goal=goal("get run", side.name),
-    )
+    names = list(type(runs.get(run_id)).model_fields)
+    select = side.sql(f"SELECT {', '.join(names)} FROM workflow_runs WHERE id = ?")
+    times, documents = _positions(names, "_at"), [names.index(name) for name in ("phase_history", "context", "scratch")]
+    execute = side.driver.execute
+
+    def raw() -> list[object]:
+        row = list(execute(select, (run_id,)).fetchone())
+        if side.name == "sqlite":  # psycopg gives times and JSON as values by itself
+            for i in times:
+                row[i] = row[i] and datetime.fromisoformat(row[i])
+            for i in documents:
+                row[i] = orjson.loads(row[i])
+        return row
+
+    return compare("get run", side.name, lambda: runs.get(run_id), raw, goal=goal("get run", side.name))
+
+
+def _positions(names: list[str], ending: str) -> list[int]:
+    return [i for i, name in enumerate(names) if name.endswith(ending)]

@@ -60,6 +60,11 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
     return data
 
 
+def encode_sound(value: Any) -> bytes:
+    """Like `encode_bytes`, for a value whose parts have all been checked or came out of the database."""
+    return orjson.dumps(value)
+
+
 def decode(text: str | bytes) -> Any:
     """The value of stored JSON text. Raises ValueError on text that is no JSON."""
     return orjson.loads(text)

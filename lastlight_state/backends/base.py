@@ -42,20 +42,26 @@ class Driver(Protocol):
 class Mode(Enum):
     """How a unit runs. ``READ`` and ``ONE`` begin no transaction: each statement is whole by itself."""
 
-    READ = "read"
-    SNAPSHOT = "snapshot"
-    ONE = "one"
-    WRITE = "write"
+    READ = ("read", False, False)
+    SNAPSHOT = ("snapshot", False, True)
+    ONE = ("one", True, False)
+    WRITE = ("write", True, True)
+
+    def __init__(self, _: str, writes: bool, begins: bool) -> None:  # noqa: FBT001 - an enum's own constructor
+        self.writes = writes
+        self.begins = begins
 
 
-@dataclass
 class Lease:
     """A driver connection lent to one unit. ``owner`` is the backend's own handle of it."""
 
-    driver: Any
-    mode: Mode
-    owner: Any = None
-    broken: bool = False
+    __slots__ = ("broken", "driver", "mode", "owner")
+
+    def __init__(self, driver: Any, mode: Mode, owner: Any = None) -> None:
+        self.driver = driver
+        self.mode = mode
+        self.owner = owner
+        self.broken = False
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,8 @@ RECYCLE_SECONDS = 1800
 DDL_WAIT_SECONDS = 5.0
 """A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon."""
 
-_BEGIN = {
-    Mode.WRITE: "BEGIN ISOLATION LEVEL READ COMMITTED",
-    Mode.SNAPSHOT: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-}
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
 
 
@@ -73,13 +71,12 @@ class PostgresBackend(Backend):
         self._version_checked = False
 
     def acquire(self, mode: Mode) -> Lease:
-        if self.options.read_only and mode in (Mode.WRITE, Mode.ONE):
+        if self.options.read_only and mode.writes:
             raise ReadOnlyTransaction("the store is open for reading only")
         lease = self._checkout(mode)
-        begin = _BEGIN.get(mode)
-        if begin is not None:
+        if mode.begins:
             try:
-                lease.driver.execute(begin)
+                lease.driver.execute(_BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
             except BaseException as error:
                 lease.broken = True
                 self.release(lease)

@@ -38,9 +38,10 @@ class Retry:
         try:
             return attempt()
         except BackendError as error:
-            return self._again(attempt, error, keyed)
+            return self.again(attempt, error, keyed=keyed)
 
-    def _again(self, attempt: Callable[[], T], error: BackendError, keyed: bool) -> T:
+    def again(self, attempt: Callable[[], T], error: BackendError, *, keyed: bool = False) -> T:
+        """The result of a repetition after the first attempt failed with ``error``, or the last error."""
         repeats = 0
         while True:
             allowed = self.limit if isinstance(error, BackendBusy) else _repeats_when_unavailable(error, keyed)

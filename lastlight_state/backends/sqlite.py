@@ -37,8 +37,6 @@ from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransactio
 MEMORY = ":memory:"
 OLDEST = (3, 35, 0)
 
-_BEGIN = {Mode.WRITE: "BEGIN IMMEDIATE", Mode.SNAPSHOT: "BEGIN DEFERRED"}
-_WRITES = (Mode.WRITE, Mode.ONE)
 
 
 class SqliteBackend(Backend):
@@ -70,15 +68,14 @@ class SqliteBackend(Backend):
         return self._connections.disturbed
 
     def acquire(self, mode: Mode) -> Lease:
-        if mode in _WRITES and self.options.read_only:
+        if mode.writes and self.options.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         try:
-            lease = self._connections.writer(mode) if mode in _WRITES else self._connections.reader(mode)
+            lease = self._connections.writer(mode) if mode.writes else self._connections.reader(mode)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
-        begin = _BEGIN.get(mode)
-        if begin is not None:
-            self._begin(lease, begin)
+        if mode.begins:
+            self._begin(lease, "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED")
         return lease
 
     def commit(self, lease: Lease) -> None:
@@ -95,7 +92,7 @@ class SqliteBackend(Backend):
             lease.broken = True
 
     def release(self, lease: Lease) -> None:
-        if lease.mode in _WRITES:
+        if lease.mode.writes:
             self._connections.give_back_writer(lease)
         else:
             self._connections.give_back_reader(lease)

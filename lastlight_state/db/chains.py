@@ -20,7 +20,7 @@ NEW = "new_"
 class Chain:
     """``head`` changes or inserts a row and returns columns; then ``into`` gets one row for each that it returned.
 
-    A value of ``values`` is a SQL expression, usually a bind parameter. `from_head` stands for a column that the head
+    A value of ``values`` is a SQL expression, usually a bind parameter with the column's type. `from_head` stands for a column that the head
     returned. The result is the head's columns, and those of ``returning`` of the row inserted, as ``new_<column>``.
     """
 
@@ -54,10 +54,7 @@ class Chain:
 
     def _single_statement(self) -> Any:
         head = self._head.cte("head")
-        columns = [
-            head.c[_head_name(value)] if _head_name(value) else sa.cast(value, self._into.c[name].type)
-            for name, value in self._values.items()
-        ]
+        columns = [head.c[_head_name(value)] if _head_name(value) else value for name, value in self._values.items()]
         insert = sa.insert(self._into).from_select(
             list(self._values), sa.select(*columns).select_from(head), include_defaults=False
         )

@@ -72,6 +72,13 @@ def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> 
     return value
 
 
+def flag(where: str, value: Any) -> bool:
+    """True or False itself: no number, no text."""
+    if type(value) is not bool:
+        raise InvalidValue(where, "a truth value is needed")
+    return value
+
+
 def page_limit(value: Any) -> int:
     """The size of a page: 1 to 500."""
     return number("limit", value, least=1, most=PAGE_LIMIT)

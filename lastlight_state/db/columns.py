@@ -40,8 +40,8 @@ class IsoTimestamp(TypeDecorator[datetime]):
     def bind_processor(self, dialect: Dialect) -> Any:
         return _time_texts()
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else parse_time(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return lambda value: None if value is None else parse_time(value)
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -53,8 +53,8 @@ class UtcTimestamp(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else aware_utc("timestamp", value)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return lambda value: None if value is None else value.astimezone(UTC)
 
 
 class TextJson(TypeDecorator[Any]):
@@ -66,8 +66,8 @@ class TextJson(TypeDecorator[Any]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         return None if value is None else codec.encode("json", value, max_bytes=_NO_LIMIT)
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else codec.decode(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return lambda value: None if value is None else codec.decode(value)
 
 
 class BinaryJson(TypeDecorator[Any]):
@@ -92,8 +92,8 @@ class IntegerFlag(TypeDecorator[bool]):
     def process_bind_param(self, value: bool | None, dialect: Dialect) -> int | None:
         return None if value is None else int(value)
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> bool | None:
-        return None if value is None else bool(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return lambda value: None if value is None else bool(value)
 
 
 def _time_texts() -> Callable[[datetime | None], str | None]:
@@ -115,6 +115,8 @@ def _time_texts() -> Callable[[datetime | None], str | None]:
 def parse_time(text: str) -> datetime:
     """The time that a stored text says; without an offset it is UTC. Raises ValueError on anything else."""
     moment = datetime.fromisoformat(text)
+    if moment.tzinfo is UTC:
+        return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,7 +12,13 @@ _set = object.__setattr__
 class Record(BaseModel):
     """Base of all records: immutable, compared by value, JSON in and out with ``model_dump_json`` and its inverse."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    _every_field: ClassVar[set[str]] = set()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._every_field = set(cls.model_fields)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
@@ -22,7 +28,7 @@ class Record(BaseModel):
         """
         record = cls.__new__(cls)
         _set(record, "__dict__", values)
-        _set(record, "__pydantic_fields_set__", set(values))
+        _set(record, "__pydantic_fields_set__", cls._every_field)
         _set(record, "__pydantic_extra__", None)
         _set(record, "__pydantic_private__", None)
         return record

@@ -22,7 +22,14 @@ from typing import TypeVar
 from lastlight_state.backends.base import Backend, Lease, Mode
 from lastlight_state.backends.retry import Retry
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendUnavailable, MisuseError, NestedTransaction, ReadOnlyTransaction, StoreClosed
+from lastlight_state.errors import (
+    BackendError,
+    BackendUnavailable,
+    MisuseError,
+    NestedTransaction,
+    ReadOnlyTransaction,
+    StoreClosed,
+)
 from lastlight_state.metrics import Metrics
 
 T = TypeVar("T")
@@ -105,7 +112,10 @@ class StoreScope(Scope):
 
     def _run(self, mode: Mode, work: Work[T], *, keyed: bool) -> T:
         self.admit()
-        return self.retry.run(lambda: self._attempt(mode, work), keyed=keyed)
+        try:
+            return self._attempt(mode, work)
+        except BackendError as error:
+            return self.retry.again(lambda: self._attempt(mode, work), error, keyed=keyed)
 
     def _attempt(self, mode: Mode, work: Work[T]) -> T:
         backend = self.backend
@@ -113,7 +123,7 @@ class StoreScope(Scope):
         unit = Unit(backend, lease)
         try:
             result = work(unit)
-            if mode is Mode.WRITE or mode is Mode.SNAPSHOT:
+            if mode.begins:
                 backend.commit(lease)
         except BaseException as error:
             backend.rollback(lease)

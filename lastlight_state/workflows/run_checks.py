@@ -9,7 +9,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import checks
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
@@ -18,7 +18,6 @@ from lastlight_state.workflows.repo_identity import normalised
 from lastlight_state.workflows.run_statements import new_row
 
 POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
-_UNLIMITED = 2**40
 
 
 def new_run(
@@ -98,12 +97,13 @@ def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
     return patch
 
 
-def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: int = 0) -> str:
-    """Scratch as text. Past the limit it is accepted only when smaller than it was ``before``."""
-    data = codec.encode_bytes("scratch", scratch)
-    if limits.scratch < len(data) and not len(data) < before:
-        largest = max(scratch, key=lambda key: len(codec.encode_bytes("scratch", scratch[key])))
-        codec.encode("scratch", scratch, max_bytes=limits.scratch, hint=f"largest key {largest!r}; {POINTER_RULE}")
+def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
+    """Scratch, its parts checked already, as text. Past the limit it is accepted only when smaller than ``before``."""
+    data = codec.encode_sound(scratch)
+    if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
+        largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))
+        hint = f"largest key {largest!r}; {POINTER_RULE}"
+        raise PayloadTooLarge("scratch", limit=limits.scratch, actual=len(data), hint=hint)
     return data.decode()
 
 

@@ -73,7 +73,10 @@ def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> s
         raise CorruptData("workflow_runs", row["id"], "phase_history", problem="is no array")
     if len(history) >= limits.phase_entries:
         raise PayloadTooLarge("phase_history", limit=limits.phase_entries, actual=len(history) + 1, unit="entries")
-    return codec.encode("phase_history", [*history, entry], max_bytes=limits.phase_history)
+    data = codec.encode_sound([*history, entry])
+    if len(data) > limits.phase_history:
+        raise PayloadTooLarge("phase_history", limit=limits.phase_history, actual=len(data))
+    return data.decode()
 
 
 def _merged(row: Mapping[str, Any], step: Step, limits: Limits) -> str:
@@ -83,5 +86,4 @@ def _merged(row: Mapping[str, Any], step: Step, limits: Limits) -> str:
     merged = {**(stored or {}), **(step.patch or {})}
     for key in step.remove:
         merged.pop(key, None)
-    before = len(codec.encode_bytes("scratch", stored)) if stored else 0
-    return encoded_scratch(merged, limits, before=before)
+    return encoded_scratch(merged, limits, before=stored)
