@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
-import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from sqlalchemy import inspect, make_url
 from sqlalchemy.engine import Connection
 
@@ -44,11 +44,14 @@ class Place:
         self._opened.callback(connection.close)
         return connection
 
-    def refused_by(self) -> type[Exception]:
-        """The driver's error for a statement that a guard refuses."""
-        if self.name == "sqlite":
-            return sqlite3.IntegrityError
-        return sys.modules["psycopg"].errors.RaiseException  # type: ignore[no-any-return]
+    @contextmanager
+    def refusal(self) -> Iterator[None]:
+        """The block must end with the driver's error for a statement that a guard refuses, told by its code."""
+        with pytest.raises(Exception, match=r".") as caught:
+            yield
+        assert getattr(caught.value, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_TRIGGER" or (
+            getattr(caught.value, "sqlstate", None) == "LL001"
+        )
 
     def close(self) -> None:
         self._opened.close()

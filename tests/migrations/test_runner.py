@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from migrations.support import Place, catalogue, tables
+from psycopg import sql
+from sqlalchemy import create_engine, text
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import BackendBusy, BackendError, InvalidValue
+from lastlight_state.migrations import current, history, migrate, scripts, upgrade
+from lastlight_state.migrations.snapshot import differences
+
+WORKER = Path(__file__).with_name("worker.py")
+ALL = tuple(scripts.revisions())
+
+
+def worker(place: Place, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(WORKER), place.url, *more]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def outcome(process: subprocess.Popen[str]) -> str:
+    """What a worker printed after it was told to go."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write("go\n")
+    process.stdin.close()
+    said = process.stdout.read().strip()
+    process.stdout.close()
+    process.wait(60)
+    return said
+
+
+def test_migrating_reaches_the_head_and_a_second_time_does_nothing(place: Place) -> None:
+    """migrations §3."""
+    backend = place.backend()
+    first = migrate(backend)
+    assert (first.state, first.from_revision, first.to_revision, first.revisions) == ("current", None, ALL[-1], ALL)
+    second = migrate(backend)
+    assert (second.state, second.from_revision, second.to_revision, second.revisions) == (
+        "current",
+        ALL[-1],
+        ALL[-1],
+        (),
+    )
+
+
+def test_migrating_goes_as_far_as_it_was_asked(place: Place) -> None:
+    """migrations §4: ``--to``."""
+    backend = place.backend()
+    assert migrate(backend, "0002").state == "behind"
+    assert current(backend) == "0002"
+    assert migrate(backend, "0001").revisions == ()
+    assert migrate(backend).revisions == ALL[2:]
+
+
+def test_one_revision_at_a_time_ends_where_all_at_once_does(place: Place) -> None:
+    backend = place.backend()
+    for revision in ALL:
+        assert migrate(backend, revision).revisions == (revision,)
+    stepwise = catalogue(backend)
+    elsewhere = Place(place.name, f"{place.url}.other") if place.name == "sqlite" else place
+    other = elsewhere.backend(schema=None if place.name == "sqlite" else "other")
+    migrate(other)
+    assert differences(stepwise, catalogue(other)) == []
+    elsewhere.close()
+
+
+def test_an_unknown_revision_is_refused(place: Place) -> None:
+    with pytest.raises(InvalidValue, match="unknown revision '0000'") as caught:
+        migrate(place.backend(), "0000")
+    assert caught.value.details["permitted"] == ("head", *ALL)
+
+
+def test_the_history_tells_each_revision() -> None:
+    """migrations §4."""
+    first = history()[0]
+    assert (first.revision, first.down_revision, first.data_steps) == ("0001", None, ())
+    assert first.summary == "The seven tables of the original program."
+
+
+@pytest.mark.parametrize("start", ["nothing", "0001"])
+def test_of_eight_processes_at_once_one_migrates_and_all_succeed(place: Place, start: str) -> None:
+    """migrations §5: on an empty database, and on one at 0001."""
+    if start != "nothing":
+        migrate(place.backend(), start)
+    workers = [worker(place) for _ in range(8)]
+    for process in workers:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    said: list[str] = []
+    threads = [threading.Thread(target=lambda p=process: said.append(outcome(p))) for process in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [process.returncode for process in workers] == [0] * 8
+    assert sorted(said) == [""] * 7 + [",".join(ALL[ALL.index(start) + 1 :] if start in ALL else ALL)]
+    assert current(place.backend()) == ALL[-1]
+
+
+@pytest.mark.parametrize("statements", [2, 60])
+@pytest.mark.parametrize("start", ["nothing", "0001"])
+def test_a_killed_upgrade_leaves_the_schema_as_it_was(place: Place, start: str, statements: int) -> None:
+    """migrations §5: ``kill -9`` in the middle; the next run succeeds."""
+    backend = place.backend()
+    if start != "nothing":
+        migrate(backend, start)
+    before = catalogue(backend)
+    process = worker(place, str(statements))
+    assert outcome(process) == "ready"
+    assert process.returncode == -9
+    assert differences(catalogue(backend), before) == []
+    assert migrate(backend).state == "current"
+
+
+@pytest.fixture
+def with_bad_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The scripts with one more revision, which fails half-way."""
+    copy = tmp_path / "package" / "_migrations"
+    shutil.copytree(scripts.folder(), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "versions" / "9999_fails.py").write_text(
+        '"""Fails half-way."""\n'
+        "import sqlalchemy as sa\n"
+        "from alembic import op\n"
+        f"revision, down_revision, branch_labels, depends_on = '9999', '{ALL[-1]}', None, None\n"
+        "def upgrade():\n"
+        "    op.create_table('half', sa.Column('id', sa.Text()))\n"
+        "    op.execute('INSERT INTO nowhere VALUES (1)')\n"
+    )
+    monkeypatch.setattr(scripts, "_PACKAGE", copy.parent)
+    scripts.folder.cache_clear()
+    scripts.revisions.cache_clear()
+    yield
+    scripts.folder.cache_clear()
+    scripts.revisions.cache_clear()
+
+
+@pytest.mark.usefixtures("with_bad_revision")
+@pytest.mark.parametrize("start", [None, "0001", ALL[-1]])
+def test_a_revision_that_fails_half_way_leaves_the_schema_as_it_was(place: Place, start: str | None) -> None:
+    """migrations §5: it applies or it does not, all revisions together."""
+    backend = place.backend()
+    if start is not None:
+        migrate(backend, start)
+    before = catalogue(backend)
+    with pytest.raises(BackendError):
+        migrate(backend)
+    assert differences(catalogue(backend), before) == []
+    assert current(backend) == start
+
+
+def test_waiting_for_another_migration_is_bounded(place: Place) -> None:
+    """migrations §3: ``--lock-timeout``."""
+    backend, other = place.backend(), place.backend()
+    with other.migration(1), pytest.raises(BackendBusy):
+        migrate(backend, lock_timeout=0.1)
+    assert current(backend) is None
+
+
+def test_waiting_for_a_table_in_use_is_bounded(postgres_place: Place) -> None:
+    """migrations §3, Postgres: a waiting ALTER TABLE would make everybody else wait behind it."""
+    backend = postgres_place.backend()
+    migrate(backend, "0001")
+    reader = postgres_place.raw()
+    with reader.transaction():
+        reader.execute("SELECT * FROM executions")
+        with pytest.raises(BackendBusy):
+            migrate(backend, lock_timeout=0.1)
+    assert current(backend) == "0001"
+    assert migrate(backend).state == "current"
+
+
+@pytest.mark.parametrize("schema", ['Odd "name"', "it's", "a.b%c", "ünï"])
+def test_a_schema_may_have_an_odd_name(postgres_place: Place, schema: str) -> None:
+    """migrations §5, Postgres."""
+    backend = postgres_place.backend(schema=schema)
+    assert migrate(backend).state == "current"
+    assert migrate(backend).revisions == ()
+    delete_is_refused(postgres_place, postgres_place.raw(), schema)
+
+
+def test_two_schemas_of_one_database_are_independent(postgres_place: Place) -> None:
+    """migrations §5, Postgres: versions, tables and guards."""
+    left, right = postgres_place.backend(schema="left"), postgres_place.backend(schema="right")
+    migrate(left, "0001")
+    assert migrate(right).revisions == ALL
+    assert (current(left), current(postgres_place.backend())) == ("0001", None)
+    migrate(left)
+    raw = postgres_place.raw()
+    raw.execute("BEGIN; INSERT INTO \"left\".maintenance_permits VALUES ('reset')")
+    delete_is_refused(postgres_place, raw, "right")
+
+
+def delete_is_refused(place: Place, raw: Any, schema: str) -> None:
+    """The guards of that schema work, for a connection with any search path."""
+    tombstones = sql.SQL("{}.tombstones").format(sql.Identifier(schema))
+    raw.execute(sql.SQL("INSERT INTO {} VALUES ('a', 'b', 'c', NULL, now())").format(tombstones))
+    with place.refusal():
+        raw.execute(sql.SQL("DELETE FROM {}").format(tombstones))
+
+
+def test_a_temporary_table_cannot_pose_as_a_permit(postgres_place: Place) -> None:
+    """maintenance OP-8, Postgres: temporary tables come first in an ordinary search path."""
+    migrate(postgres_place.backend())
+    raw = postgres_place.raw()
+    raw.execute("CREATE TEMPORARY TABLE maintenance_permits (receipt_id text)")
+    raw.execute("INSERT INTO maintenance_permits VALUES ('reset')")
+    delete_is_refused(postgres_place, raw, "public")
+
+
+def test_a_service_may_migrate_on_its_own_connection(place: Place) -> None:
+    """migrations §3: our tables with its own, our version table beside its own, in its transaction."""
+    engine = create_engine(place.url)
+    with engine.connect() as connection, connection.begin() as transaction:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        assert upgrade(connection).revisions == ALL
+        assert upgrade(connection).revisions == ()
+        transaction.commit()
+    engine.dispose()
+    assert {"alembic_version", VERSION_TABLE, "workflow_runs"} <= tables(place.backend())
+
+
+def test_a_service_that_rolls_back_takes_ours_back_too(postgres_place: Place) -> None:
+    """migrations §3."""
+    engine = create_engine(postgres_place.url)
+    with engine.connect() as connection, connection.begin() as transaction:
+        upgrade(connection)
+        transaction.rollback()
+    engine.dispose()
+    backend: Backend = postgres_place.backend()
+    assert tables(backend) == set()

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from migrations.support import Place
+from sqlalchemy import make_url
+
+from lastlight_state import StateStore
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
+from lastlight_state.migrations import current, migrate, read_state, scripts, verify
+from lastlight_state.migrations.verify import command
+from lastlight_state.workflows import Trigger
+
+HEAD = scripts.head()
+
+
+class Counting:
+    """A backend that counts what is asked of it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def peek(self, sql: str) -> Any:
+        self.asked.append(sql)
+        return self._backend.peek(sql)
+
+
+def at(place: Place, revision: str, min_reader: str | None = None) -> Backend:
+    """A migrated database that says it is at another revision."""
+    backend = place.backend()
+    migrate(backend)
+    connection = place.raw()
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+    if min_reader is not None:
+        connection.execute(f"INSERT INTO lastlight_meta (key, value) VALUES ('min_reader', '{min_reader}')")
+    return backend
+
+
+def test_nothing_is_empty_and_stays_nothing(place: Place) -> None:
+    """migrations §5: verifying an empty database creates nothing, not even the version table or the file."""
+    backend = place.backend()
+    assert read_state(backend).state == "empty"
+    with pytest.raises(NotMigrated) as caught:
+        verify(backend)
+    assert (caught.value.found, caught.value.head) == (None, HEAD)
+    if place.name == "sqlite":
+        assert not Path(place.url.removeprefix("sqlite:///")).exists()
+    else:
+        relations = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        assert place.raw().execute(relations).fetchone() == (0,)
+
+
+def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place) -> None:
+    """migrations §3."""
+    backend = place.backend()
+    migrate(backend, "0001")
+    assert read_state(backend).state == "behind"
+    with pytest.raises(NotMigrated, match="is at revision 0001") as caught:
+        verify(backend)
+    assert caught.value.command.startswith("lastlight-state migrate --url ")
+    assert current(backend) == "0001"
+
+
+def test_the_command_names_the_schema_and_no_password() -> None:
+    """migrations §3."""
+    place = Place("postgresql", "postgresql://ana:geheim@127.0.0.1:1/db")
+    text = command(place.backend(schema="Odd name"))
+    assert text == "lastlight-state migrate --url 'postgresql://ana:***@127.0.0.1:1/db' --schema 'Odd name'"
+
+
+def test_a_current_schema_costs_one_select(place: Place) -> None:
+    """migrations §3: the fast path."""
+    backend = place.backend()
+    migrate(backend)
+    counting: Any = Counting(backend)
+    assert verify(counting).state == "current"
+    assert migrate(counting).revisions == ()
+    assert len(counting.asked) == 2
+
+
+def test_a_newer_schema_opens_while_it_permits_this_reader(place: Place) -> None:
+    """migrations §5: everything is additive, so an older library works on a newer schema."""
+    assert verify(at(place, "9999")).state == "ahead"
+
+
+def test_a_newer_schema_may_name_the_oldest_reader(place: Place) -> None:
+    """migrations §5."""
+    state = verify(at(place, "9999", min_reader=HEAD))
+    assert (state.state, state.min_reader) == ("ahead", HEAD)
+
+
+def test_a_newer_schema_that_this_library_cannot_read_is_refused_and_not_called_behind(place: Place) -> None:
+    """migrations §5."""
+    backend = at(place, "9999", min_reader="9000")
+    assert read_state(backend).state == "incompatible"
+    for ask in (verify, migrate):
+        with pytest.raises(NewerSchema) as caught:
+            ask(backend)
+        assert "behind" not in str(caught.value)
+        assert caught.value.min_reader == "9000"
+
+
+def test_migrating_a_newer_schema_changes_nothing(place: Place) -> None:
+    """migrations §3: there is no way down."""
+    result = migrate(at(place, "9999"))
+    assert (result.state, result.from_revision, result.to_revision, result.revisions) == ("ahead", "9999", "9999", ())
+
+
+def test_a_version_of_another_program_is_refused(place: Place) -> None:
+    backend = at(place, "ae1027a6acf")
+    assert read_state(backend).state == "foreign"
+    for ask in (verify, migrate):
+        with pytest.raises(SchemaMismatch, match="'ae1027a6acf', which is no revision"):
+            ask(backend)
+
+
+def test_tables_of_ours_without_a_version_are_refused(place: Place) -> None:
+    """Nothing is known about them; taking them for ours could lose what they hold."""
+    place.raw().execute("CREATE TABLE executions (id TEXT)")
+    backend = place.backend()
+    assert read_state(backend).state == "unversioned"
+    for ask in (verify, migrate):
+        with pytest.raises(SchemaMismatch, match="no version of ours beside them"):
+            ask(backend)
+
+
+def test_a_version_table_without_a_row_is_no_version(place: Place) -> None:
+    place.raw().execute(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL)")
+    backend = place.backend()
+    assert read_state(backend).state == "empty"
+    assert migrate(backend).state == "current"
+
+
+def test_tables_of_others_are_left_alone(place: Place) -> None:
+    """migrations §3: extra tables, and another program's ``alembic_version``, beside ours."""
+    connection = place.raw()
+    connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+    connection.execute("INSERT INTO alembic_version VALUES ('ae1027a6acf')")
+    migrate(place.backend())
+    assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("ae1027a6acf",)]
+
+
+def test_an_unfinished_copy_is_said_in_the_same_statement(place: Place) -> None:
+    """maintenance OP-55: half the data is not served."""
+    backend = place.backend()
+    migrate(backend)
+    place.raw().execute(
+        "INSERT INTO maintenance_receipts (id, kind, state, owner, library_version, started_at, updated_at, policy)"
+        " VALUES ('r', 'copy', 'running', 'me', '1', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', '{}')"
+    )
+    counting: Any = Counting(backend)
+    with pytest.raises(SchemaMismatch, match="unfinished copy"):
+        verify(counting)
+    assert len(counting.asked) == 1
+
+
+def test_opening_a_current_database_imports_no_alembic(place: Place) -> None:
+    """migrations §3: an open is a SELECT, and an import of Alembic takes longer than that."""
+    migrate(place.backend())
+    program = (
+        "import sys\n"
+        "from lastlight_state.store import StateStore\n"
+        "StateStore.open(sys.argv[1], migrate=True).close()\n"
+        "sys.exit(str(sorted({'alembic', 'mako'} & sys.modules.keys())))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, place.url], capture_output=True, text=True, check=False)
+    assert done.stderr == "[]\n"
+
+
+def test_a_role_without_rights_to_change_the_schema_can_open_and_work(postgres_place: Place) -> None:
+    """migrations §3, Postgres."""
+    migrate(postgres_place.backend())
+    admin = postgres_place.raw()
+    role = f"least_{make_url(postgres_place.url).database}"
+    admin.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+        url = make_url(postgres_place.url).set(username=role)
+        with StateStore.open(url.render_as_string(hide_password=False)) as store:
+            run = store.workflows.runs.create("build", trigger=Trigger(id="t", type="api"), phase="plan")
+            assert store.workflows.runs.get(run.id).status == "running"
+    finally:
+        admin.execute(f"DROP OWNED BY {role}")
+        admin.execute(f"DROP ROLE {role}")
