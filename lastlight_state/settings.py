@@ -5,12 +5,19 @@ An argument of `lastlight_state.StateStore.open` beats a `Settings` object, whic
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from lastlight_state.errors import InvalidValue
 
@@ -18,10 +25,20 @@ PREFIX = "LASTLIGHT_STATE_"
 DATABASE_FILE = "lastlight.db"
 
 
-class Limits(BaseSettings):
+def _seconds(value: Any) -> Any:
+    """A number that came as text is one of seconds, as a number is; other texts are ISO 8601 durations."""
+    with suppress(TypeError, ValueError):
+        return float(value)
+    return value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
+
+
+class Limits(BaseModel):
     """Bounds of what callers may store, in bytes of UTF-8 unless said otherwise. Larger values stay readable."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     context: int = 256 * 1024
     scratch: int = 64 * 1024
@@ -35,14 +52,17 @@ class Settings(BaseSettings):
     """Everything that can be set. Durations are in seconds where they are numbers."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", populate_by_name=True, env_nested_delimiter="__"
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
     )
 
-    url: str | None = None
-    schema_name: str | None = Field(None, validation_alias=AliasChoices("schema", "schema_name", PREFIX + "SCHEMA"))
-    state_dir: Path = Field(
-        Path("state"), validation_alias=AliasChoices("state_dir", PREFIX + "STATE_DIR", "STATE_DIR")
-    )
+    url: str | None = Field(None, repr=False)  # may hold a password
+    schema_name: str | None = Field(None, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
+    state_dir: Path = Field(Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
     migrate: bool | None = None
     read_only: bool = False
     durability: Literal["normal", "full"] = "normal"
@@ -53,10 +73,24 @@ class Settings(BaseSettings):
     statement_timeout: float | None = Field(None, gt=0)
     lock_timeout: float | None = Field(None, gt=0)
     limits: Limits = Limits()
-    messaging_idle_timeout: timedelta | None = timedelta(minutes=30)
+    messaging_idle_timeout: Seconds | None = timedelta(minutes=30)
     agent_log_dir: Path | None = None
     session_types: tuple[tuple[tuple[str, ...], str], ...] = ()
     line_sync: Literal["os", "end", "record"] = "end"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The usual ones, but a bare ``SCHEMA`` in the environment is some other program's."""
+        if isinstance(env_settings, EnvSettingsSource):
+            env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name != "schema"}
+        return init_settings, env_settings, dotenv_settings, file_secret_settings
 
     @property
     def agent_sessions(self) -> Path:
@@ -74,6 +108,8 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
         if base is None:
             return Settings(**given)
         return base if not given else Settings(**{**base.model_dump(), **given})
+    except SettingsError as error:  # a variable that is to hold JSON
+        raise InvalidValue("environment", str(error)) from None
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidValue(".".join(str(part) for part in first["loc"]), first["msg"]) from None

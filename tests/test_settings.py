@@ -1,0 +1,155 @@
+import pickle
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.settings import PREFIX, Limits, Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STATE_DIR", "SCHEMA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_without_anything_said_the_defaults_hold() -> None:
+    """backends §1."""
+    settings = load_settings(None)
+    assert (settings.url, settings.schema_name, settings.state_dir) == (None, None, Path("state"))
+    assert (settings.read_only, settings.durability, settings.wal_autocheckpoint) == (False, "normal", 1000)
+    assert settings.messaging_idle_timeout == timedelta(minutes=30)
+
+
+def test_an_argument_beats_settings_and_settings_beat_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends §1."""
+    for name, value in {"URL": "env.db", "SCHEMA": "env", "STATE_DIR": "/env", "DURABILITY": "full"}.items():
+        monkeypatch.setenv(PREFIX + name, value)
+    given = Settings(url="given.db", schema_name="given", state_dir=Path("/given"), durability="normal")
+    assert (given.url, given.schema_name, given.state_dir, given.durability) == (
+        "given.db", "given", Path("/given"), "normal",
+    )  # fmt: skip
+    over = load_settings(given, url="argument.db", schema_name="argument")
+    assert (over.url, over.schema_name, over.state_dir, over.durability) == (
+        "argument.db", "argument", Path("/given"), "normal",
+    )  # fmt: skip
+    alone = load_settings(None, state_dir="/argument")
+    assert (alone.url, alone.schema_name, alone.state_dir, alone.durability) == (
+        "env.db", "env", Path("/argument"), "full",
+    )  # fmt: skip
+
+
+def test_the_schema_goes_by_its_own_name_too() -> None:
+    """backends §1."""
+    assert load_settings(None, schema="agents").schema_name == "agents"
+
+
+def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """backends §1: Settings beat the environment, even one that changed after they were made."""
+    made = Settings()
+    for name, value in {"URL": "later.db", "SCHEMA": "later", "STATE_DIR": "/later", "POOL_SIZE": "9"}.items():
+        monkeypatch.setenv(PREFIX + name, value)
+    assert load_settings(made, durability="full") == made.model_copy(update={"durability": "full"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "attribute", "value"),
+    [
+        ("URL", "postgresql://db/state", "url", "postgresql://db/state"),
+        ("SCHEMA", "agents", "schema_name", "agents"),
+        ("STATE_DIR", "/var/state", "state_dir", Path("/var/state")),
+        ("MIGRATE", "false", "migrate", False),
+        ("READ_ONLY", "1", "read_only", True),
+        ("DURABILITY", "full", "durability", "full"),
+        ("JOURNAL_MODE", "delete", "journal_mode", "delete"),
+        ("WAL_AUTOCHECKPOINT", "0", "wal_autocheckpoint", 0),
+        ("POOL_SIZE", "20", "pool_size", 20),
+        ("POOLER", "transaction", "pooler", "transaction"),
+        ("STATEMENT_TIMEOUT", "2.5", "statement_timeout", 2.5),
+        ("LOCK_TIMEOUT", "1", "lock_timeout", 1.0),
+        ("LIMITS__SCRATCH", "1000", "limits", Limits(scratch=1000)),
+        ("MESSAGING_IDLE_TIMEOUT", "90", "messaging_idle_timeout", timedelta(seconds=90)),
+        ("AGENT_LOG_DIR", "/var/log", "agent_log_dir", Path("/var/log")),
+        ("SESSION_TYPES", '[[["review"], "reviewer"]]', "session_types", ((("review",), "reviewer"),)),
+        ("LINE_SYNC", "record", "line_sync", "record"),
+    ],
+)
+def test_every_setting_has_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, attribute: str, value: object
+) -> None:
+    """backends §1."""
+    monkeypatch.setenv(PREFIX + name, text)
+    assert getattr(Settings(), attribute) == value
+
+
+def test_the_list_above_leaves_no_setting_out() -> None:
+    tested = {attribute for _, _, attribute, _ in test_every_setting_has_its_variable.pytestmark[0].args[1]}  # type: ignore[attr-defined]
+    assert tested == set(Settings.model_fields)
+
+
+def test_the_state_directory_has_a_second_name_that_gives_way_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends §1: ``STATE_DIR``."""
+    monkeypatch.setenv("STATE_DIR", "/shared")
+    assert Settings().state_dir == Path("/shared")
+    monkeypatch.setenv(PREFIX + "STATE_DIR", "/own")
+    assert Settings().state_dir == Path("/own")
+
+
+@pytest.mark.parametrize("name", ["SCHEMA", "SCHEMA_NAME", "URL", "CONTEXT", "SCRATCH", "POOL_SIZE"])
+def test_variables_of_other_programs_are_not_ours(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """backends §1: the environment means ``LASTLIGHT_STATE_<NAME>`` and ``STATE_DIR``."""
+    monkeypatch.setenv(name, "7")
+    assert Settings() == Settings(url=None, schema_name=None, limits=Limits(), pool_size=5)
+    assert Limits().context == 256 * 1024
+
+
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STATE_DIR", PREFIX + "URL", PREFIX + "POOL_SIZE"):
+        monkeypatch.setenv(name, "")
+    assert Settings() == Settings(url=None, state_dir=Path("state"), pool_size=5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ({"durability": "sometimes"}, "durability"),
+        ({"pool_size": 0}, "pool_size"),
+        ({"wal_autocheckpoint": -1}, "wal_autocheckpoint"),
+        ({"statement_timeout": 0}, "statement_timeout"),
+        ({"limits": {"context": "much"}}, "limits.context"),
+        ({"limits": {"contxt": 1}}, "limits.contxt"),
+        ({"no_such_setting": 1}, "no_such_setting"),
+    ],
+)
+def test_a_wrong_setting_is_named(arguments: dict[str, Any], where: str) -> None:
+    """backends §1."""
+    with pytest.raises(InvalidValue) as refused:
+        load_settings(None, **arguments)
+    assert refused.value.where == where
+
+
+@pytest.mark.parametrize(("name", "where"), [("POOL_SIZE", "pool_size"), ("SESSION_TYPES", "session_types")])
+def test_a_wrong_variable_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPatch, name: str, where: str) -> None:
+    """architecture §8: no error text carries what may be a secret."""
+    monkeypatch.setenv(PREFIX + name, "{secret")
+    with pytest.raises(InvalidValue) as refused:
+        load_settings(None)
+    assert where in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_settings_show_no_url_because_it_may_hold_a_password() -> None:
+    """backends §1: passwords in no text."""
+    settings = Settings(url="postgresql://ana:a-secret@db/state")
+    assert "secret" not in repr(settings) + str(settings)
+    assert pickle.loads(pickle.dumps(settings)).url == settings.url
+
+
+def test_the_agents_event_logs_lie_beside_the_database_unless_said_otherwise() -> None:
+    """agent-log: the directory."""
+    assert Settings(state_dir=Path("/s")).agent_sessions == Path("/s/agent-sessions")
+    assert Settings(agent_log_dir=Path("/logs")).agent_sessions == Path("/logs")
