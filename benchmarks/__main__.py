@@ -8,10 +8,10 @@ import platform
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import awaited, lists, opening, runs
+from benchmarks import awaited, executions, lines, lists, messages, opening, runs
 from benchmarks.databases import Side, sides
 from benchmarks.measure import Result
 
@@ -34,30 +34,34 @@ def main() -> int:
 
 
 def _results(opened: list[Side], many: int, only: str | None) -> Iterator[Result]:
-    groups = {
-        "runs": lambda side: runs.results(side),
-        "awaited": lambda side: awaited.results(side),
-        "opening": lambda side: opening.results(side),
+    groups: dict[str, Callable[[Side], Iterator[Result]]] = {
+        "runs": runs.results,
+        "executions": executions.results,
+        "messages": messages.results,
+        "awaited": awaited.results,
+        "opening": opening.results,
         "lists": lambda side: lists.results(side, many),
     }
     for name, group in groups.items():
         if only in (None, name):
             for side in opened:
                 yield from group(side)
+    if only in (None, "lines"):
+        yield from lines.results()
     if only in (None, "opening"):
         yield from opening.import_results()
 
 
 def _show(result: Result) -> None:
     goal = "" if result.goal is None else f"  goal {result.goal:<4} {'met' if result.met else 'MISSED'}"
-    line = f"{result.path:32} {result.database:11} {result.ours_us:10.1f} us  {result.raw_us:10.1f} us raw  x{result.ratio:<5}{goal}"
-    print(line, flush=True)
+    times = f"{result.ours_us:10.1f} us  {result.raw_us:10.1f} us raw"
+    print(f"{result.path:32} {result.database:11} {times}  x{result.ratio:<5}{goal}", flush=True)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--database", action="append", choices=DATABASES, help="only this one (may be repeated)")
-    parser.add_argument("--only", help="only one group: runs, awaited, opening, lists")
+    parser.add_argument("--only", help="only one group, such as runs, messages, lines or lists")
     parser.add_argument("--runs", type=int, default=100_000, help="runs in the lists (default 100,000; try 1,000,000)")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     return parser.parse_args()

@@ -22,20 +22,19 @@ def results(side: Side) -> Iterator[Result]:
     runs = AsyncStateStore(store).workflows.runs
     every = ", ".join(type(store.workflows.runs.get(run_id)).model_fields)
     get = side.read(f"SELECT {every} FROM workflow_runs WHERE id = ?", lambda: (run_id,))
-    trace = "UPDATE workflow_runs SET trace_id = ?, span_id = ? WHERE id = ?"
+    update = "UPDATE workflow_runs SET trace_id = ?, span_id = ? WHERE id = ?"
     changing = map(str, count())
-    write = _alone(side, trace, lambda: (next(changing), "s", run_id))
+    write = _alone(side, update, lambda: (next(changing), "s", run_id))
+
+    def trace() -> Awaitable[None]:
+        return runs.set_trace(run_id, trace_id=next(changing), span_id="s")
+
     loop = asyncio.new_event_loop()
     try:
         for path, call, raw, tasks in (
             ("awaited get", lambda: runs.get(run_id), get, 1),
-            ("awaited write", lambda: runs.set_trace(run_id, trace_id=next(changing), span_id="s"), write, 1),
-            (
-                "awaited write, 16 tasks",
-                lambda: runs.set_trace(run_id, trace_id=next(changing), span_id="s"),
-                write,
-                TASKS,
-            ),
+            ("awaited write", trace, write, 1),
+            ("awaited write, 16 tasks", trace, write, TASKS),
         ):
             yield _awaited(side, path, loop, call, raw, tasks)
     finally:

@@ -61,6 +61,7 @@ def fill(side: Side, runs: int) -> None:
 
 
 def _row(side: Side, begin: datetime, i: int, runs: int, large: str) -> tuple[Any, ...]:
+    # every value by position, as ``_COLUMNS`` names them
     moment = begin + timedelta(seconds=i)
     at: Any = moment.isoformat(timespec="milliseconds")[:23] + "Z" if side.name == "sqlite" else moment
     status = "running" if i % (runs // 200) == 0 else _STATUSES[i % len(_STATUSES)]

@@ -104,7 +104,8 @@ def _get(side: Side) -> Result:
     run_id = runs.create("triage", trigger=TRIGGER, phase="start", context=CONTEXT, scratch={"k": 1}).id
     names = list(type(runs.get(run_id)).model_fields)
     select = side.sql(f"SELECT {', '.join(names)} FROM workflow_runs WHERE id = ?")
-    times, documents = _positions(names, "_at"), [names.index(name) for name in ("phase_history", "context", "scratch")]
+    times = [i for i, name in enumerate(names) if name.endswith("_at")]
+    documents = [names.index(name) for name in ("phase_history", "context", "scratch")]
     execute = side.driver.execute
 
     def raw() -> list[object]:
@@ -117,7 +118,3 @@ def _get(side: Side) -> Result:
         return row
 
     return compare("get run", side.name, lambda: runs.get(run_id), raw, goal=goal("get run", side.name))
-
-
-def _positions(names: list[str], ending: str) -> list[int]:
-    return [i for i, name in enumerate(names) if name.endswith(ending)]
