@@ -30,6 +30,7 @@ from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.postgres_catalogue import catalogue
 from lastlight_state.backends.postgres_errors import UNDEFINED, translate
 from lastlight_state.backends.postgres_measures import measured
+from lastlight_state.backends.quoting import quoted
 from lastlight_state.backends.triggers import Guard, postgres_ddl
 from lastlight_state.errors import (
     BackendBusy,
@@ -218,10 +219,10 @@ class PostgresBackend(Backend):
 
         Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
         """
-        quoted = self.dialect.identifier_preparer.quote_identifier(schema)
-        if lease.driver.execute("SELECT to_regnamespace(%s)", (quoted,)).fetchone()[0] is None:
-            lease.driver.execute(f"CREATE SCHEMA {quoted}")
-        lease.driver.execute(f"SET LOCAL search_path TO {quoted}, pg_temp")
+        name = quoted(schema)
+        if lease.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
+            lease.driver.execute(f"CREATE SCHEMA {name}")
+        lease.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
 
 
 def _lock_number(schema: str, name: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.backends.quoting import quoted
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import scripts
 
@@ -65,8 +66,7 @@ def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
 
 def qualified(backend: Backend, table: str) -> str:
     """The table's full name in SQL, with the schema that the backend was opened with."""
-    quote = backend.dialect.identifier_preparer.quote_identifier
-    return f"{quote(backend.schema)}.{quote(table)}" if backend.schema else quote(table)
+    return f"{quoted(backend.schema)}.{quoted(table)}" if backend.schema else quoted(table)
 
 
 def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
