@@ -1,0 +1,76 @@
+"""Rows for every table that a database has, whatever revision it is at."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sqlalchemy import MetaData, Table, insert, inspect, select
+from sqlalchemy.engine import Connection
+from sqlalchemy.types import Boolean, DateTime, Float, Integer
+
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.columns import parse_time
+
+MOMENT = "2026-02-03T12:34:56.789Z"
+ROWS = 3
+OWNERS = {"session_id": "messaging_messages", "run_id": "run_transitions"}
+"""Foreign keys, which name the row of the same number."""
+
+PERMITS = "maintenance_permits"
+
+
+def fill(connection: Connection, label: str) -> None:
+    """Three rows in every table, with a value in every column; ids begin with ``label``."""
+    for table in reflected(connection):
+        if table.name != PERMITS:  # a permit at rest would open every guard
+            connection.execute(insert(table), [_row(table, label, number) for number in range(ROWS)])
+
+
+def contents(connection: Connection, columns: dict[str, list[str]] | None = None) -> dict[str, list[Any]]:
+    """The rows of every table in the order of their keys, or of the given columns of the given tables alone."""
+    found = {}
+    for table in reflected(connection):
+        if columns is not None and table.name not in columns:
+            continue
+        chosen = [table.c[name] for name in (columns[table.name] if columns else table.c.keys())]
+        rows = connection.execute(select(*chosen).order_by(*table.primary_key.columns)).all()
+        found[table.name] = [tuple(row) for row in rows]
+    return found
+
+
+def layout(connection: Connection) -> dict[str, list[str]]:
+    """The columns of every table."""
+    return {table.name: list(table.c.keys()) for table in reflected(connection)}
+
+
+def reflected(connection: Connection) -> list[Table]:
+    """The tables as the database describes them, owners first."""
+    names = [name for name in inspect(connection).get_table_names() if name != VERSION_TABLE]
+    metadata = MetaData()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*expression-based index")
+        metadata.reflect(connection, only=names)
+    return metadata.sorted_tables
+
+
+def _row(table: Table, label: str, number: int) -> dict[str, Any]:
+    return {
+        column.name: _value(table, column.name, column.type, label, number)
+        for column in table.columns
+        if (table.name, column.name) != ("messaging_messages", "id")
+    }
+
+
+def _value(table: Table, name: str, kind: Any, label: str, number: int) -> Any:
+    if name.endswith("_at") or name in ("timestamp", "at"):
+        return parse_time(MOMENT) if isinstance(kind, DateTime) else MOMENT
+    if isinstance(kind, Boolean):
+        return number % 2 == 0
+    if isinstance(kind, Float):
+        return 0.5 + number
+    if isinstance(kind, Integer):
+        return number % 2 if name in ("active", "enabled", "success", "cached", "blocks_run", "done") else number
+    if kind.__class__.__name__ == "JSONB":
+        return {"number": number}
+    return f"{label}-{number}" if OWNERS.get(name, table.name) == table.name else f"{label}-{name}-{number}"

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from lastlight_state.migrations.additive_sql import problem_with
+
+ADDS = (
+    "CREATE TABLE more (id TEXT)",
+    "create unique index uq_more on runs (id) where status = ';'",
+    "CREATE VIEW recent AS SELECT id FROM runs",
+    "CREATE TRIGGER no_delete BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'no; never'); END",
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN DELETE FROM a; END $body$",
+    "COMMENT ON TABLE runs IS 'a; b'",
+    "LOCK TABLE runs IN ACCESS EXCLUSIVE MODE",
+    "CREATE TABLE more (id TEXT) -- DROP TABLE runs;",
+    "UPDATE runs SET status = 'it''s', version = version + 1 WHERE id = 'x'",
+)
+
+REFUSED = (
+    "DROP TABLE runs",
+    "DROP INDEX ix",
+    "ALTER TABLE runs DROP COLUMN id",
+    "ALTER TABLE runs RENAME TO jobs",
+    "ALTER TABLE runs ADD COLUMN id TEXT",
+    "DELETE FROM runs WHERE 1 = 1",
+    "TRUNCATE runs",
+    "INSERT INTO runs VALUES (1)",
+    "INSERT OR REPLACE INTO runs VALUES (1)",
+    "REPLACE INTO runs VALUES (1)",
+    "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ $$",
+    "CREATE OR REPLACE VIEW recent AS SELECT 1",
+    "CREATE TABLE copy AS SELECT * FROM runs",
+    "PRAGMA writable_schema = ON",
+    "VACUUM",
+    "GRANT ALL ON runs TO public",
+    "DO $$ BEGIN DROP TABLE runs; END $$",
+    "WITH gone AS (DELETE FROM runs RETURNING id) SELECT id FROM gone",
+    "",
+)
+
+
+@pytest.mark.parametrize("sql", ADDS)
+def test_what_adds_is_permitted(sql: str) -> None:
+    """migrations §2."""
+    assert problem_with(sql, {"runs": ("status", "version")}) is None
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_is_not_known_to_add_is_refused(sql: str) -> None:
+    """migrations §2."""
+    assert problem_with(sql, {"runs": ("status",)}) == "not known to add"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE more (id TEXT); DROP TABLE runs",
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$; DROP TABLE runs",
+        "CREATE TRIGGER t BEFORE DELETE ON runs BEGIN SELECT 1; END; DROP TABLE runs",
+        "COMMENT ON TABLE runs IS 'a' /* ' */; DROP TABLE runs --'",
+    ],
+)
+def test_a_second_statement_cannot_hide_behind_the_first(sql: str) -> None:
+    """migrations §2: one driver executes what stands behind a semicolon."""
+    assert problem_with(sql, {}) == "more than one statement"
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("UPDATE runs SET status = 'x' WHERE 1 = 1", "changes runs.status, which no data step declares"),
+        (
+            "UPDATE jobs SET version = 2, owner = 'x' WHERE 1 = 1",
+            "changes jobs.owner, version, which no data step declares",
+        ),
+        (
+            "UPDATE runs SET (version, status) = (1, 2) WHERE 1 = 1",
+            "assigns columns in a row value, where they cannot be told apart",
+        ),
+        ("UPDATE runs SET version = 2", "not known to add"),
+    ],
+)
+def test_a_backfill_changes_only_what_it_declares(sql: str, problem: str) -> None:
+    """migrations §2: data backfill that declares its columns."""
+    assert problem_with(sql, {"runs": ("version",)}) == problem
