@@ -26,6 +26,7 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context
 from lastlight_state.db.scope import StoreScope, TransactionScope, run_hooks
 from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance import Maintenance
 from lastlight_state.messaging import Messaging
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
@@ -136,6 +137,11 @@ class StateStore(Domains):
             sync=settings.line_sync,
             session_types=settings.session_types,
         )
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Work over many domains at once."""
+        return Maintenance(self._context)
 
     @contextmanager
     def transaction(self, *, connection: Connection | None = None, label: str | None = None) -> Iterator[Transaction]:

@@ -24,7 +24,7 @@ def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures
     return Measures(
         version=f"PostgreSQL {_value(driver, 'SHOW server_version')}",
         size_bytes=_value(driver, "SELECT pg_database_size(current_database())"),
-        tables={name: TableSize(max(rows, 0), size) for name, rows, size in found},
+        tables={name: TableSize(rows if rows >= 0 else None, size) for name, rows, size in found},
         settings={**settings, "connections_used": _value(driver, _USED)},
     )
 

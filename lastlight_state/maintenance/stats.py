@@ -1,0 +1,88 @@
+"""``store.maintenance.stats``: how much of everything there is, in one look.
+
+Works on databases that no store would open, and on none at all: only tables that are there are counted. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state.backends.measures import Measures, TableSize
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance import line_files, table_counts
+from lastlight_state.maintenance.records import MessageCounts, SchemaFacts, Stats, StatusCount, TableStats
+from lastlight_state.migrations import SchemaState, read_state
+from lastlight_state.migrations.metadata import METADATA
+
+TABLES = tuple(sorted(METADATA.tables))
+
+_NOTHING = Measures(version="", size_bytes=0, tables={}, settings={})
+
+
+class Statistics(Repository):
+    """``store.maintenance.stats``"""
+
+    def collect(self, *, exact: bool = True) -> Stats:
+        """Count and measure the database, in one snapshot, and the line files.
+
+        ``exact=False`` takes the planner's estimate of each table where the database has one. Without a database
+        everything is 0 and ``exists`` is False.
+        """
+        backend = self._backend
+        state = read_state(backend)
+        files = line_files.measured(self._settings.agent_sessions)
+        found: dict[str, Any] = {"tables": (), "statuses": {}, "messages": table_counts.NO_MESSAGES}
+        measures = _NOTHING
+        if backend.exists:
+            measures, found = self._viewing(lambda unit: self._counted(unit, exact))
+        return Stats.of(
+            {
+                "exists": backend.exists,
+                "backend": backend.name,
+                "location": backend.location,
+                "schema_name": backend.schema,
+                "schema_state": _schema_facts(state),
+                "line_files": files,
+                **_whole(measures),
+                **found,
+            }
+        )
+
+    def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, dict[str, Any]]:
+        measures = unit.backend.measures(unit.lease, TABLES)
+        present = frozenset(measures.tables)
+        messages: MessageCounts = table_counts.messages(unit, present, self._now())
+        statuses: Mapping[str, tuple[StatusCount, ...]] = table_counts.statuses(unit, present)
+        return measures, {
+            "tables": _tables(unit, measures.tables, exact),
+            "statuses": statuses,
+            "messages": messages,
+        }
+
+
+def _tables(unit: Unit, sizes: Mapping[str, TableSize], exact: bool) -> tuple[TableStats, ...]:
+    to_count = [name for name, size in sizes.items() if exact or size.rows is None]
+    counted = table_counts.rows(unit, to_count)
+    return tuple(_table(name, sizes[name], counted.get(name)) for name in sorted(sizes))
+
+
+def _table(name: str, size: TableSize, counted: int | None) -> TableStats:
+    rows = size.rows if counted is None else counted
+    return TableStats(name=name, rows=rows or 0, bytes=size.bytes, estimated=counted is None)
+
+
+def _schema_facts(state: SchemaState) -> SchemaFacts:
+    return SchemaFacts(state=state.state, revision=state.revision, newest=state.head)
+
+
+def _whole(measures: Measures) -> dict[str, Any]:
+    return {
+        "version": measures.version or None,
+        "size_bytes": measures.size_bytes,
+        "wal_bytes": measures.wal_bytes,
+        "free_pages": measures.free_pages,
+        "free_bytes": measures.free_bytes,
+        "settings": measures.settings,
+    }

@@ -1,0 +1,85 @@
+"""Counts of rows: by table, by status, and of chat messages by role and age. What is not there counts nothing.
+
+Only columns of the first revision are read, because databases that are behind are counted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.statements import constant, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.records import MessageCounts, StatusCount
+from lastlight_state.messaging.tables import MESSAGES, SESSIONS
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.workflows.approval_statements import APPROVALS
+from lastlight_state.workflows.run_rows import RUNS
+
+AGES = {"<=1": timedelta(days=1), "<=7": timedelta(days=7), "<=30": timedelta(days=30)}
+OLDER = "older"
+NO_MESSAGES = MessageCounts(by_role={}, by_age=dict.fromkeys((*AGES, OLDER), 0), oldest=None)
+
+_ROWS = sa.func.count().label("rows")
+
+
+def _distribution(table: sa.Table, status: Any) -> Any:
+    shown = status.label("status")
+    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status))
+
+
+_STATUSES = {
+    "workflow_runs": _distribution(RUNS, RUNS.c.status),
+    "workflow_approvals": _distribution(APPROVALS, APPROVALS.c.status),
+    "messaging_sessions": _distribution(
+        SESSIONS, sa.case((SESSIONS.c.active == sa.true(), constant("active")), else_=constant("inactive"))
+    ),
+}
+
+_BY_ROLE = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role))
+_BY_AGE = prepared(
+    sa.select(
+        sa.func.count().label("all"),
+        sa.func.min(MESSAGES.c.timestamp).label("oldest"),
+        *(
+            sa.func.count(
+                sa.case((MESSAGES.c.timestamp >= sa.bindparam(f"since_{i}", type_=MESSAGES.c.timestamp.type), 1))
+            ).label(f"since_{i}")
+            for i in range(len(AGES))
+        ),
+    ).select_from(MESSAGES)
+)
+
+
+def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
+    """The number of rows of each of these tables, in one statement."""
+    if not names:
+        return {}
+    counts = [sa.select(constant(name).label("name"), _ROWS).select_from(METADATA.tables[name]) for name in names]
+    found = unit.rows(prepared(sa.union_all(*counts)))
+    return {row["name"]: row["rows"] for row in found}
+
+
+def statuses(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
+    """The distribution of each table that has a status."""
+    return {
+        table: tuple(unit.all(StatusCount, statement)) for table, statement in _STATUSES.items() if table in present
+    }
+
+
+def messages(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
+    """Chat messages by role and by age, ages counted back from ``now``."""
+    if MESSAGES.name not in present:
+        return NO_MESSAGES
+    by_role = {row["role"]: row["rows"] for row in unit.rows(_BY_ROLE)}
+    cutoffs = {f"since_{i}": now - age for i, age in enumerate(AGES.values())}
+    found = unit.row(_BY_AGE, cutoffs) or {}
+    by_age, younger = {}, 0
+    for i, name in enumerate(AGES):
+        by_age[name] = found[f"since_{i}"] - younger
+        younger = found[f"since_{i}"]
+    by_age[OLDER] = found["all"] - younger
+    return MessageCounts(by_role=by_role, by_age=by_age, oldest=found["oldest"])

@@ -1,0 +1,74 @@
+"""``store.maintenance.timeline``: what happened to a run, whoever did it, oldest first.
+
+Each source is an ordered list of facts read from its own index; a page takes the next facts of each and merges them,
+so its cost does not depend on how many pages came before. Facts of one moment stand in the order of `FACTS`, then of
+their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from lastlight_state.db import checks, pages
+from lastlight_state.db.columns import parse_time
+from lastlight_state.db.pages import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.maintenance.records import TimelineEntry
+from lastlight_state.maintenance.timeline_facts import FACTS
+from lastlight_state.workflows.run_rows import EXISTS
+
+Place: TypeAlias = "tuple[Any, int, Any]"
+"""When, which of `FACTS`, which key: the order of a timeline."""
+
+
+class Timeline(Repository):
+    """``store.maintenance.timeline``"""
+
+    def list(self, run_id: str, *, limit: int = 200, page_token: str | None = None) -> Page[TimelineEntry]:
+        """A page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
+        checks.page_limit(limit)
+        asked = ["timeline", run_id]
+        after = _place(pages.decode_token(asked, page_token))
+
+        def work(unit: Unit) -> Page[TimelineEntry]:
+            found = _next(unit, run_id, after, limit + 1)
+            if not found and unit.row(EXISTS, {"run_id": run_id}) is None:
+                raise NotFound("workflow_run", run_id)
+            more = len(found) > limit
+            token = pages.encode_token(asked, found[limit - 1][0]) if more else None
+            return Page(items=tuple(entry for _, entry in found[:limit]), next_page_token=token)
+
+        return self._viewing(work)
+
+
+def _next(unit: Unit, run_id: str, after: Place | None, limit: int) -> Sequence[tuple[Place, TimelineEntry]]:
+    found: list[tuple[Place, TimelineEntry]] = []
+    for rank, fact in enumerate(FACTS):
+        rows = fact.listing.rows(unit, {"run_id": run_id}, _after(fact.bounds, rank, after), limit)
+        found += [((*fact.listing.key(row)[:1], rank, fact.listing.key(row)[1]), fact.entry(row)) for row in rows]
+    return sorted(found, key=lambda placed: placed[0])[:limit]
+
+
+def _after(bounds: tuple[Any, Any], rank: int, after: Place | None) -> list[Any] | None:
+    """The key in a list of facts behind which everything comes after a place in the timeline."""
+    if after is None:
+        return None
+    at, last_rank, key = after
+    if rank == last_rank:
+        return [at, key]
+    return [at, bounds[0] if rank > last_rank else bounds[1]]
+
+
+def _place(token: list[Any] | None) -> Place | None:
+    if token is None:
+        return None
+    try:
+        at, rank, key = token
+        if type(key) is type(FACTS[rank].bounds[0]):
+            return parse_time(at), rank, key
+    except (ValueError, TypeError, IndexError):
+        pass
+    raise InvalidValue("page_token", "damaged, or no page token")

@@ -1,0 +1,159 @@
+"""The facts that a timeline is made of: where each is stored, in which order, and how it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.maintenance.records import TimelineEntry
+from lastlight_state.workflows.approval_statements import APPROVALS
+from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS, OUTCOME
+from lastlight_state.workflows.money import dollars_of
+from lastlight_state.workflows.transitions import TRANSITIONS
+
+_FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"
+_FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1
+
+TEXT_KEYS = (_FIRST_TEXT, _LAST_TEXT)
+NUMBER_KEYS = (_FIRST_NUMBER, _LAST_NUMBER)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One kind of fact. ``bounds`` are keys before and behind every key of its list."""
+
+    source: str
+    listing: Listing
+    bounds: tuple[Any, Any]
+    text: Callable[[dict[str, Any]], str]
+    actor: str | None = None
+
+    def entry(self, row: dict[str, Any]) -> TimelineEntry:
+        """The fact of a row."""
+        at, key = self.listing.key(row)
+        actor = row[self.actor] if self.actor else None
+        return TimelineEntry(source=self.source, key=str(key), at=at, actor=actor, text=self.text(row))
+
+
+def _of_run(
+    name: str,
+    table: sa.Table,
+    run_id: str,
+    order: tuple[str, str],
+    shown: tuple[Any, ...],
+    *always: sa.ColumnElement[bool],
+) -> Listing:
+    at, key = (table.c[column] for column in order)
+    return Listing(
+        f"timeline.{name}",
+        (at, key, *shown),
+        order=(at, key),
+        filters={"run_id": table.c[run_id] == sa.bindparam("run_id")},
+        always=(at.is_not(None), *always),
+        descending=False,
+    )
+
+
+def _transition_text(row: dict[str, Any]) -> str:
+    before, after = row["from_status"], row["to_status"]
+    if before is None:
+        return f"{after} ({row['reason']})"
+    return f"{row['reason']}" if before == after else f"{before} to {after} ({row['reason']})"
+
+
+def _asked_text(row: dict[str, Any]) -> str:
+    return f"gate {row['gate']} asks for {'a reply' if row['kind'] == 'reply' else 'approval'}"
+
+
+def _answered_text(row: dict[str, Any]) -> str:
+    answered = "replied" if row["kind"] == "reply" and row["status"] == "approved" else row["status"]
+    return f"gate {row['gate']} {answered}"
+
+
+def _started_text(row: dict[str, Any]) -> str:
+    attempt = f", attempt {row['attempt']}" if row["attempt"] is not None else ""
+    return f"{row['skill']} started{attempt}"
+
+
+def _finished_text(row: dict[str, Any]) -> str:
+    parts = [f"{row['skill']} {row['outcome']}"]
+    if row["duration_ms"] is not None:
+        parts.append(f"after {row['duration_ms'] / 1000:.1f} s")
+    if row["turns"] is not None:
+        parts.append(f"{row['turns']} turns")
+    if row["micros"] is not None:
+        parts.append(f"${dollars_of(row['micros']):.4f}")
+    if row["stop_reason"] is not None:
+        parts.append(row["stop_reason"])
+    return ", ".join(parts)
+
+
+_a, _e, _t = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c
+
+FACTS = (
+    Fact(
+        "transition",
+        _of_run(
+            "transitions", TRANSITIONS, "run_id", ("at", "seq"), (_t.from_status, _t.to_status, _t.reason, _t.actor)
+        ),
+        NUMBER_KEYS,
+        _transition_text,
+        actor="actor",
+    ),
+    Fact(
+        "approval",
+        _of_run("asked", APPROVALS, "workflow_run_id", ("created_at", "id"), (_a.gate, _a.kind, _a.requested_by)),
+        TEXT_KEYS,
+        _asked_text,
+        actor="requested_by",
+    ),
+    Fact(
+        "approval",
+        _of_run(
+            "answered",
+            APPROVALS,
+            "workflow_run_id",
+            ("responded_at", "id"),
+            (_a.gate, _a.kind, _a.status, _a.responded_by),
+        ),
+        TEXT_KEYS,
+        _answered_text,
+        actor="responded_by",
+    ),
+    Fact(
+        "approval",
+        _of_run(
+            "expired",
+            APPROVALS,
+            "workflow_run_id",
+            ("expires_at", "id"),
+            (_a.gate, _a.kind, _a.status),
+            _a.status == sa.literal_column("'expired'"),
+        ),
+        TEXT_KEYS,
+        _answered_text,
+    ),
+    Fact(
+        "execution",
+        _of_run("started", EXECUTIONS, "workflow_run_id", ("started_at", "id"), (_e.skill, _e.attempt)),
+        TEXT_KEYS,
+        _started_text,
+    ),
+    Fact(
+        "execution",
+        _of_run(
+            "finished",
+            EXECUTIONS,
+            "workflow_run_id",
+            ("finished_at", "id"),
+            (_e.skill, OUTCOME, _e.duration_ms, _e.turns, MICROS.label("micros"), _e.stop_reason),
+        ),
+        TEXT_KEYS,
+        _finished_text,
+    ),
+)
+"""In the order that facts of one moment have in a timeline: its lists are ascending by time, then key."""
