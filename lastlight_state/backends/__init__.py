@@ -36,11 +36,22 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
 
 
 def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
+    if engine is None:
+        _refuse_more_than_a_path(url)
     database = url.database or ":memory:"
     if options.schema is not None:
         raise InvalidValue("schema", "SQLite has no schemas")
     backend: Backend = import_module("lastlight_state.backends.sqlite").SqliteBackend(database, options, engine=engine)
     return backend
+
+
+def _refuse_more_than_a_path(url: URL) -> None:
+    if url.host or url.username or url.password or url.port:
+        raise InvalidValue("url", "a SQLite URL has three slashes before its path, four before an absolute one")
+    if url.query:
+        raise InvalidValue("url", f"a SQLite URL takes no options here: {', '.join(sorted(url.query))}")
+    if "+" in url.drivername and url.get_driver_name() != "pysqlite":
+        raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only pysqlite is supported")
 
 
 def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:

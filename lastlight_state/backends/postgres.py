@@ -24,6 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from lastlight_state import codec
+from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.measures import Measures
@@ -66,7 +67,7 @@ class PostgresBackend(Backend):
 
     def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
         self.options = options
-        self.location = url.set(drivername="postgresql").render_as_string(hide_password=True)
+        self.location = urls.shown(url.set(drivername="postgresql"))
         self._owns_engine = engine is None
         self._engine = engine if engine is not None else _engine(url, options)
         self._version_checked = False

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
 
+from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.measures import Measures
@@ -54,8 +55,8 @@ class SqliteBackend(Backend):
         if sqlite3.sqlite_version_info < OLDEST:
             raise NotSupported(f"SQLite {sqlite3.sqlite_version} is older than 3.35")
         self.options = options
-        self.location = f"sqlite:///{database}"
         self._path = None if engine is not None or database == MEMORY else Path(database)
+        self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = _connections(self._path, options, engine)
         self._dialect_engine: Engine | None = None
 

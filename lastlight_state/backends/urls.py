@@ -11,19 +11,20 @@ from sqlalchemy.exc import ArgumentError
 from lastlight_state.errors import InvalidValue
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_LOGIN = re.compile(r"[^/\\]*:[^/\\]*@")
+_LOGIN = re.compile(r"(//)?[^/\\]*:.*@|.*\bpassword\s*=", re.DOTALL)
+_SECRETS = ("password", "sslpassword")
 
 
 def parse(text: str | Path) -> URL:
     """The URL of a path or URL text. A path means SQLite.
 
-    Raises `InvalidValue` for an empty text, a URL that does not parse, and a login without a scheme, which would
-    otherwise become a file whose name is a password.
+    Raises `InvalidValue` for an empty text, a URL that does not parse, and a login without a scheme (or in libpq's
+    words), which would otherwise become a file whose name is a password.
     """
+    if not str(text).strip() or "\0" in str(text):
+        raise InvalidValue("url", "empty, or not a path")
     if isinstance(text, Path):
         return URL.create("sqlite", database=str(text))
-    if not text.strip() or "\0" in text:
-        raise InvalidValue("url", "empty, or not a path")
     if not _SCHEME.match(text):
         if _LOGIN.match(text):
             raise InvalidValue("url", "a login without a scheme: write postgresql://user:password@host/database")
@@ -32,6 +33,8 @@ def parse(text: str | Path) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise InvalidValue("url", "not a database URL") from None
+    if scheme(url) != "sqlite" and text.count("@") > 1:
+        raise InvalidValue("url", "more than one '@': percent-encode those of user name and password")
     return url
 
 
@@ -42,8 +45,11 @@ def scheme(url: URL) -> str:
 
 
 def redacted(text: str | Path) -> str:
-    """The text with every password replaced by ``***``."""
-    url = parse(text)
-    if "password" in url.query:
-        url = url.update_query_dict({"password": "***"})
-    return url.render_as_string(hide_password=True)
+    """The URL of the text, with every password replaced by asterisks."""
+    return shown(parse(text))
+
+
+def shown(url: URL) -> str:
+    """The URL as text, with every password replaced by asterisks."""
+    hidden = {name: "***" for name in _SECRETS if name in url.query}
+    return (url.update_query_dict(hidden) if hidden else url).render_as_string(hide_password=True)

@@ -1,0 +1,84 @@
+"""Which backend a URL or an engine leads to."""
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from lastlight_state import StateStore
+from lastlight_state.errors import InvalidValue, NotSupported
+from lastlight_state.workflows import Trigger
+
+THIRD_PARTY = Path(__file__).parents[1] / "fixtures" / "third_party_backend"
+
+
+@pytest.mark.parametrize("url", ["mysql://ana:a-secret@db/state", "mssql+pyodbc://ana:a-secret@db/state"])
+def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> None:
+    """backends §1."""
+    with pytest.raises(InvalidValue, match="unknown scheme") as refused:
+        StateStore.open(url)
+    assert refused.value.details["permitted"] == ("postgres", "postgresql", "sqlite")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sqlite://state/lastlight.db", "three slashes"),
+        ("sqlite://ana:a-secret@/lastlight.db", "three slashes"),
+        ("sqlite:///lastlight.db?mode=ro", "options"),
+        ("sqlite+aiosqlite:///lastlight.db", "driver 'aiosqlite'"),
+        ("postgresql+asyncpg://ana:a-secret@db/state", "driver 'asyncpg'"),
+        ("postgresql+psycopg2://db/state", "driver 'psycopg2'"),
+    ],
+)
+def test_a_url_that_would_not_do_what_it_says_is_refused(
+    url: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends §1."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValue, match=problem) as refused:
+        StateStore.open(url)
+    assert "secret" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_login_without_a_scheme_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends §1."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValue, match="login without a scheme"):
+        StateStore.open("ana:a-secret@db/state")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sqlite_has_no_schemas(tmp_path: Path) -> None:
+    """architecture §5."""
+    with pytest.raises(InvalidValue, match="schema: SQLite has no schemas"):
+        StateStore.open(tmp_path / "lastlight.db", schema="agents")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["sqlite+aiosqlite://", "postgresql+asyncpg://"])
+def test_an_engine_with_another_driver_is_refused(url: str) -> None:
+    """backends §1, engine=."""
+    engine = sa.create_mock_engine(url, lambda *_: None)
+    with pytest.raises(NotSupported, match=url.partition("+")[2].removesuffix("://")):
+        StateStore.open(engine=engine)  # type: ignore[arg-type]
+
+
+def test_an_engine_of_an_unknown_product_is_refused() -> None:
+    """backends §1, engine=."""
+    engine = sa.create_mock_engine("mysql://", lambda *_: None)
+    with pytest.raises(InvalidValue, match="unknown scheme 'mysql'"):
+        StateStore.open(engine=engine)  # type: ignore[arg-type]
+
+
+def test_a_third_partys_backend_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends §1."""
+    monkeypatch.syspath_prepend(str(THIRD_PARTY))
+    assert "memolite" in importlib.metadata.entry_points(group="lastlight_state.backends").names
+    with StateStore.open("memolite://anywhere") as store:
+        assert store.backend.name == "memolite"
+        run = store.workflows.runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p", context={"n": 1})
+        assert store.workflows.runs.get(run.id) == run

@@ -1,0 +1,106 @@
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastlight_state.backends import urls
+from lastlight_state.errors import InvalidValue
+
+PASSWORD = "a!b@c$d%e*_,/:;=?@[]"
+ENCODED = quote(PASSWORD, safe="")
+PATH_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map(lambda text: f"/x/{text}")
+
+
+@pytest.mark.parametrize("given", ["state.db", "/var/lib/state.db", "dir with blanks/ünï.db", "50%20off?.db", "a:b.db"])
+def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
+    """backends §1: a bare path."""
+    for way in (given, Path(given)):
+        url = urls.parse(way)
+        assert (urls.scheme(url), url.database) == ("sqlite", given)
+
+
+@pytest.mark.parametrize(
+    ("given", "scheme", "database"),
+    [
+        ("sqlite:///state.db", "sqlite", "state.db"),
+        ("sqlite:////var/state.db", "sqlite", "/var/state.db"),
+        ("sqlite:///:memory:", "sqlite", ":memory:"),
+        ("postgres://db/state", "postgresql", "state"),
+        ("postgresql://db/state", "postgresql", "state"),
+        ("postgresql+psycopg://db/state", "postgresql", "state"),
+    ],
+)
+def test_the_accepted_urls(given: str, scheme: str, database: str) -> None:
+    """backends §1."""
+    url = urls.parse(given)
+    assert (urls.scheme(url), url.database) == (scheme, database)
+
+
+def test_a_percent_encoded_password_is_decoded_exactly() -> None:
+    """backends §1."""
+    url = urls.parse(f"postgresql://ana:{ENCODED}@db:5432/state")
+    assert (url.username, url.password, url.host, url.port) == ("ana", PASSWORD, "db", 5432)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "ana:a-secret@db",
+        "ana:a-secret@db/state",
+        "ana:a/secret@db/state",
+        "ana:a@secret@db/state",
+        "//ana:a-secret@db/state",
+        "postgresql:ana:a-secret@db/state",
+        "postgresql:/ana:a-secret@db/state",
+        "host=db user=ana password=a-secret dbname=state",
+        "host=db password = 'a-secret'",
+        f"ana:{PASSWORD}@db/state",
+    ],
+)
+def test_a_login_without_a_scheme_never_becomes_a_file_name(given: str) -> None:
+    """backends §1: such a file's name would be a password."""
+    with pytest.raises(InvalidValue, match="postgresql://user:password@host/database") as refused:
+        urls.parse(given)
+    assert "secret" not in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["", "   ", "a\0b", Path("a\0b")])
+def test_what_names_nothing_is_refused(given: str | Path) -> None:
+    with pytest.raises(InvalidValue, match="url: empty, or not a path"):
+        urls.parse(given)
+
+
+@pytest.mark.parametrize("given", ["postgresql://ana:a-secret@db:port/state", f"postgresql://ana:{PASSWORD}@db/state"])
+def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -> None:
+    """backends §1: passwords in no text."""
+    with pytest.raises(InvalidValue) as refused:
+        urls.parse(given)
+    assert "secret" not in str(refused.value)
+    assert "a!b" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "postgresql://ana:a-secret@db/state",
+        f"postgresql://ana:{quote('a-secret@/' + PASSWORD, safe='')}@db/state",
+        "postgresql://ana@db/state?password=a-secret",
+        "postgresql://db/state?sslpassword=a-secret&sslmode=require",
+        "mysql://ana:a-secret@db/state",
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(given: str) -> None:
+    """backends §1."""
+    shown = urls.redacted(given)
+    assert "secret" not in shown
+    assert "@db/" in shown or "://db/" in shown
+
+
+@given(path=PATH_TEXTS)
+def test_the_url_of_a_file_that_is_shown_leads_back_to_the_file(path: str) -> None:
+    """Commands that errors suggest carry it."""
+    assert urls.parse(urls.redacted(Path(path))).database == str(Path(path))
