@@ -26,7 +26,7 @@ _BLANK = " \t\r"
 _NUL_OR_BLANK = "\0 \t\r"
 _OBJECT_BEGINS = re.compile(r'\{[ \t\r]*"')
 _WHOLE_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"')
-_MOST_TRIALS = 1_000  # our own lines have at most 500 open levels where they tear
+_MOST_FAILURES = 1_000  # our own lines have at most 500 open levels where they tear
 _decoder = json.JSONDecoder()
 
 
@@ -88,15 +88,15 @@ def _leading_objects(raw: bytes, text: str, start: int, stop: int) -> tuple[list
 
 def _object_at_end(raw: bytes, text: str, start: int, stop: int, accepts: Accepts) -> Piece | None:
     """The object from the leftmost place that reaches exactly to ``stop``, if the domain accepts it."""
+    failures = 0
     begins = _OBJECT_BEGINS.search(text, start)
-    for _ in range(_MOST_TRIALS):
-        if begins is None:
-            return None
+    while begins is not None and failures < _MOST_FAILURES:
         end = _end_of_object(text, begins.start())
         if end == stop:
             piece = _object_at(raw, text, begins.start())
             return piece if piece is not None and accepts(piece.value) else None
-        begins = _OBJECT_BEGINS.search(text, end or begins.start() + 1)
+        failures += end is None
+        begins = _OBJECT_BEGINS.search(text, end or begins.start() + 1)  # what lies inside a whole object ends with it
     return None
 
 

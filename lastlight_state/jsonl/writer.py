@@ -117,10 +117,11 @@ class LineWriter:
 
     def _checked(self, lines: Sequence[bytes]) -> bytes:
         for line in lines:
-            if line.find(_NEWLINE) != len(line) - 1:
+            size = line.find(_NEWLINE)
+            if size != len(line) - 1 or size < 1:
                 raise InvalidValue("line", "a line ends in its one newline")
-            if len(line) > self._max_line_bytes:
-                raise PayloadTooLarge("line", limit=self._max_line_bytes, actual=len(line))
+            if size > self._max_line_bytes:
+                raise PayloadTooLarge("line", limit=self._max_line_bytes, actual=size)
         return lines[0] if len(lines) == 1 else b"".join(lines)
 
     def _lock(self) -> int:

@@ -1,0 +1,111 @@
+"""Records and whole files to write and read back, and children that write them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from lastlight_state.codec import dump_line
+from lastlight_state.jsonl import files
+from lastlight_state.jsonl.reader import Line, LineReader
+from lastlight_state.jsonl.writer import LineWriter
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def record(n: int, *, text: str = "", writer: str = "a") -> dict[str, Any]:
+    """A record as an agent's log has them, with a nested object that must never pass for one."""
+    return {
+        "type": "user",
+        "message": {"role": "user", "content": text},
+        "writer": writer,
+        "n": n,
+        "timestamp": "2026-02-03T12:34:56.789Z",
+        "sessionId": "s-1",
+    }
+
+
+def is_record(value: dict[str, Any]) -> bool:
+    """The test that an owner of line files makes on what is recovered."""
+    return all(isinstance(value.get(key), str) for key in ("type", "timestamp", "sessionId"))
+
+
+class Reading:
+    """Everything that a reader has to say about a file."""
+
+    def __init__(self, reader: LineReader) -> None:
+        self.lines: list[Line] = list(reader.lines())
+        last = reader.tail()
+        self.lines += [last] if last else []
+        self.numbers = [line.value.get("n") for line in self.lines]
+        self.issues = reader.issues
+        self.reasons = [issue.reason for issue in reader.issues]
+        self.torn_tail = reader.torn_tail
+
+
+def read(path: Path, **options: Any) -> Reading:
+    """The whole file."""
+    with opened(path) as descriptor:
+        return Reading(LineReader(descriptor, path, is_record, **options))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A descriptor to read from."""
+    descriptor = files.open_to_read(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, *names: str) -> list[str]:
+    """Names of the system calls that are made from now on, in order. They are made all the same."""
+    calls: list[str] = []
+
+    def count(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return real(*arguments, **options)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(module, name, count(name, getattr(module, name)))
+    return calls
+
+
+def child(work: Callable[..., None], *arguments: Any) -> SpawnProcess:
+    """A started process that does the work."""
+    process = SPAWN.Process(target=work, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def append_until_killed(path: Path, acknowledged: Path, writer: str, size: int) -> None:
+    """Append records for ever, and note the number of each whose append returned."""
+    notes = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    lines = LineWriter(path, sync="os")
+    number = 0
+    while True:
+        lines.append([dump_line(record(number, text="x" * size, writer=writer))])
+        os.write(notes, b"%d\n" % number)
+        number += 1
+
+
+def append_many(path: Path, writer: str, count: int, seed: int) -> None:
+    """Append records of many sizes, now and then of 70 KB."""
+    sizes = random.Random(seed)
+    with LineWriter(path, sync="os") as lines:
+        for number in range(count):
+            size = 70_000 if sizes.random() < 0.1 else sizes.randrange(2_000)
+            lines.append([dump_line(record(number, text="é" * (size // 2), writer=writer))])
