@@ -278,6 +278,8 @@ def _indexes_of_approvals() -> None:
     table = "workflow_approvals"
     _index("idx_approvals_workflow", table, "workflow_run_id")
     _index("idx_approvals_status", table, "status")
+    _index("ix_approvals_newest", table, "created_at DESC, id DESC")
+    _index("ix_approvals_status_newest", table, "status, created_at DESC, id DESC")
     _index("ix_approvals_inbox", table, "created_at DESC, id DESC", "status = 'pending'")
     _index("ix_approvals_due", table, "expires_at", "status = 'pending' AND expires_at IS NOT NULL")
     keyed = "status = 'pending' AND request_key IS NOT NULL"

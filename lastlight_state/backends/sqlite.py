@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
@@ -39,12 +40,23 @@ MEMORY = ":memory:"
 OLDEST = (3, 35, 0)
 
 
+class _Compiler(SQLiteCompiler):
+    """SQLAlchemy's own, which drops table hints on SQLite; here one is the ``INDEXED BY`` of `db.indexes.through`."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
+class _Dialect(SQLiteDialect_pysqlite):
+    statement_compiler = _Compiler
+    supports_statement_cache = True
+
 
 class SqliteBackend(Backend):
     """One SQLite file, one database in memory, or what a caller's engine connects to."""
 
     name = "sqlite"
-    dialect = SQLiteDialect_pysqlite(paramstyle="qmark")
+    dialect = _Dialect(paramstyle="qmark")
     driver_errors = (sqlite3.Error,)
     migrates_on_open = True
     migration_lock = "the file's write lock, for one transaction; readers go on"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.db import columns, pages
+from lastlight_state.db.indexes import through
 from lastlight_state.db.pages import Page
 from lastlight_state.db.statements import Statement, Values
 from lastlight_state.db.unit import NOTHING, Unit
@@ -28,7 +29,7 @@ class Listing:
 
     ``columns`` are what a summary shows; ``order`` columns are among them, all descending or all ascending.
     A condition of ``filters`` uses the parameter of its own name, or those of the mapping that it is given;
-    ``spread`` names columns that take several values.
+    ``spread`` names columns that take several values; ``through`` the index to read by (`db.indexes.through`).
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Listing:
         spread: Mapping[str, sa.Column[Any]] | None = None,
         always: Sequence[sa.ColumnElement[bool]] = (),
         descending: bool = True,
+        through: str | None = None,
     ) -> None:
         self._name = name
         self._shown = tuple(shown)
@@ -49,6 +51,7 @@ class Listing:
         self._spread = dict(spread or {})
         self._always = tuple(always)
         self._descending = descending
+        self._through = through
         self._made: dict[tuple[Any, ...], Statement] = {}
 
     def page(
@@ -145,20 +148,16 @@ class Listing:
             return self._range(conditions)
         column = self._spread[leading]
         ranges = [
-            sa.select(
-                self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)]).subquery()
-            )
+            self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)])
             for i in range(sizes[leading])
         ]
-        return ranges[0] if len(ranges) == 1 else self._merged(ranges)
+        return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges])
 
     def _range(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
-        return (
-            sa.select(*self._shown)
-            .where(*conditions)
-            .order_by(*self._directions(self._order))
-            .limit(sa.bindparam("limit", type_=sa.Integer))
-        )
+        shown = sa.select(*self._shown).where(*conditions)
+        if self._through:
+            shown = through(shown, self._order[0].table, self._through)
+        return shown.order_by(*self._directions(self._order)).limit(sa.bindparam("limit", type_=sa.Integer))
 
     def _merged(self, ranges: Sequence[sa.Select[Any]]) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.db.base import table_of
+from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant, prepared
 from lastlight_state.workflows.models import ExecutionModel, WorkflowApprovalModel
@@ -39,7 +40,7 @@ SAME = tuple(name for name in _GIVEN if name not in ("id", "created_at", "action
 """The columns that two openings of one gate have in common; actions are compared by their digests."""
 
 _this_one = APPROVALS.c.id == sa.bindparam("approval_id")
-_pending = APPROVALS.c.status == constant("pending")
+PENDING = APPROVALS.c.status == constant("pending")
 
 LOCK_RUN = locking(run=sa.select(APPROVALS.c.workflow_run_id).where(_this_one).scalar_subquery())
 """Locks the run that a gate belongs to. A gate never changes its run, so this needs no look before."""
@@ -54,12 +55,12 @@ FIND_PENDING_KEY = prepared(
     sa.select(*COLUMNS).where(
         APPROVALS.c.workflow_run_id == sa.bindparam("workflow_run_id"),
         APPROVALS.c.request_key == sa.bindparam("request_key"),
-        _pending,
+        PENDING,
     )
 )
 CLOSE = prepared(
     sa.update(APPROVALS)
-    .where(_this_one, _pending)
+    .where(_this_one, PENDING)
     .values(
         status=sa.bindparam("status"),
         responded_by=sa.bindparam("by"),
@@ -80,10 +81,22 @@ RUN_OF_EXECUTION = prepared(
     sa.select(_EXECUTIONS.c.id, _EXECUTIONS.c.workflow_run_id).where(_EXECUTIONS.c.id == sa.bindparam("execution_id"))
 )
 
-_due = (_pending, APPROVALS.c.expires_at <= bind("at", APPROVALS.c.expires_at))
+PENDING_OF_RUN = (
+    APPROVALS.c.workflow_run_id == sa.bindparam("run_id"),
+    sa.func.coalesce(APPROVALS.c.status, constant("unknown")) == constant("pending"),
+)
+"""The pending gates of one run. Not by the index on status, which SQLite, without statistics, takes as gladly as the
+run's own: then it reads every pending gate there is."""
+
+_is_due = APPROVALS.c.expires_at <= bind("at", APPROVALS.c.expires_at)
 DUE_RUNS = prepared(
-    sa.select(APPROVALS.c.workflow_run_id)
-    .where(*_due, sa.exists().where(RUNS.c.id == APPROVALS.c.workflow_run_id))
+    through(sa.select(APPROVALS.c.workflow_run_id), APPROVALS, "ix_approvals_due")
+    .where(
+        PENDING,
+        APPROVALS.c.expires_at.is_not(None),
+        _is_due,
+        sa.exists().where(RUNS.c.id == APPROVALS.c.workflow_run_id),
+    )
     .order_by(APPROVALS.c.expires_at)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
@@ -91,7 +104,7 @@ DUE_RUNS = prepared(
 
 EXPIRE = prepared(
     sa.update(APPROVALS)
-    .where(APPROVALS.c.workflow_run_id == sa.bindparam("run_id"), *_due)
+    .where(*PENDING_OF_RUN, _is_due)
     .values(status="expired", closed_reason="gate.expired")
     .returning(APPROVALS.c.id, APPROVALS.c.gate, APPROVALS.c.on_reject, APPROVALS.c.expires_at)
 )

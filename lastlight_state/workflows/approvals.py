@@ -168,7 +168,8 @@ class Approvals(Repository):
     ) -> Page[PendingApproval]:
         """The inbox: open gates of all live runs, with what is asked for and where the run stands; none overdue."""
         given = approval_checks.inbox_filters(run_id, kind)
-        inbox = approval_inbox.ORDERS[checks.word("order", order, approval_inbox.ORDERS)]
+        inboxes = approval_inbox.ORDERS if run_id is None else approval_inbox.OF_RUN
+        inbox = inboxes[checks.word("order", order, inboxes)]
         checks.page_limit(limit)
         also = {"now": self._now()}
         return self._reading(

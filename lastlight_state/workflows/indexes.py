@@ -62,6 +62,7 @@ _execution = ExecutionModel.__table__.c
 _approval = WorkflowApprovalModel.__table__.c
 _newest_run = (_run.started_at.desc(), _run.id.desc())
 _newest_execution = (_execution.started_at.desc(), _execution.id.desc())
+_newest_approval = (_approval.created_at.desc(), _approval.id.desc())
 _summary = [_run[name] for name in RUN_SUMMARY if name not in ("id", "started_at", "status")]
 _usage = [_execution[name] for name in USAGE]
 
@@ -109,7 +110,9 @@ only("postgresql", Index("ix_executions_started", *_newest_execution))
 
 Index("idx_approvals_workflow", _approval.workflow_run_id)
 Index("idx_approvals_status", _approval.status)
-Index("ix_approvals_inbox", _approval.created_at.desc(), _approval.id.desc(), **where("status = 'pending'"))
+Index("ix_approvals_newest", *_newest_approval)
+Index("ix_approvals_status_newest", _approval.status, *_newest_approval)
+Index("ix_approvals_inbox", *_newest_approval, **where("status = 'pending'"))
 Index("ix_approvals_due", _approval.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
 Index(
     "uq_approvals_request_key",
