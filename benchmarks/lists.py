@@ -61,7 +61,6 @@ def fill(side: Side, runs: int) -> None:
 
 
 def _row(side: Side, begin: datetime, i: int, runs: int, large: str) -> tuple[Any, ...]:
-    # every value by position, as ``_COLUMNS`` names them
     moment = begin + timedelta(seconds=i)
     at: Any = moment.isoformat(timespec="milliseconds")[:23] + "Z" if side.name == "sqlite" else moment
     status = "running" if i % (runs // 200) == 0 else _STATUSES[i % len(_STATUSES)]
@@ -89,8 +88,15 @@ def _page(side: Side, path: str, ours: Callable[[], object], where: str, values:
     totals = side.sql(_TOTALS.format(places=", ".join("?" * 20)))
     execute = side.driver.execute
 
-    def raw() -> None:
-        rows = execute(select, values).fetchall()
+    times = [i for i, name in enumerate(RUN_SUMMARY) if name.endswith("_at")]
+
+    def raw() -> list[list[Any]]:
+        rows = [list(row) for row in execute(select, values).fetchall()]
+        if side.name == "sqlite":  # psycopg gives times as values by itself
+            for row in rows:
+                for i in times:
+                    row[i] = row[i] and datetime.fromisoformat(row[i])
         execute(totals, [row[0] for row in rows[:20]]).fetchall()
+        return rows
 
     return compare(path, side.name, ours, raw, goal=goal(path, side.name), calls=100)

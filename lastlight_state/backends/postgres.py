@@ -254,6 +254,7 @@ def _engine(url: URL, options: Options) -> Engine:
 
 
 def _server_settings(options: Options) -> Iterator[str]:
+    yield "-c timezone=UTC"
     if options.statement_timeout is not None:
         yield f"-c statement_timeout={int(options.statement_timeout * 1000)}"
     if options.lock_timeout is not None:

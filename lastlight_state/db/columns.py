@@ -41,7 +41,7 @@ class IsoTimestamp(TypeDecorator[datetime]):
         return _time_texts()
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return lambda value: None if value is None else parse_time(value)
+        return _read_time
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -54,7 +54,7 @@ class UtcTimestamp(TypeDecorator[datetime]):
         return None if value is None else aware_utc("timestamp", value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return lambda value: None if value is None else value.astimezone(UTC)
+        return lambda value: value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
 
 
 class TextJson(TypeDecorator[Any]):
@@ -67,7 +67,7 @@ class TextJson(TypeDecorator[Any]):
         return None if value is None else codec.encode("json", value, max_bytes=_NO_LIMIT)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return lambda value: None if value is None else codec.decode(value)
+        return _read_json
 
 
 class BinaryJson(TypeDecorator[Any]):
@@ -96,6 +96,27 @@ class IntegerFlag(TypeDecorator[bool]):
         return lambda value: None if value is None else bool(value)
 
 
+class Float64(TypeDecorator[float]):
+    """A float of 64 bits. Both drivers give back a float; SQLAlchemy's own converter would first ask what came back."""
+
+    impl = sa.Double
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return None
+
+
+def _read_time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo is UTC else parse_time(text)
+
+
+def _read_json(text: str | None) -> Any:
+    return None if text is None else codec.decode(text)
+
+
 def _time_texts() -> Callable[[datetime | None], str | None]:
     """Formats times, remembering the last: the times of one write are nearly always one object."""
     last: tuple[datetime | None, str | None] = (None, None)
@@ -122,7 +143,7 @@ def parse_time(text: str) -> datetime:
 
 Text: TypeEngine[str] = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 Integer: TypeEngine[int] = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-Real: TypeEngine[float] = sa.Double().with_variant(sa.REAL(), "sqlite")
+Real: TypeEngine[float] = Float64().with_variant(sa.REAL(), "sqlite")
 Flag: TypeEngine[bool] = sa.Boolean().with_variant(IntegerFlag(), "sqlite")
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")

@@ -21,6 +21,7 @@ from lastlight_state.errors import InvalidValue
 T = TypeVar("T")
 
 MOST_VALUES = 50
+MOST_SHAPES = 512
 _SIZES = (1, 2, 4, 8, 20, 50)
 
 
@@ -88,8 +89,8 @@ class Listing:
         """The next ``limit`` rows after ``key``."""
         if any(name in self._spread and not value for name, value in chosen.items()):
             return []
-        statement, values = self._statement(chosen, key)
-        return unit.rows(statement, {**values, **also, "limit": limit})
+        statement, values = self._statement(chosen, key, limit)
+        return unit.rows(statement, {**values, **also})
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
         """The key of a row: its values in the order columns."""
@@ -112,11 +113,13 @@ class Listing:
         except (TypeError, ValueError):
             raise InvalidValue("page_token", "damaged, or no page token") from None
 
-    def statement(self, chosen: Mapping[str, Any], *, paged: bool) -> Statement:
+    def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
         """The statement that a page with these filters runs, for tests of its plan."""
-        return self._statement(chosen, [None] * len(self._order) if paged else None)[0]
+        return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
-    def _statement(self, chosen: Mapping[str, Any], key: Sequence[Any] | None) -> tuple[Statement, dict[str, Any]]:
+    def _statement(
+        self, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
+    ) -> tuple[Statement, dict[str, Any]]:
         values: dict[str, Any] = {} if key is None else pages.after_values(key)
         sizes = []
         for name, value in chosen.items():
@@ -129,13 +132,16 @@ class Listing:
             size = next(size for size in _SIZES if size >= len(unique))
             sizes.append((name, size))
             values |= {f"{name}_{i}": part for i, part in enumerate([*unique, *[None] * (size - len(unique))])}
-        shape = (frozenset(chosen), tuple(sizes), key is not None)
+        shape = (frozenset(chosen), tuple(sizes), key is not None, limit)
         statement = self._made.get(shape)
         if statement is None:
-            statement = self._made[shape] = Statement(self._build(chosen, dict(sizes), paged=key is not None))
+            if len(self._made) >= MOST_SHAPES:
+                self._made.clear()
+            built = self._build(chosen, dict(sizes), paged=key is not None, limit=limit)
+            statement = self._made[shape] = Statement(built)
         return statement, values
 
-    def _build(self, chosen: Mapping[str, Any], sizes: Mapping[str, int], *, paged: bool) -> Any:
+    def _build(self, chosen: Mapping[str, Any], sizes: Mapping[str, int], *, paged: bool, limit: int) -> Any:
         conditions = [*self._always, *(self._filters[name] for name in chosen if name not in self._spread)]
         if paged:
             conditions.append(pages.after(self._order, descending=self._descending))
@@ -145,24 +151,29 @@ class Listing:
                 binds = [sa.bindparam(f"{name}_{i}", type_=self._spread[name].type) for i in range(size)]
                 conditions.append(self._spread[name].in_(binds))
         if leading is None:
-            return self._range(conditions)
+            return self._range(conditions, limit)
         column = self._spread[leading]
         ranges = [
-            self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)])
+            self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)], limit)
             for i in range(sizes[leading])
         ]
-        return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges])
+        return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
 
-    def _range(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    def _range(self, conditions: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
         shown = sa.select(*self._shown).where(*conditions)
         if self._through:
             shown = through(shown, self._order[0].table, self._through)
-        return shown.order_by(*self._directions(self._order)).limit(sa.bindparam("limit", type_=sa.Integer))
+        return shown.order_by(*self._directions(self._order)).limit(_written(limit))
 
-    def _merged(self, ranges: Sequence[sa.Select[Any]]) -> sa.Select[Any]:
+    def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()
         order = [merged.c[column.name] for column in self._order]
-        return sa.select(merged).order_by(*self._directions(order)).limit(sa.bindparam("limit", type_=sa.Integer))
+        return sa.select(merged).order_by(*self._directions(order)).limit(_written(limit))
 
     def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
         return [column.desc() if self._descending else column.asc() for column in order]
+
+
+def _written(limit: int) -> sa.ColumnElement[int]:
+    """The limit in the SQL itself: as a parameter it would keep Postgres from planning a prepared page only once."""
+    return sa.literal_column(str(limit), sa.Integer)

@@ -57,15 +57,32 @@ class Compiled:
 
     def row(self, stored: Sequence[Any]) -> dict[str, Any]:
         """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
-        values = dict(zip(self._keys, stored, strict=True))
+        return self.rows((stored,))[0]
+
+    def rows(self, stored: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+        """Stored rows as `row` gives them."""
+        keys, converters = self._keys, self._converters
+        found = []
+        for row in stored:
+            values = dict(zip(keys, row, strict=True))
+            try:
+                for name, convert, _ in converters:
+                    value = values[name]
+                    if value is not None:
+                        values[name] = convert(value)
+            except ValueError as error:
+                raise self._corrupt(keys, row) from error
+            found.append(values)
+        return found
+
+    def _corrupt(self, keys: Sequence[str], row: Sequence[Any]) -> CorruptData:
+        values = dict(zip(keys, row, strict=True))
         for name, convert, table in self._converters:
-            value = values[name]
-            if value is not None:
-                try:
-                    values[name] = convert(value)
-                except ValueError as error:
-                    raise CorruptData(table, values.get("id"), name) from error
-        return values
+            try:
+                convert(values[name])
+            except ValueError:
+                return CorruptData(table, values.get("id"), name)
+        return CorruptData("row", values.get("id"), "unknown")
 
 
 class Statement:

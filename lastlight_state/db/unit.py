@@ -40,7 +40,7 @@ class Unit:
     def rows(self, statement: Statement, values: Values = NOTHING) -> list[dict[str, Any]]:
         """All rows."""
         compiled = statement.on(self.backend)
-        return [compiled.row(stored) for stored in self._fetch(compiled, values)]
+        return compiled.rows(self._fetch(compiled, values))
 
     def value(self, statement: Statement, values: Values = NOTHING) -> Any:
         """The first column of the first row, or None where there is no row."""

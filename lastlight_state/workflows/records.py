@@ -49,7 +49,8 @@ class RunSummary(Record):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
+        if values["owner"] is None:
+            values["owner"], values["repo"] = split_legacy(None, values["repo"])
         values.setdefault("totals", NO_TOTALS)
         return super().of(values)
 
@@ -134,3 +135,13 @@ class RunProgress(Record):
     phase_count: int
     scratch_bytes: int | None
     updated_at: datetime
+
+
+class WorkflowOverride(Record):
+    """The kill switch of one workflow: on or off, since when, by whom and why."""
+
+    name: str
+    enabled: bool
+    updated_at: datetime
+    updated_by: str | None
+    reason: str | None

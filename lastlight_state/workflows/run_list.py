@@ -32,7 +32,7 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     found: list[tuple[int, dict[str, Any]]] = []
     while rank < len(_RANKS) and len(found) <= limit:
         statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
-        rows = sql.LIST.rows(unit, {**chosen, "statuses": statuses}, key, limit + 1 - len(found))
+        rows = sql.LIST.rows(unit, {**chosen, "statuses": statuses}, key, limit + 1)
         found += [(rank, row) for row in rows]
         rank, key = rank + 1, None
     token = None
@@ -59,7 +59,9 @@ def _summaries(unit: Unit, rows: Any) -> tuple[RunSummary, ...]:
         return ()
     statement, values = sql.TOTALS.of([row["id"] for row in rows])
     totals = {found["workflow_run_id"]: _totals(found) for found in unit.rows(statement, values)}
-    return tuple(RunSummary.of({**row, "totals": totals.get(row["id"], NO_TOTALS)}) for row in rows)
+    for row in rows:
+        row["totals"] = totals.get(row["id"], NO_TOTALS)
+    return tuple(map(RunSummary.of, rows))
 
 
 def _totals(found: dict[str, Any]) -> Totals:
