@@ -8,6 +8,8 @@ from functools import cached_property
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
+from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.overrides import Overrides
 from lastlight_state.workflows.runs import Runs
 
 
@@ -26,6 +28,33 @@ class AsyncRuns(Face[Runs]):
     cancel = writing(Runs.cancel)
     restart = writing(Runs.restart)
     allow_restarts = writing(Runs.allow_restarts)
+
+
+class AsyncExecutions(Face[Executions]):
+    """``store.workflows.executions``"""
+
+    start = writing(Executions.start)
+    skip = writing(Executions.skip)
+    update = writing(Executions.update)
+    finish = writing(Executions.finish)
+    interrupt = writing(Executions.interrupt)
+    overrule = writing(Executions.overrule)
+    phase_state = reading(Executions.phase_state)
+    get = reading(Executions.get)
+    find_by_session = reading(Executions.find_by_session)
+    list = reading(Executions.list)
+    save_output = writing(Executions.save_output)
+    find_output = reading(Executions.find_output)
+
+
+class AsyncOverrides(Face[Overrides]):
+    """``store.workflows.overrides``"""
+
+    is_enabled = reading(Overrides.is_enabled)
+    put = writing(Overrides.put)
+    find = reading(Overrides.find)
+    list = reading(Overrides.list)
+    clear = writing(Overrides.clear)
 
 
 class AsyncApprovals(Face[Approvals]):
@@ -52,6 +81,16 @@ class AsyncWorkflows(Face[Workflows]):
     def runs(self) -> AsyncRuns:
         """Workflow runs."""
         return AsyncRuns(self._target.runs, self._runner)
+
+    @cached_property
+    def executions(self) -> AsyncExecutions:
+        """Phase executions, chat turns and node attempts."""
+        return AsyncExecutions(self._target.executions, self._runner)
+
+    @cached_property
+    def overrides(self) -> AsyncOverrides:
+        """Kill switches of workflows."""
+        return AsyncOverrides(self._target.overrides, self._runner)
 
     @cached_property
     def approvals(self) -> AsyncApprovals:

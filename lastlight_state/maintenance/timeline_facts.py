@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from lastlight_state.db.listing import Listing
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.workflows.approval_statements import APPROVALS
-from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS, OUTCOME
+from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS
 from lastlight_state.workflows.money import dollars_of
+from lastlight_state.workflows.outcomes import OUTCOME
 from lastlight_state.workflows.transitions import TRANSITIONS
 
 _FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"

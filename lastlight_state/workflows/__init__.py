@@ -10,6 +10,7 @@ from lastlight_state.workflows.approval_records import Answered, Approval, Appro
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.arguments import (
     Claim,
+    ExecutionOptions,
     Failure,
     Gate,
     NodeRef,
@@ -19,7 +20,17 @@ from lastlight_state.workflows.arguments import (
     Trigger,
     Usage,
 )
-from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, Totals, WorkflowRun
+from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
+from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.overrides import Overrides
+from lastlight_state.workflows.records import (
+    EnsuredRun,
+    RunProgress,
+    RunSummary,
+    Totals,
+    WorkflowOverride,
+    WorkflowRun,
+)
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.transitions import TERMINAL_TOPIC
 
@@ -29,6 +40,9 @@ __all__ = [
     "ApprovalSummary",
     "Claim",
     "EnsuredRun",
+    "Execution",
+    "ExecutionOptions",
+    "ExecutionSummary",
     "Failure",
     "Gate",
     "NodeRef",
@@ -41,6 +55,7 @@ __all__ = [
     "Totals",
     "Trigger",
     "Usage",
+    "WorkflowOverride",
     "WorkflowRun",
     "Workflows",
 ]
@@ -56,6 +71,16 @@ class Workflows:
     def runs(self) -> Runs:
         """Workflow runs."""
         return Runs(self._context)
+
+    @cached_property
+    def executions(self) -> Executions:
+        """Phase executions, chat turns and node attempts."""
+        return Executions(self._context)
+
+    @cached_property
+    def overrides(self) -> Overrides:
+        """Kill switches of workflows."""
+        return Overrides(self._context)
 
     @cached_property
     def approvals(self) -> Approvals:

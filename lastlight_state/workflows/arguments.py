@@ -97,6 +97,21 @@ class NodeRef:
 
 
 @dataclass(frozen=True)
+class ExecutionOptions:
+    """The rarer facts of a new execution. ``started_at`` is now unless given, ``details`` JSON of at most 64 KiB.
+
+    ``cached``: its result was reused. ``vcs_pointer`` and ``work_dir`` say where its files are.
+    """
+
+    id: str | None = None
+    started_at: datetime | None = None
+    cached: bool = False
+    vcs_pointer: str | None = None
+    work_dir: str | None = None
+    details: Any = None
+
+
+@dataclass(frozen=True)
 class Gate:
     """A question to a person: leave for an ``action``, or a free-text reply; ``on_reject``: what a no does to its run.
 

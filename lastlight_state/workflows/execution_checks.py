@@ -11,6 +11,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import checks
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
+from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
 from lastlight_state.workflows.execution_statements import ANY_OUTCOME, COUNTERS, GIVEN
@@ -33,7 +34,7 @@ def new_execution(
         "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
         "outcome": "running",
         "workflow_run_id": checks.optional("run_id", run_id, words.ID),
-        "cached": _flag("cached", options.cached),
+        "cached": checks.flag("cached", options.cached),
         "vcs_pointer": checks.optional("vcs_pointer", options.vcs_pointer, _PATH),
         "work_dir": checks.optional("work_dir", options.work_dir, _PATH),
         "details": None
@@ -98,36 +99,76 @@ def usage_columns(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def ended(outcome: str, failure: Failure | None) -> dict[str, Any]:
-    """How an execution ended, as columns."""
+def skipped(
+    now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
+) -> dict[str, Any]:
+    """The parameters of the row of something passed over."""
+    row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
+    ending = {"outcome": "skipped", "success": False, "stop_reason": "skipped", "duration_ms": 0}
+    return row | ending | {"finished_at": now, "error": _reason(reason)}
+
+
+def update(
+    execution_id: str,
+    now: datetime,
+    session_id: str | None,
+    checkpoint: Any,
+    usage: Usage | None,
+    claim: Claim | None,
+) -> dict[str, Any]:
+    """The parameters of an update."""
+    limit = words.CHECKPOINT
     return {
-        "outcome": checks.word("outcome", outcome, ENDED),
-        "success": outcome == "succeeded",
-        **ended_with(failure),
+        "execution_id": execution_id,
+        "at": now,
+        "session_id": checks.optional("session_id", session_id, words.SESSION_ID),
+        "checkpoint": None if checkpoint is None else codec.encode("checkpoint", checkpoint, max_bytes=limit),
+        **usage_columns(usage),
+        **presented(claim),
     }
 
 
-def ended_with(failure: Failure | None) -> dict[str, Any]:
-    """A failure as columns of an execution."""
-    if failure is None:
-        return {"error": None, "error_detail": None, "stop_reason": None}
-    stop_reason = checks.optional("failure.stop_reason", failure.stop_reason, words.STOP_REASON)
-    return {**failure_columns(failure), "stop_reason": stop_reason}
+def finish(
+    execution_id: str,
+    now: datetime,
+    outcome: str,
+    usage: Usage | None,
+    failure: Failure | None,
+    session_id: str | None,
+    claim: Claim | None,
+) -> dict[str, Any]:
+    """The parameters of an end."""
+    ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": None}
+    if failure is not None:
+        reason = checks.optional("failure.stop_reason", failure.stop_reason, words.STOP_REASON)
+        ending = {**failure_columns(failure), "stop_reason": reason}
+    checks.word("outcome", outcome, ENDED)
+    row = update(execution_id, now, session_id, None, usage, claim)
+    return row | ending | {"outcome": outcome, "success": outcome == "succeeded"}
 
 
-def overruling(failure: Failure) -> dict[str, Any]:
-    """Why a success does not count, as columns; the reason code is always ``overruled``."""
+def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of a success turned into a failure."""
     if failure.stop_reason not in (None, "overruled"):
-        raise InvalidValue("failure.stop_reason", "it is 'overruled'")
-    return failure_columns(failure)
+        raise InvalidValue("failure.stop_reason", "it is always 'overruled'")
+    ending = {**failure_columns(failure), "stop_reason": "overruled", "outcome": "failed"}
+    return {"execution_id": execution_id, "at": now, **ending, **presented(claim)}
 
 
-def reason_text(reason: str) -> str:
-    """Why something was skipped or interrupted, in words; kept where an error would stand."""
-    text = checks.content("reason", reason, words.ERROR)
-    if not text.strip():
-        raise InvalidValue("reason", "blank")
-    return text
+def interrupting(run_id: str, now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
+    """The parameters of an interruption."""
+    return {
+        "run_id": run_id,
+        "at": now,
+        "error": _reason(reason),
+        "skill": checks.optional("skill", skill, words.SKILL),
+    }
+
+
+def output(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of a text that is stored."""
+    text = checks.content("text", text, limits.output_text)
+    return {"execution_id": execution_id, "output_text": text, **presented(claim)}
 
 
 def list_filters(
@@ -159,7 +200,9 @@ def _outcome_filter(outcomes: Sequence[str]) -> dict[str, Any]:
     return {"outcomes": dict(zip(ANY_OUTCOME, padded, strict=True))}
 
 
-def _flag(where: str, value: bool) -> bool:
-    if type(value) is not bool:
-        raise InvalidValue(where, "a truth value is needed")
-    return value
+def _reason(reason: str) -> str:
+    """Why, in words; kept where an error would stand."""
+    text = checks.content("reason", reason, words.ERROR)
+    if not text.strip():
+        raise InvalidValue("reason", "blank")
+    return text

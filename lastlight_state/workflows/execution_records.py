@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
-
-from typing_extensions import Self
+from typing import Any, Self
 
 from lastlight_state.db.records import Record
 from lastlight_state.workflows.money import stored_cost
+from lastlight_state.workflows.outcomes import outcome_of
 from lastlight_state.workflows.repo_identity import split_legacy
 
 
@@ -52,6 +51,7 @@ class ExecutionSummary(Record):
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
+        values["outcome"] = outcome_of(values)
         values["cost_usd"] = stored_cost(values.pop("cost_micros"), values["cost_usd"])
         return super().of(values)
 

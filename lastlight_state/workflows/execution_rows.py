@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.times import millis_between
 from lastlight_state.db.base import table_of
-from lastlight_state.db.statements import constant
 from lastlight_state.workflows.execution_records import ExecutionSummary
 from lastlight_state.workflows.models import ExecutionModel
 from lastlight_state.workflows.run_rows import RUNS
@@ -22,22 +21,10 @@ EXECUTIONS = table_of(ExecutionModel)
 _ALIKE = EXECUTIONS.alias("fenced")
 _c = EXECUTIONS.c
 
-IN_FLIGHT = sa.and_(_c.finished_at.is_(None), _c.success.is_(None))
-
-OUTCOME = sa.case(
-    (sa.and_(_c.outcome.is_not(None), _c.outcome != constant("running")), _c.outcome),
-    (_c.success == sa.true(), constant("succeeded")),
-    (sa.and_(_c.success == sa.false(), _c.stop_reason == constant("skipped")), constant("skipped")),
-    (sa.and_(_c.success == sa.false(), _c.stop_reason == constant("error_quota")), constant("deferred")),
-    (sa.or_(_c.success == sa.false(), _c.finished_at.is_not(None)), constant("failed")),
-    else_=constant("running"),
-).label("outcome")
-"""The stored outcome, or what the columns of a program that knows no outcomes amount to."""
-
 MICROS = sa.func.coalesce(_c.cost_micros, sa.cast(sa.func.round(_c.cost_usd * 1_000_000), sa.BigInteger))
 """The cost in whole micro-dollars, also of rows that have only the float."""
 
-COLUMNS = tuple(OUTCOME if column.name == "outcome" else column for column in _c if column.name != "output_text")
+COLUMNS = tuple(column for column in _c if column.name != "output_text")
 """What an `Execution` record needs."""
 
 SUMMARY = tuple(

@@ -14,13 +14,12 @@ from lastlight_state.workflows.execution_rows import (
     EXECUTIONS,
     FENCE,
     HERE,
-    IN_FLIGHT,
     MICROS,
-    OUTCOME,
     RUN_FENCE,
     SUMMARY,
     duration,
 )
+from lastlight_state.workflows.outcomes import IN_FLIGHT, OUTCOME
 from lastlight_state.workflows.run_rows import RUNS, locking
 from lastlight_state.workflows.transitions import bind
 from lastlight_state.workflows.words import OUTCOMES
@@ -70,7 +69,9 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
     """A run that does not say what set it off is asked for the word of its earlier executions."""
-    earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(sa.literal_column("1"))
+    earlier = (
+        sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(sa.literal_column("1"))
+    )
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
     return columns | {"trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant("api"))}
 
@@ -85,7 +86,7 @@ def _next_attempt() -> sa.ColumnElement[Any]:
     return sa.case((_param("node_id").is_not(None), last.scalar_subquery()))
 
 
-_given = [sa.cast(_param(name), _c[name].type) for name in GIVEN]
+_given = [_param(name) for name in GIVEN]
 _copied = _from_run()
 
 START = prepared(
@@ -112,9 +113,11 @@ def _grown(name: str) -> sa.ColumnElement[Any]:
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
 
 
-_costs_more = sa.and_(_param("cost_micros").is_not(None), sa.or_(MICROS.is_(None), MICROS < _param("cost_micros")))
+_costs_more = sa.and_(_param("cost_micros").is_not(None), sa.or_(MICROS.is_(None), _param("cost_micros") > MICROS))
 _at = bind("at", _c.heartbeat_at)
-_alive = {"heartbeat_at": sa.case((sa.or_(_c.heartbeat_at.is_(None), _c.heartbeat_at < _at), _at), else_=_c.heartbeat_at)}
+_alive = {
+    "heartbeat_at": sa.case((sa.or_(_c.heartbeat_at.is_(None), _c.heartbeat_at < _at), _at), else_=_c.heartbeat_at)
+}
 
 
 def _or_kept(*names: str) -> dict[str, sa.ColumnElement[Any]]:
@@ -192,10 +195,11 @@ INTERRUPT = prepared(
 )
 
 SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
-LOCK_RUN = locking(
-    RUNS.c.scratch, run=sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
-)
-"""Locks the run of an execution, with its scratch."""
+
+_run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
+LOCK_RUN = locking(run=_run_here)
+"""Locks the run of an execution. No row where it has none."""
+LOCK_SCRATCH = locking(RUNS.c.scratch, run=_run_here)
 
 GET = prepared(sa.select(*COLUMNS).where(HERE))
 FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))

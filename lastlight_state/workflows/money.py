@@ -17,7 +17,7 @@ _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
 
 
 def micros_of(where: str, dollars: Decimal) -> int:
-    """Whole micro-dollars of an amount, half to even. Raises `InvalidValue` for what is no amount that can be stored."""
+    """Whole micro-dollars of an amount, half to even. Raises `InvalidValue` for what cannot be stored."""
     if not isinstance(dollars, Decimal):
         raise InvalidValue(where, f"a Decimal is needed, not {type(dollars).__name__}: floats are not exact")
     if not dollars.is_finite() or dollars < 0:

@@ -1,0 +1,76 @@
+"""Kill switches: a workflow that is switched off starts no run. No row means enabled.
+
+Runs that exist are not touched; `runs.create`, `ensure` and `restart` and the queue obey, each in the statement that
+decides. An override can be deleted, which goes back to the default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db import checks
+from lastlight_state.db.base import later_of, table_of
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.pages import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import prepared
+from lastlight_state.db.upserts import upsert
+from lastlight_state.workflows import words
+from lastlight_state.workflows.models import WorkflowOverrideModel
+from lastlight_state.workflows.records import WorkflowOverride
+
+_OVERRIDES = table_of(WorkflowOverrideModel)
+_COLUMNS = tuple(_OVERRIDES.c)
+_this = _OVERRIDES.c.name == sa.bindparam("name")
+
+PUT = prepared(
+    upsert(
+        _OVERRIDES,
+        ("name", "enabled", "updated_at", "updated_by", "reason"),
+        key=("name",),
+        replacing=lambda new: {
+            "enabled": new.enabled,
+            "updated_at": later_of(_OVERRIDES.c.updated_at, new.updated_at),
+            "updated_by": new.updated_by,
+            "reason": new.reason,
+        },
+    )
+)
+FIND = prepared(sa.select(*_COLUMNS).where(_this))
+IS_ENABLED = prepared(sa.select(_OVERRIDES.c.enabled).where(_this))
+CLEAR = prepared(sa.delete(_OVERRIDES).where(_this))
+LIST = Listing("workflow_overrides", _COLUMNS, order=(_OVERRIDES.c.name,), descending=False)
+
+
+class Overrides(Repository):
+    """``store.workflows.overrides``"""
+
+    def is_enabled(self, name: str) -> bool:
+        """Whether runs of this workflow may start. A workflow without an override, known or not, is enabled."""
+        return self._reading(lambda unit: unit.value(IS_ENABLED, {"name": name})) is not False
+
+    def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
+        """Switch a workflow on or off. Replaces every fact of an earlier override, ``by`` and ``reason`` too."""
+        row: dict[str, Any] = {
+            "name": checks.identifier("name", name, words.WORKFLOW_NAME),
+            "enabled": checks.flag("enabled", enabled),
+            "updated_at": self._now(),
+            "updated_by": checks.optional("by", by, words.ACTOR),
+            "reason": checks.optional_content("reason", reason, words.SUMMARY),
+        }
+        return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), keyed=True)[0])
+
+    def find(self, name: str) -> WorkflowOverride | None:
+        """The override of this workflow, or None where the default holds."""
+        return self._reading(lambda unit: unit.find(WorkflowOverride, FIND, {"name": name}))
+
+    def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
+        """A page of overrides, by name."""
+        checks.page_limit(limit)
+        return self._reading(lambda unit: LIST.page(unit, WorkflowOverride.of, limit=limit, page_token=page_token))
+
+    def clear(self, name: str) -> bool:
+        """Go back to the default: enabled. Whether there was an override; none is no error."""
+        return self._once(lambda unit: unit.change(CLEAR, {"name": name}), keyed=True) > 0
