@@ -35,5 +35,8 @@ class Metrics:
 def _exported(name: str) -> Any:
     if find_spec("opentelemetry") is None:
         return None
-    meter = import_module("opentelemetry.metrics").get_meter("lastlight_state")
+    try:
+        meter = import_module("opentelemetry.metrics").get_meter("lastlight_state")
+    except ImportError:  # the namespace is there, for some other library of its family
+        return None
     return meter.create_counter(f"lastlight_state.{name}")

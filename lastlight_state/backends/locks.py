@@ -27,13 +27,14 @@ class FairLock:
             turn = threading.Lock()
             turn.acquire()
             self._waiting.append(turn)
-        if turn.acquire(timeout=timeout):
-            return True
-        with self._guard:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-                return False
-            return True  # handed over in the very moment that the wait ended
+        try:
+            if turn.acquire(timeout=timeout):
+                return True
+        except BaseException:  # Ctrl-C: whoever has gone must not be handed the lock
+            if not self._leave(turn):
+                self.release()
+            raise
+        return not self._leave(turn)
 
     def release(self) -> None:
         """Hand the lock to the one that waits longest, if any."""
@@ -42,3 +43,11 @@ class FairLock:
                 self._waiting.popleft().release()
             else:
                 self._held = False
+
+    def _leave(self, turn: threading.Lock) -> bool:
+        """Give up waiting; False when the lock was handed over in the very moment that the wait ended."""
+        with self._guard:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return True
+            return False

@@ -1,0 +1,70 @@
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from lastlight_state.metrics import Metrics
+
+FIXTURES = Path(__file__).parent / "fixtures"
+COUNTING = """
+import sys
+from lastlight_state.metrics import Metrics
+
+metrics = Metrics()
+metrics.count("retries")
+metrics.count("retries", 2)
+metrics.count("failed_hooks")
+print(metrics.retries, metrics.failed_hooks)
+"""
+
+
+def counted(*folders: Path, before: str = "") -> list[str]:
+    """What a process says that counts, with these folders before the others on its path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    command = [sys.executable, "-c", before + COUNTING]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.splitlines()
+
+
+def test_counters_start_at_nothing_and_only_grow() -> None:
+    """backends §4."""
+    metrics = Metrics()
+    assert metrics.retries == 0
+    metrics.count("retries")
+    metrics.count("retries", 3)
+    assert metrics.retries == 4
+
+
+def test_no_count_of_any_thread_is_lost() -> None:
+    metrics = Metrics()
+
+    def count() -> None:
+        for _ in range(2_000):
+            metrics.count("retries")
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert metrics.retries == 16_000
+
+
+def test_opentelemetry_is_told_the_same_numbers() -> None:
+    """backends §4."""
+    assert counted(FIXTURES / "fake_opentelemetry") == [
+        "lastlight_state.retries 1",
+        "lastlight_state.retries 2",
+        "lastlight_state.failed_hooks 1",
+        "3 1",
+    ]
+
+
+def test_without_opentelemetry_counting_goes_on() -> None:
+    """backends §4: when that library is present."""
+    assert counted(before="import sys; sys.modules['opentelemetry'] = None\n") == ["3 1"]
+
+
+def test_another_library_of_its_family_is_not_taken_for_it() -> None:
+    """Many libraries share the namespace ``opentelemetry``."""
+    assert counted(before="import sys; sys.modules['opentelemetry.metrics'] = None\n") == ["3 1"]
