@@ -32,13 +32,16 @@ SYSTEM_CLOCK = SystemClock()
 
 def to_millis(moment: datetime) -> datetime:
     """The moment with everything below a millisecond cut off."""
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    below = moment.microsecond % 1000
+    return moment.replace(microsecond=moment.microsecond - below) if below else moment
 
 
 def aware_utc(where: str, moment: datetime) -> datetime:
     """A caller's time as the library keeps it. Naive values are `InvalidValue`: their zone would be a guess."""
     if not isinstance(moment, datetime):
         raise InvalidValue(where, f"a datetime is needed, not {type(moment).__name__}")
+    if moment.tzinfo is UTC:
+        return to_millis(moment)
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidValue(where, "naive datetime: give it a time zone")
     try:
