@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from migrations.support import Place, catalogue, tables
 from psycopg import sql
+from refusal import refused
 from sqlalchemy import create_engine, text
 
 from lastlight_state.backends.base import Backend
@@ -186,7 +187,7 @@ def test_a_schema_may_have_an_odd_name(postgres_place: Place, schema: str) -> No
     backend = postgres_place.backend(schema=schema)
     assert migrate(backend).state == "current"
     assert migrate(backend).revisions == ()
-    delete_is_refused(postgres_place, postgres_place.raw(), schema)
+    delete_is_refused(postgres_place.raw(), schema)
 
 
 def test_two_schemas_of_one_database_are_independent(postgres_place: Place) -> None:
@@ -198,14 +199,14 @@ def test_two_schemas_of_one_database_are_independent(postgres_place: Place) -> N
     migrate(left)
     raw = postgres_place.raw()
     raw.execute("BEGIN; INSERT INTO \"left\".maintenance_permits VALUES ('reset')")
-    delete_is_refused(postgres_place, raw, "right")
+    delete_is_refused(raw, "right")
 
 
-def delete_is_refused(place: Place, raw: Any, schema: str) -> None:
+def delete_is_refused(raw: Any, schema: str) -> None:
     """The guards of that schema work, for a connection with any search path."""
     tombstones = sql.SQL("{}.tombstones").format(sql.Identifier(schema))
     raw.execute(sql.SQL("INSERT INTO {} VALUES ('a', 'b', 'c', NULL, now())").format(tombstones))
-    with place.refusal():
+    with refused():
         raw.execute(sql.SQL("DELETE FROM {}").format(tombstones))
 
 
@@ -215,7 +216,7 @@ def test_a_temporary_table_cannot_pose_as_a_permit(postgres_place: Place) -> Non
     raw = postgres_place.raw()
     raw.execute("CREATE TEMPORARY TABLE maintenance_permits (receipt_id text)")
     raw.execute("INSERT INTO maintenance_permits VALUES ('reset')")
-    delete_is_refused(postgres_place, raw, "public")
+    delete_is_refused(raw, "public")
 
 
 def test_a_service_may_migrate_on_its_own_connection(place: Place) -> None:
