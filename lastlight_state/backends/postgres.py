@@ -7,7 +7,6 @@ costs a system call instead of a round trip; what dies later surfaces as `Backen
 
 from __future__ import annotations
 
-import hashlib
 import select
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from lastlight_state import codec
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.postgres_catalogue import catalogue
 from lastlight_state.backends.postgres_errors import UNDEFINED, translate
@@ -115,7 +115,7 @@ class PostgresBackend(Backend):
         return translate(error)
 
     def named_lock(self, lease: Lease, name: str) -> None:
-        lease.driver.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema or "", name),))
+        lease.driver.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(self.schema or "", name),))
 
     def connection(self, lease: Lease) -> Connection:
         connection = Connection(self._engine, connection=lease.owner)
@@ -209,7 +209,7 @@ class PostgresBackend(Backend):
 
     def _lock_migration(self, lease: Lease, schema: str, lock_timeout: float) -> None:
         """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
-        number, deadline = _lock_number(schema, "migration"), time.monotonic() + lock_timeout
+        number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
         while not lease.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
@@ -224,12 +224,6 @@ class PostgresBackend(Backend):
         if lease.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
             lease.driver.execute(f"CREATE SCHEMA {name}")
         lease.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
-
-
-def _lock_number(schema: str, name: str) -> int:
-    """Advisory locks are per database already; the number separates schemas and names."""
-    digest = hashlib.sha256(f"lastlight_state:{schema}:{name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _engine(url: URL, options: Options) -> Engine:

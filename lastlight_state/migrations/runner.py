@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.backends.hosted import hold_migration_lock
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.records import MigrationResult, Revision
@@ -41,12 +42,14 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
 
 
 def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
-    """The same on a connection of the caller's, in the caller's transaction, which the caller commits.
+    """The same on a connection of the caller's, in the caller's transaction, which the caller commits or rolls back.
 
-    For services that migrate their own tables together with ours. The caller sees to it that only one does so at a
-    time, and on Postgres chooses the schema by ``search_path``. Driver errors come as SQLAlchemy raises them.
+    For services that migrate their own tables together with ours: our version table stands beside theirs. The schema
+    on Postgres is the first of the connection's ``search_path``. Driver errors come as SQLAlchemy raises them.
     """
-    return _apply(connection, _target(to))
+    target = _target(to)
+    hold_migration_lock(connection)
+    return _apply(connection, target)
 
 
 def current(backend: Backend) -> str | None:

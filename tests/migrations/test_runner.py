@@ -13,8 +13,8 @@ from migrations.support import Place, catalogue, tables
 from psycopg import sql
 from refusal import refused
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
 
-from lastlight_state.backends.base import Backend
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import BackendBusy, BackendError, InvalidValue
 from lastlight_state.migrations import current, history, migrate, scripts, upgrade
@@ -231,12 +231,31 @@ def test_a_service_may_migrate_on_its_own_connection(place: Place) -> None:
     assert {"alembic_version", VERSION_TABLE, "workflow_runs"} <= tables(place.backend())
 
 
-def test_a_service_that_rolls_back_takes_ours_back_too(postgres_place: Place) -> None:
-    """migrations §3."""
-    engine = create_engine(postgres_place.url)
+def test_a_service_that_rolls_back_takes_ours_back_too(place: Place) -> None:
+    """migrations §3: also where the driver begins no transaction for DDL."""
+    engine = create_engine(place.url)
     with engine.connect() as connection, connection.begin() as transaction:
         upgrade(connection)
         transaction.rollback()
     engine.dispose()
-    backend: Backend = postgres_place.backend()
-    assert tables(backend) == set()
+    assert tables(place.backend()) == set()
+
+
+@pytest.mark.usefixtures("with_bad_revision")
+def test_a_service_whose_upgrade_fails_keeps_nothing_of_it(place: Place) -> None:
+    """migrations §3, §5."""
+    engine = create_engine(place.url)
+    with pytest.raises(DBAPIError), engine.begin() as connection:
+        upgrade(connection)
+    engine.dispose()
+    assert tables(place.backend()) == set()
+
+
+def test_a_service_waits_for_our_own_migrations(postgres_place: Place) -> None:
+    """migrations §3, Postgres: for as long as its own ``lock_timeout`` says."""
+    engine = create_engine(postgres_place.url)
+    with postgres_place.backend().migration(1), engine.begin() as connection:
+        connection.execute(text("SET LOCAL lock_timeout = '50ms'"))
+        with pytest.raises(DBAPIError, match="lock timeout"):
+            upgrade(connection)
+    engine.dispose()

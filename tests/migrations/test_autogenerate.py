@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from migrations.support import Place, with_connection
+from sqlalchemy import Column, Index, MetaData, Table, Text
+from sqlalchemy.engine import Connection
+
+from lastlight_state.migrations import include_object, migrate
+
+
+def proposals(place: Place, metadata: MetaData, **options: Any) -> list[Any]:
+    """What a host application's autogenerate would do to a database that holds our tables."""
+    backend = place.backend()
+    migrate(backend)
+
+    def compared(connection: Connection) -> list[Any]:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": True, **options})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*expression-based index")
+            found: list[Any] = compare_metadata(context, metadata)
+        return found
+
+    result: list[Any] = with_connection(backend, compared)
+    return result
+
+
+def test_a_host_is_proposed_nothing_about_our_tables(place: Place) -> None:
+    """migrations §3."""
+    assert proposals(place, MetaData(), include_object=include_object) == []
+
+
+def test_without_the_filter_it_would_drop_them(place: Place) -> None:
+    """migrations §3: why there is one."""
+    assert {"remove_table", "remove_index"} == {proposal[0] for proposal in proposals(place, MetaData())}
+
+
+def test_a_host_is_still_proposed_what_is_its_own(place: Place) -> None:
+    """migrations §3."""
+    metadata = MetaData()
+    Table("orders", metadata, Column("id", Text, primary_key=True), Column("owner", Text), Index("ix_orders", "owner"))
+    found = [proposal[0] for proposal in proposals(place, metadata, include_object=include_object)]
+    assert found == ["add_table", "add_index"]

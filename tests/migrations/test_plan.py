@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from migrations.support import Place, tables
+
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.migrations import check, migrate, scripts
+
+
+def test_the_plan_of_an_empty_database_is_every_revision_and_rewrites_nothing(place: Place) -> None:
+    """migrations §4: ``check``."""
+    plan = check(place.backend())
+    assert plan.state.state == "empty"
+    assert tuple(planned.revision for planned in plan.revisions) == scripts.revisions()
+    assert [rewrite.rows for planned in plan.revisions for rewrite in planned.rewrites] == [0]
+
+
+def test_planning_creates_nothing(place: Place) -> None:
+    """maintenance OP-2."""
+    backend = place.backend()
+    check(backend)
+    assert tables(backend) == set()
+
+
+def test_the_plan_says_which_lock_will_be_held(place: Place) -> None:
+    """migrations §4."""
+    assert "lock" in check(place.backend()).lock
+
+
+def test_a_current_database_needs_nothing(place: Place) -> None:
+    """migrations §4."""
+    backend = place.backend()
+    migrate(backend)
+    assert (check(backend).state.state, check(backend).revisions) == ("current", ())
+
+
+def test_a_database_that_no_store_would_open_has_a_plan_all_the_same(place: Place) -> None:
+    """maintenance OP-5."""
+    backend = place.backend()
+    migrate(backend)
+    connection = place.raw()
+    connection.execute("INSERT INTO lastlight_meta (key, value) VALUES ('min_reader', '9000')")
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    assert (check(backend).state.state, check(backend).revisions) == ("incompatible", ())
+
+
+def test_the_plan_counts_in_the_chosen_schema(postgres_place: Place) -> None:
+    """messaging M-6, Postgres."""
+    backend = postgres_place.backend(schema="Odd name")
+    migrate(backend, "0003")
+    raw = postgres_place.raw()
+    for key in ("a", "b", "c"):
+        raw.execute(
+            'INSERT INTO "Odd name".messaging_sessions (id, platform, channel_id, user_id, created_at, last_activity_at)'
+            " VALUES (%s, 'p', 'c', 'u', now(), now())",
+            (key,),
+        )
+    (planned,) = check(backend).revisions
+    assert [(rewrite.rows, rewrite.groups) for rewrite in planned.rewrites] == [(2, 1)]
