@@ -50,7 +50,8 @@ def test_the_plan_counts_in_the_chosen_schema(postgres_place: Place) -> None:
     raw = postgres_place.raw()
     for key in ("a", "b", "c"):
         raw.execute(
-            'INSERT INTO "Odd name".messaging_sessions (id, platform, channel_id, user_id, created_at, last_activity_at)'
+            'INSERT INTO "Odd name".messaging_sessions'
+            " (id, platform, channel_id, user_id, created_at, last_activity_at)"
             " VALUES (%s, 'p', 'c', 'u', now(), now())",
             (key,),
         )
