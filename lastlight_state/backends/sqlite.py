@@ -166,7 +166,7 @@ class SqliteBackend(Backend):
 
     def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
         try:
-            return measured(lease.driver, self._path, tables)
+            return measured(lease.driver, self._path, tables, self._connections.journal_mode)
         except sqlite3.Error as error:
             raise translate(error) from error
 

@@ -41,6 +41,11 @@ class Connections(ABC):
         """Whether a file that was read as unchanging has changed after all."""
         return False
 
+    @property
+    def journal_mode(self) -> str | None:
+        """The file's journal mode where a connection cannot tell it."""
+        return None
+
     def writer(self, mode: Mode) -> Lease:
         """The connection that may write, after those who asked before. Raises `BackendBusy` after a minute."""
         if not self._queue.acquire(QUEUE_SECONDS):
@@ -91,6 +96,10 @@ class FileConnections(Connections):
     @property
     def disturbed(self) -> bool:
         return self._glance is not None and self._glance.disturbed
+
+    @property
+    def journal_mode(self) -> str | None:
+        return self._glance.journal_mode if self._glance is not None else None
 
     def reader(self, mode: Mode) -> Lease:
         try:

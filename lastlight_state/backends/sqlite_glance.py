@@ -12,14 +12,20 @@ from typing import TypeAlias
 
 Sight: TypeAlias = "tuple[int, int, int]"
 
+_FORMAT_AT, _WAL_FORMAT = 18, b"\2\2"
+
 
 class Glance:
-    """What the file was like before it was opened. ``possible`` when it can be read as unchanging."""
+    """What the file was like before it was opened. ``possible`` when it can be read as unchanging.
+
+    ``journal_mode`` is ``"wal"`` where the file says so; read as unchanging, SQLite itself does not tell.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._before = _sight(path)
         self.possible = self._before is not None
+        self.journal_mode = _journal_mode(path) if self.possible else None
 
     @property
     def disturbed(self) -> bool:
@@ -36,3 +42,9 @@ def _sight(path: Path) -> Sight | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _journal_mode(path: Path) -> str | None:
+    with path.open("rb") as file:
+        file.seek(_FORMAT_AT)
+        return "wal" if file.read(2) == _WAL_FORMAT else None

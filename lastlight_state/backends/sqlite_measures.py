@@ -13,8 +13,11 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
-def measured(driver: Any, path: Path | None, tables: Sequence[str]) -> Measures:
-    """The measures, read on this connection: its settings are those of the connection, except the journal mode."""
+def measured(driver: Any, path: Path | None, tables: Sequence[str], journal_mode: str | None) -> Measures:
+    """The measures, read on this connection: its settings are those of the connection, except the journal mode.
+
+    ``journal_mode`` is given where the connection does not know it.
+    """
     page = _pragma(driver, "page_size")
     free = _pragma(driver, "freelist_count")
     present = {row[0] for row in driver.execute(_TABLES).fetchall()}
@@ -23,7 +26,7 @@ def measured(driver: Any, path: Path | None, tables: Sequence[str]) -> Measures:
         size_bytes=page * _pragma(driver, "page_count"),
         tables={table: TableSize() for table in tables if table in present},
         settings={
-            "journal_mode": _pragma(driver, "journal_mode"),
+            "journal_mode": journal_mode or _pragma(driver, "journal_mode"),
             "wal_autocheckpoint": _pragma(driver, "wal_autocheckpoint"),
             "busy_timeout": _pragma(driver, "busy_timeout"),
             "synchronous": _SYNCHRONOUS[_pragma(driver, "synchronous")],
