@@ -1,0 +1,99 @@
+"""Exit codes, and which failure has which.
+
+====  ==========================================================================================
+0     done
+1     ran, and the answer is no: not found, refused, differences
+2     wrong usage
+3     the schema is behind
+4     the schema is ahead, and this library may work on it (``check`` only)
+5     the schema is ahead and incompatible, or a copy into the database is not finished
+6     unreachable: no server, no file, no permission, not a database; or busy beyond every retry
+130   ended by SIGINT
+143   ended by SIGTERM
+====  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+import typer
+
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendUnavailable,
+    InvalidValue,
+    MisuseError,
+    NewerSchema,
+    NotMigrated,
+    SchemaMismatch,
+    StateError,
+)
+
+DONE, NO, USAGE, BEHIND, AHEAD, INCOMPATIBLE, UNREACHABLE = range(7)
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What the parser raises: its own class, or that of the library it is built on, as its version has it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command did not do what was asked: the ``error`` of its JSON object, and its exit code."""
+
+    exit_code: int
+    code: str
+    message: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Terminated(BaseException):
+    """SIGTERM has come."""
+
+
+def failure_of(error: BaseException, *, location: str | None = None) -> Failure:
+    """The failure that an exception stands for. ``location`` is the database, which those out of reach name."""
+    if isinstance(error, UsageError):
+        return Failure(USAGE, "usage", _usage_text(error))
+    if isinstance(error, StateError):
+        return _of_library(error, location)
+    if isinstance(error, KeyboardInterrupt):
+        return Failure(INTERRUPTED, "interrupted", "interrupted")
+    if isinstance(error, Terminated):
+        return Failure(TERMINATED, "terminated", "terminated")
+    if isinstance(error, OSError):
+        return Failure(UNREACHABLE, "os_error", f"{error.filename or 'input or output'}: {error.strerror or error}")
+    text = "".join(traceback.format_exception(error))
+    return Failure(NO, "internal", f"a defect of this program: {type(error).__name__}\n{text.rstrip()}")
+
+
+def _of_library(error: StateError, location: str | None) -> Failure:
+    text, details = str(error), error.details
+    if isinstance(error, BackendUnavailable | BackendBusy) and location is not None:
+        details = {**details, "location": location}
+        text = text if location in text else f"{location}: {text}"
+    return Failure(_exit_code(error), error.code, text, details)
+
+
+def _exit_code(error: StateError) -> int:
+    if isinstance(error, InvalidValue):
+        return USAGE
+    if isinstance(error, NotMigrated):
+        return BEHIND
+    if isinstance(error, NewerSchema) or (isinstance(error, SchemaMismatch) and error.code == "unfinished_copy"):
+        return INCOMPATIBLE
+    if isinstance(error, BackendUnavailable | BackendBusy):
+        return UNREACHABLE
+    if isinstance(error, MisuseError) and "extra" in error.details:  # the driver of this database is not installed
+        return UNREACHABLE
+    return NO
+
+
+def _usage_text(error: Any) -> str:
+    """The parser's text, and where help is to be had."""
+    context = error.ctx
+    text = str(error.format_message())
+    return f"{text}\nTry '{context.command_path} --help'." if context is not None else text

@@ -1,0 +1,22 @@
+"""``history``: the revisions that this version of the library knows. Asks no database."""
+
+from __future__ import annotations
+
+from lastlight_state import migrations
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.screen import Column
+
+COLUMNS = (
+    Column("REVISION", lambda revision: revision.revision, keep=True),
+    Column("AFTER", lambda revision: revision.down_revision, keep=True),
+    Column("WHAT", lambda revision: revision.summary),
+)
+
+
+def run() -> Answer:
+    """List the revisions that this version knows, oldest first. No database is asked."""
+    revisions = migrations.history()
+    shown = [
+        {"revision": known.revision, "after": known.down_revision, "summary": known.summary} for known in revisions
+    ]
+    return Answer({"revisions": shown}, lambda screen: screen.table(COLUMNS, revisions))

@@ -1,0 +1,129 @@
+"""Where a command's words go: the answer to stdout, everything else to stderr.
+
+With ``--json`` stdout gets exactly one object, whatever happens. A reader that has hung up is no error: the command
+ends in silence, with the exit code it would have had.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any, TextIO
+
+from rich.text import Text
+
+from lastlight_state import codec
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.exits import Failure
+from lastlight_state.cli.flags import Flags
+from lastlight_state.cli.plain import plain
+from lastlight_state.cli.redaction import Secrets
+from lastlight_state.cli.screen import Screen
+
+
+class Output:
+    """The two streams of one call of the program."""
+
+    def __init__(self, flags: Flags, secrets: Secrets, out: TextIO, err: TextIO) -> None:
+        self._flags = flags
+        self._secrets = secrets
+        self._out = out
+        self._err = err
+        self._warnings: list[str] = []
+        self._streamed = False
+
+    @cached_property
+    def screen(self) -> Screen:
+        """Stdout, for people."""
+        return self._screen(self._out)
+
+    @cached_property
+    def _notes(self) -> Screen:
+        return self._screen(self._err)
+
+    def note(self, text: str) -> None:
+        """Progress or a remark, on stderr; not with ``--quiet``."""
+        if not self._flags.quiet:
+            self._to_stderr(text)
+
+    def warn(self, text: str) -> None:
+        """A remark that the JSON object carries too."""
+        self._warnings.append(self._secrets.hidden(text))
+        if not self._flags.json:
+            self.note(text)
+
+    def line(self, value: Any) -> None:
+        """One object (``--json``) or one line of text, at once: for commands that stream instead of answering."""
+        self._streamed = True
+        if self._flags.json:
+            self._out.write(_json(value))
+        else:
+            self.screen.write(value)
+        self._out.flush()
+
+    def finish(self, command: str | None, answer: Answer) -> int:
+        """Write the answer; its exit code."""
+        try:
+            if self._flags.json:
+                self._object(command, answer)
+            else:
+                self._text(answer)
+            self._out.flush()
+        except BrokenPipeError:
+            hush(self._out)
+        return answer.exit_code
+
+    def _object(self, command: str | None, answer: Answer) -> None:
+        if self._streamed and answer.failure is None:
+            return
+        found = {
+            "ok": answer.failure is None,
+            "command": command,
+            "data": answer.data,
+            "warnings": self._warnings,
+            "error": self._error(answer.failure),
+        }
+        self._out.write(_json(found))
+
+    def _text(self, answer: Answer) -> None:
+        for line in answer.lines(self.screen):
+            self.screen.write(line)
+        self._out.flush()
+        if answer.failure is not None:
+            self._to_stderr(f"lastlight-state: {answer.failure.message}")
+
+    def _error(self, failure: Failure | None) -> dict[str, Any] | None:
+        if failure is None:
+            return None
+        return {
+            "code": failure.code,
+            "message": self._secrets.hidden(failure.message),
+            "details": {name: self._hidden(plain(value)) for name, value in failure.details.items()},
+        }
+
+    def _hidden(self, value: Any) -> Any:
+        return self._secrets.hidden(value) if isinstance(value, str) else value
+
+    def _to_stderr(self, text: str) -> None:
+        try:
+            self._notes.write(self._secrets.hidden(text))
+            self._err.flush()
+        except BrokenPipeError:
+            hush(self._err)
+
+    def _screen(self, stream: TextIO) -> Screen:
+        return Screen(stream, colour=not self._flags.no_color, local=self._flags.local)
+
+
+def hush(stream: TextIO) -> None:
+    """Let what is still to be written vanish, so that the interpreter does not complain when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _json(value: Any) -> str:
+    return codec.dump_line(plain(value)).decode()
+
+
+Line = str | Text

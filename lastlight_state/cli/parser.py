@@ -1,0 +1,103 @@
+"""From words to a command. Each command's module is imported when its command is asked for, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lastlight_state import __version__
+from lastlight_state.cli import flags
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+
+PROGRAM = "lastlight-state"
+
+COMMANDS = {
+    "migrate": "Bring the schema to the newest revision, or to one before it.",
+    "check": "Say whether the schema fits, and what migrate would do.",
+    "current": "Print the revision that the database is at.",
+    "history": "List the revisions that this version knows.",
+    "ls": "List runs, executions, approvals or chat sessions.",
+    "show": "Show one record with what belongs to it.",
+    "stats": "Count and measure everything, database and files.",
+}
+"""Each command and the line that help shows of it. Its module has its name."""
+
+
+class Answered(Exception):
+    """A flag has answered by itself, without a command."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class Commands(TyperGroup):
+    """The commands, loaded one by one."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        ctx.obj.command = cmd_name
+        return command(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table above, so that help imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def parse(words: Sequence[str], call: Call) -> Answer:
+    """The answer of the command that the words name. Raises what the parser and the command raise."""
+    group = commands()
+    try:
+        with group.make_context(PROGRAM, list(words), obj=call) as context:
+            answer: Answer = group.invoke(context)
+            return answer
+    except Answered as answered:
+        return answered.answer
+    except typer.Exit:  # help was printed
+        return Answer()
+
+
+def commands() -> Any:
+    """The parser of the whole program."""
+    app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None)
+    app.callback()(_program)
+    group: Any = typer.main.get_command(app)
+    group.commands = dict.fromkeys(COMMANDS)  # what a mistyped name is compared with
+    group.params += flags.options()
+    return group
+
+
+def command(name: str) -> Any:
+    """The parser of one command."""
+    run = import_module(f"{__package__}.{name}").run
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name=name)(run)
+    made: Any = typer.main.get_command(app)
+    made.params += flags.options()
+    return made
+
+
+def _answer_version(value: bool) -> None:
+    if value:
+        raise Answered(Answer({"version": __version__}, lambda _: [f"{PROGRAM} {__version__}"]))
+
+
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_answer_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The durable state of agent systems, for operators and deploy pipelines.
+
+    Without --url the database is what LASTLIGHT_STATE_URL says, else lastlight.db in the state directory.
+    """

@@ -1,0 +1,104 @@
+"""The program: words in, exit code out. Nothing escapes it but that."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from lastlight_state.cli import parser
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.exits import Terminated, failure_of
+from lastlight_state.cli.flags import Flags
+from lastlight_state.cli.output import Output, hush
+from lastlight_state.cli.redaction import Secrets
+
+
+def main() -> NoReturn:
+    """Run the command line that the process was started with, and end it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line on the streams of this process; its exit code. Can be called any number of times."""
+    flags, secrets = Flags(json=_asks_for_json(words)), Secrets()
+    output = Output(flags, secrets, _stream(sys.stdout), _stream(sys.stderr))
+    call = Call(flags, secrets, output)
+    with _hearing_sigterm(), _hearing_logs(output):
+        answer = _answer(words, call)
+        try:
+            return output.finish(call.command, answer)
+        except (OSError, KeyboardInterrupt, Terminated) as error:  # while writing: a full disk, an impatient user
+            return output.finish(call.command, Answer(failure=failure_of(error)))
+
+
+def _answer(words: Sequence[str], call: Call) -> Answer:
+    printed = io.StringIO()
+    try:
+        if not call.flags.json:
+            return parser.parse(words, call)
+        with redirect_stdout(printed):  # help prints by itself, and stdout is for one object alone
+            answer = parser.parse(words, call)
+        return Answer({"help": printed.getvalue()}) if printed.getvalue() else answer
+    except BrokenPipeError:
+        hush(_stream(sys.stdout))
+        return Answer()
+    except BaseException as error:  # noqa: BLE001 whatever it is, it becomes an exit code and a text
+        return Answer(failure=failure_of(error, location=call.location))
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Known before the words are understood, because errors in them are to be objects too."""
+    before = list(words)[: list(words).index("--")] if "--" in words else words
+    return "--json" in before
+
+
+def _stream(stream: TextIO | None) -> TextIO:
+    """The stream, or nowhere for one that was closed before the program began."""
+    return stream if stream is not None else Path(os.devnull).open("w", encoding="utf-8")
+
+
+@contextmanager
+def _hearing_sigterm() -> Iterator[None]:
+    """SIGTERM ends the command in good order; a second one ends the process at once."""
+
+    def end(*_: Any) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Warnings(logging.Handler):
+    """The library's warnings as warnings of the command."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.warn(record.getMessage())
+
+
+@contextmanager
+def _hearing_logs(output: Output) -> Iterator[None]:
+    logger, handler = logging.getLogger("lastlight_state"), _Warnings(output)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

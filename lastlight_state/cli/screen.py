@@ -1,0 +1,141 @@
+"""Where people read: plain aligned text, coloured only on a terminal that wants it.
+
+Nothing is wrapped, so an id stays in one piece. On a terminal the wide columns of a table are cut to its width;
+elsewhere everything is whole. Control characters of stored texts are written as escapes: what an agent has said must
+not move somebody's cursor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TextIO
+
+import orjson
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from lastlight_state.clock import iso_text
+
+GAP = "  "
+LEAST_WIDTH = 12
+HEADING = "bold"
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_STYLES = {
+    "green": ("succeeded", "approved", "current", "active", "running"),
+    "yellow": ("paused", "pending", "queued", "behind", "ahead", "interrupted"),
+    "red": ("failed", "rejected", "incompatible", "foreign", "unversioned", "expired"),
+}
+_STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its title, and what it shows of an item. ``keep``: never cut, as ids are."""
+
+    title: str
+    of: Callable[[Any], Any]
+    keep: bool = False
+    right: bool = False
+
+
+class Screen:
+    """One stream as a place to draw on. ``width`` is None where there is no terminal."""
+
+    def __init__(self, stream: TextIO, *, colour: bool = True, local: bool = False) -> None:
+        terminal = stream.isatty()
+        coloured = terminal and colour and not os.environ.get("NO_COLOR")
+        self._console = Console(
+            file=stream,
+            force_terminal=terminal,
+            color_system="auto" if coloured else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+        self._local = local
+        self.width = self._console.width if terminal else None
+
+    def write(self, line: str | Text) -> None:
+        """One line, or several where it holds line breaks."""
+        text = line if isinstance(line, Text) else Text("\n".join(printable(part) for part in line.split("\n")))
+        self._console.print(text, soft_wrap=True)
+
+    def shown(self, value: Any) -> str:
+        """A value as text for people, on one line."""
+        if value is None:
+            return "-"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, datetime):
+            return value.astimezone().isoformat(timespec="milliseconds") if self._local else iso_text(value)
+        if isinstance(value, Decimal):
+            return f"{value:.6f}".rstrip("0").rstrip(".")
+        if isinstance(value, dict | list | tuple):
+            return printable(orjson.dumps(value, default=self.shown).decode())
+        return printable(str(value))
+
+    def styled(self, value: Any) -> Text:
+        """The value, in the colour of its word."""
+        text = self.shown(value)
+        return Text(text, style=_STYLE_OF.get(text, ""))
+
+    def heading(self, text: str) -> Text:
+        """A heading line."""
+        return Text(printable(text), style=HEADING)
+
+    def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
+        """A heading line and one line for each item, aligned."""
+        rows = [[self.styled(column.of(item)) for column in columns] for item in items]
+        heading = [self.heading(column.title) for column in columns]
+        widths = [max(cell_len(row[i].plain) for row in (heading, *rows)) for i in range(len(columns))]
+        if self.width is not None:
+            widths = _narrowed(widths, columns, self.width)
+        for row in (heading, *rows):
+            yield _aligned(row, widths, columns)
+
+    def fields(self, values: dict[str, Any]) -> Iterator[Text]:
+        """One line for each name and value, values aligned."""
+        width = max((len(name) for name in values), default=0)
+        for name, value in values.items():
+            yield Text.assemble((name.ljust(width) + GAP, "dim"), self.styled(value))
+
+
+def printable(text: str) -> str:
+    """The text with control characters, and those that turn its direction, as escapes."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:
+    """Widths that fit, taken from the widest column that may be cut, as far as that goes."""
+    widths = list(widths)
+    may_be_cut = [i for i, column in enumerate(columns) if not column.keep]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > room:
+        widest = max(may_be_cut, key=lambda i: widths[i], default=None)
+        if widest is None or widths[widest] <= LEAST_WIDTH:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _aligned(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column]) -> Text:
+    line = Text()
+    for i, (cell, width, column) in enumerate(zip(cells, widths, columns, strict=True)):
+        last = i == len(columns) - 1
+        fitting = _cut(cell, width)
+        blanks = " " * (width - cell_len(fitting.plain))
+        parts = (blanks, fitting) if column.right else (fitting, "" if last else blanks)
+        line = line.append_text(Text.assemble(*parts, "" if last else GAP))
+    return line
+
+
+def _cut(cell: Text, width: int) -> Text:
+    if cell_len(cell.plain) <= width:
+        return cell
+    return Text(set_cell_size(cell.plain, width - 1) + "…", style=cell.style)
