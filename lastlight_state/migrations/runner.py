@@ -36,9 +36,8 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
         with backend.migration(lock_timeout) as connection:
             return _apply(connection, target)
     except DBAPIError as error:
-        if isinstance(error.orig, backend.driver_errors):
-            raise backend.translate(error.orig) from error
-        raise
+        cause = error.orig
+        raise (backend.translate(cause) if isinstance(cause, backend.driver_errors) else error) from cause
 
 
 def upgrade(connection: Connection, to: str = "head") -> MigrationResult:

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.errors import BackendBusy, BackendError, InvalidValue
+from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, SchemaMismatch
 from lastlight_state.migrations import current, history, migrate, scripts, upgrade
 from lastlight_state.migrations.snapshot import differences
 
@@ -249,6 +249,16 @@ def test_a_service_whose_upgrade_fails_keeps_nothing_of_it(place: Place) -> None
         upgrade(connection)
     engine.dispose()
     assert tables(place.backend()) == set()
+
+
+def test_a_service_with_tables_of_our_names_is_refused(place: Place) -> None:
+    """migrations §3: they were made by somebody else, and nothing is known about them."""
+    place.raw().execute("CREATE TABLE executions (id TEXT)")
+    engine = create_engine(place.url)
+    with pytest.raises(SchemaMismatch, match="no version of ours") as caught, engine.begin() as connection:
+        upgrade(connection)
+    engine.dispose()
+    assert caught.value.differences == ("executions",)
 
 
 def test_a_service_waits_for_our_own_migrations(postgres_place: Place) -> None:
