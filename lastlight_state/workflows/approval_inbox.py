@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant, prepared
-from lastlight_state.workflows.approval_statements import APPROVALS, PENDING, PENDING_OF_RUN
+from lastlight_state.workflows.approval_statements import APPROVALS, PENDING
 from lastlight_state.workflows.run_rows import RUNS
-from lastlight_state.workflows.transitions import bind
+from lastlight_state.workflows.transitions import PENDING_GATES, bind
 from lastlight_state.workflows.words import TERMINAL
 
 _INDEX = "ix_approvals_inbox"
@@ -68,7 +68,7 @@ def _of_all(*, descending: bool) -> Listing:
 
 
 def _of_run(*, descending: bool) -> Listing:
-    of_run, pending = PENDING_OF_RUN
+    of_run, pending = PENDING_GATES
     return Listing(
         "inbox_of_run" if descending else "inbox_of_run_oldest",
         _SHOWN,

@@ -10,7 +10,7 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant, prepared
 from lastlight_state.workflows.models import ExecutionModel, WorkflowApprovalModel
 from lastlight_state.workflows.run_rows import RUNS, locking
-from lastlight_state.workflows.transitions import bind
+from lastlight_state.workflows.transitions import PENDING_GATES, bind
 
 APPROVALS = table_of(WorkflowApprovalModel)
 COLUMNS = tuple(APPROVALS.c)
@@ -81,13 +81,6 @@ RUN_OF_EXECUTION = prepared(
     sa.select(_EXECUTIONS.c.id, _EXECUTIONS.c.workflow_run_id).where(_EXECUTIONS.c.id == sa.bindparam("execution_id"))
 )
 
-PENDING_OF_RUN = (
-    APPROVALS.c.workflow_run_id == sa.bindparam("run_id"),
-    sa.func.coalesce(APPROVALS.c.status, constant("unknown")) == constant("pending"),
-)
-"""The pending gates of one run. Not by the index on status, which SQLite, without statistics, takes as gladly as the
-run's own: then it reads every pending gate there is."""
-
 _is_due = APPROVALS.c.expires_at <= bind("at", APPROVALS.c.expires_at)
 DUE_RUNS = prepared(
     through(sa.select(APPROVALS.c.workflow_run_id), APPROVALS, "ix_approvals_due")
@@ -104,7 +97,7 @@ DUE_RUNS = prepared(
 
 EXPIRE = prepared(
     sa.update(APPROVALS)
-    .where(*PENDING_OF_RUN, _is_due)
+    .where(*PENDING_GATES, _is_due)
     .values(status="expired", closed_reason="gate.expired")
     .returning(APPROVALS.c.id, APPROVALS.c.gate, APPROVALS.c.on_reject, APPROVALS.c.expires_at)
 )

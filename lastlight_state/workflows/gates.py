@@ -14,12 +14,12 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import run_rows, transitions, words
-from lastlight_state.workflows.approval_statements import APPROVALS, PENDING_OF_RUN
+from lastlight_state.workflows.approval_statements import APPROVALS
 from lastlight_state.workflows.records import WorkflowRun
 
 BLOCKING = prepared(
     sa.select(APPROVALS.c.id)
-    .where(*PENDING_OF_RUN, APPROVALS.c.blocks_run == sa.true())
+    .where(*transitions.PENDING_GATES, APPROVALS.c.blocks_run == sa.true())
     .order_by(APPROVALS.c.id)
     .limit(sa.literal_column("20"))
 )

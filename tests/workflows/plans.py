@@ -1,0 +1,79 @@
+"""How a database runs a statement, as its planner says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from lastlight_state import StateStore
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement
+from lastlight_state.testing import Database
+
+
+class Plan:
+    """The steps of a plan, one text a line."""
+
+    def __init__(self, lines: list[str], name: str) -> None:
+        self.text = "\n".join(lines)
+        self._name = name
+
+    @property
+    def sorts_the_table(self) -> bool:
+        """Whether rows are sorted that an index could have given in order. Merging ranges is no sort of the table."""
+        if self._name == "postgresql":
+            return "Sort  (" in self.text
+        return "USE TEMP B-TREE FOR ORDER BY" in self.text and "MERGE" not in self.text
+
+    @property
+    def scans_the_table(self) -> bool:
+        """Whether rows are read in no order at all."""
+        if self._name == "postgresql":
+            return "Seq Scan" in self.text
+        return any(
+            line.startswith("SCAN ") and "INDEX" not in line and "anon" not in line for line in self.text.splitlines()
+        )
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def plan_of(
+    database: Database, store: StateStore, statement: Statement, values: dict[str, Any], *, in_order: bool = False
+) -> Plan:
+    """The plan of a statement with these parameters.
+
+    ``in_order`` asks for the plan on a table of any size: on Postgres the ways that pay for small ones alone are
+    switched off. On SQLite there are no statistics that could tell the sizes.
+    """
+    raw = database.raw()
+    if in_order and database.name == "postgresql":
+        for way in ("seqscan", "hashjoin", "mergejoin", "sort", "bitmapscan"):
+            raw.execute(f"SET enable_{way} = off")
+    compiled = statement.on(store.backend)
+    explain = "EXPLAIN QUERY PLAN " if database.name == "sqlite" else "EXPLAIN "
+    rows = raw.execute(explain + compiled.sql, compiled.parameters(values)).fetchall()
+    return Plan([str(row[-1]) for row in rows], database.name)
+
+
+def plan_of_page(
+    database: Database,
+    store: StateStore,
+    listing: Listing,
+    chosen: dict[str, Any],
+    *,
+    paged: bool = False,
+    in_order: bool = True,
+) -> Plan:
+    """The plan of a page of a list with these filters."""
+    now = database.clock.now()
+    values: dict[str, Any] = {"now": now, "after_0": now + timedelta(seconds=50), "after_1": "x"}
+    for name, value in chosen.items():
+        several = value if isinstance(value, list) else [value]
+        values |= {name: value} | {f"{name}_{i}": several[min(i, len(several) - 1)] for i in range(50)}
+    return plan_of(database, store, listing.statement(chosen, paged=paged), values, in_order=in_order)
+
+
+def sql_of_page(store: StateStore, listing: Listing, chosen: dict[str, Any], *, paged: bool = False) -> str:
+    """The SQL of a page of a list."""
+    return listing.statement(chosen, paged=paged).on(store.backend).sql
