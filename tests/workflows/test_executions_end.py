@@ -22,15 +22,15 @@ def begun(store: StateStore, skill: str = "deploy:plan", run_id: str | None = No
     return store.workflows.executions.start(skill, run_id=run_id or started(store).id)
 
 
-@pytest.mark.parametrize("outcome", get_args(Ended))
-def test_each_outcome_ends_an_execution(store: StateStore, frozen_clock: FrozenClock, outcome: Ended) -> None:
+def test_each_outcome_ends_an_execution(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-52."""
-    execution = begun(store)
-    frozen_clock.advance(seconds=1.234)
-    ended = store.workflows.executions.finish(execution.id, outcome)
-    assert (ended.outcome, ended.success) == (outcome, outcome == "succeeded")
-    assert (ended.finished_at, ended.duration_ms) == (frozen_clock.now(), 1234)
-    assert store.workflows.executions.get(execution.id) == ended
+    for outcome in get_args(Ended):
+        execution = begun(store)
+        frozen_clock.advance(seconds=1.234)
+        ended = store.workflows.executions.finish(execution.id, outcome)
+        assert (ended.outcome, ended.success) == (outcome, outcome == "succeeded")
+        assert (ended.finished_at, ended.duration_ms) == (frozen_clock.now(), 1234)
+        assert store.workflows.executions.get(execution.id) == ended
 
 
 def test_a_failure_is_kept_whole(store: StateStore) -> None:
@@ -74,14 +74,14 @@ def test_the_same_finish_again_gives_the_first_one(store: StateStore, frozen_clo
     assert executions.finish(execution.id, "failed", failure=equal) == first
 
 
-@pytest.mark.parametrize("late", [None, Failure("other"), Failure("boom", {"line": 4}, "max_turns"), Failure("boom")])
-def test_another_failure_comes_too_late(store: StateStore, late: Failure | None) -> None:
+def test_another_failure_comes_too_late(store: StateStore) -> None:
     """workflows W-52."""
     executions, execution = store.workflows.executions, begun(store)
     first = executions.finish(execution.id, "failed", failure=BOOM)
-    with pytest.raises(LostRace) as caught:
-        executions.finish(execution.id, "failed", failure=late)
-    assert caught.value.details["found"] == "failed"
+    for late in (None, Failure("other"), Failure("boom", {"line": 4}, "max_turns"), Failure("boom")):
+        with pytest.raises(LostRace) as caught:
+            executions.finish(execution.id, "failed", failure=late)
+        assert caught.value.details["found"] == "failed"
     assert executions.get(execution.id) == first
 
 
@@ -248,11 +248,11 @@ def test_skipped_and_failed_phases_are_to_run(store: StateStore) -> None:
     assert executions.phase_state("deploy:plan", run_id=run.id) == "run"
 
 
-@pytest.mark.parametrize("other", ["deploy:fixXloop", "deploy:FIX_LOOP", "deploy:fix_loop ", "deploy:fix_loop2"])
-def test_a_skill_is_compared_exactly(store: StateStore, other: str) -> None:
+def test_a_skill_is_compared_exactly(store: StateStore) -> None:
     """workflows W-55, case 47."""
     executions, run = store.workflows.executions, started(store)
-    executions.finish(begun(store, other, run.id).id, "succeeded")
+    for other in ("deploy:fixXloop", "deploy:FIX_LOOP", "deploy:fix_loop ", "deploy:fix_loop2"):
+        executions.finish(begun(store, other, run.id).id, "succeeded")
     assert executions.phase_state("deploy:fix_loop", run_id=run.id) == "run"
 
 

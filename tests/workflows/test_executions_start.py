@@ -100,19 +100,17 @@ def test_an_unknown_run_gets_no_execution(store: StateStore) -> None:
     assert executions.list().items == ()
 
 
-@pytest.mark.parametrize("status", ["queued", "failed", "cancelled"])
-def test_only_a_running_run_executes(store: StateStore, status: str) -> None:
+def test_only_a_running_run_executes(store: StateStore) -> None:
     """workflows W-50."""
-    run = started(store, status="queued")
-    if status == "failed":
-        store.workflows.runs.finish(run.id, "failed")
-    if status == "cancelled":
-        store.workflows.runs.cancel(run.id, by="ana", reason="no")
-    for node in (None, NodeRef("n")):
-        with pytest.raises(Conflict) as caught:
-            store.workflows.executions.start("deploy:plan", run_id=run.id, node=node)
-        details = (caught.value.code, caught.value.details["found"], caught.value.details["allowed"])
-        assert details == ("run_status", status, ("running",))
+    queued, failed, cancelled = (started(store, status="queued").id for _ in range(3))
+    store.workflows.runs.finish(failed, "failed")
+    store.workflows.runs.cancel(cancelled, by="ana", reason="no")
+    for run_id, status in ((queued, "queued"), (failed, "failed"), (cancelled, "cancelled")):
+        for node in (None, NodeRef("n")):
+            with pytest.raises(Conflict) as caught:
+                store.workflows.executions.start("deploy:plan", run_id=run_id, node=node)
+            details = (caught.value.code, caught.value.details["found"], caught.value.details["allowed"])
+            assert details == ("run_status", status, ("running",))
     assert store.workflows.executions.list().items == ()
 
 
@@ -208,26 +206,22 @@ def test_texts_at_their_limits_are_stored(store: StateStore) -> None:
     assert {len(text.encode()) for text in (stored.id, stored.skill, run.id)} == {256}
 
 
-@pytest.mark.parametrize("long", LIMITS)
-def test_a_text_one_byte_past_its_limit_is_refused(store: StateStore, long: str) -> None:
+def test_a_text_one_byte_past_its_limit_is_refused(store: StateStore) -> None:
     """workflows W-2, case 64."""
     run = started(store)
-    with pytest.raises(InvalidValue, match=long) as caught:
-        start_with(store, run.id, {**LIMITS, long: LIMITS[long] + 1})
-    assert (caught.value.details["limit"], caught.value.details["actual"]) == (LIMITS[long], LIMITS[long] + 1)
+    for long, limit in LIMITS.items():
+        with pytest.raises(InvalidValue, match=long) as caught:
+            start_with(store, run.id, {**LIMITS, long: limit + 1})
+        assert (caught.value.details["limit"], caught.value.details["actual"]) == (limit, limit + 1)
     assert store.workflows.executions.list().items == ()
 
 
-@pytest.mark.parametrize("bad", ["", "  ", "a\0b", "a\nb", "\ud800"])
-def test_names_that_no_database_should_hold_are_refused(store: StateStore, bad: str) -> None:
+def test_names_that_no_database_should_hold_are_refused(store: StateStore) -> None:
     """workflows W-2, W-4."""
     executions, run = store.workflows.executions, started(store)
-    each: list[dict[str, Any]] = [
-        {"skill": bad},
-        {"session_id": bad},
-        {"node": NodeRef(bad)},
-        {"options": ExecutionOptions(id=bad)},
-    ]
+    each: list[dict[str, Any]] = []
+    for bad in ("", "  ", "a\0b", "a\nb", "\ud800"):
+        each += [{"skill": bad}, {"session_id": bad}, {"node": NodeRef(bad)}, {"options": ExecutionOptions(id=bad)}]
     for given in each:
         with pytest.raises(InvalidValue):
             executions.start(**{"skill": "deploy:a", "run_id": run.id, **given})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -33,22 +34,14 @@ def test_an_update_sets_what_is_given_and_a_sign_of_life(store: StateStore, froz
     assert executions.get(execution.id) == later
 
 
-@pytest.mark.parametrize("session", [False, True])
-@pytest.mark.parametrize("checkpoint", [False, True])
-@pytest.mark.parametrize("usage", [False, True])
-def test_every_combination_of_facts_can_be_reported(
-    store: StateStore, session: bool, checkpoint: bool, usage: bool
-) -> None:
+def test_every_combination_of_facts_can_be_reported(store: StateStore) -> None:
     """workflows W-51."""
-    execution = begun(store)
-    given: dict[str, Any] = {"session_id": "s-1"} if session else {}
-    given |= {"checkpoint": [1]} if checkpoint else {}
-    given |= {"usage": Usage(turns=3)} if usage else {}
-    updated = store.workflows.executions.update(execution.id, **given)
-    assert updated.session_id == ("s-1" if session else None)
-    assert updated.checkpoint == ([1] if checkpoint else None)
-    assert updated.turns == (3 if usage else None)
-    assert updated.heartbeat_at is not None
+    executions = store.workflows.executions
+    for session, checkpoint, usage in product((None, "s-1"), (None, [1]), (None, Usage(turns=3))):
+        updated = executions.update(begun(store).id, session_id=session, checkpoint=checkpoint, usage=usage)
+        assert (updated.session_id, updated.checkpoint) == (session, checkpoint)
+        assert updated.turns == (usage.turns if usage else None)
+        assert updated.heartbeat_at is not None
 
 
 def test_a_sign_of_life_never_moves_back(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -95,40 +88,41 @@ def test_money_spent_after_the_end_is_a_fact(store: StateStore) -> None:
     assert (late.turns, late.cost_usd, late.outcome) == (7, Decimal("0.5"), "failed")
 
 
-@pytest.mark.parametrize("given", [{}, {"checkpoint": 1}, {"session_id": "s"}, {"session_id": "s", "usage": Usage()}])
-def test_nothing_else_is_accepted_after_the_end(store: StateStore, given: dict[str, Any]) -> None:
+def test_nothing_else_is_accepted_after_the_end(store: StateStore) -> None:
     """workflows W-51."""
     execution = begun(store)
     ended = store.workflows.executions.finish(execution.id, "succeeded")
-    with pytest.raises(Conflict) as caught:
-        store.workflows.executions.update(execution.id, **given)
-    details = (caught.value.code, caught.value.details["found"], caught.value.details["allowed"])
-    assert details == ("execution_finished", "succeeded", ("running",))
+    each: list[dict[str, Any]] = [{}, {"checkpoint": 1}, {"session_id": "s"}, {"session_id": "s", "usage": Usage()}]
+    for given in each:
+        with pytest.raises(Conflict) as caught:
+            store.workflows.executions.update(execution.id, **given)
+        details = (caught.value.code, caught.value.details["found"], caught.value.details["allowed"])
+        assert details == ("execution_finished", "succeeded", ("running",))
     assert store.workflows.executions.get(execution.id) == ended
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [
-        Usage(turns=-1),
-        Usage(input_tokens=2**63),
-        Usage(output_tokens=True),
-        Usage(api_duration_ms=1.5),  # type: ignore[arg-type]
-        Usage(cost_usd=Decimal("-0.01")),
-        Usage(cost_usd=Decimal("NaN")),
-        Usage(cost_usd=Decimal("Infinity")),
-        Usage(cost_usd=Decimal(10) ** 13),
-        Usage(cost_usd=0.1),  # type: ignore[arg-type]
-        Usage(model=" "),
-        Usage(model="m" * 129),
-        Usage(price_table="a\0b"),
-    ],
+NO_AMOUNTS = (
+    Usage(turns=-1),
+    Usage(input_tokens=2**63),
+    Usage(output_tokens=True),
+    Usage(api_duration_ms=1.5),  # type: ignore[arg-type]
+    Usage(cost_usd=Decimal("-0.01")),
+    Usage(cost_usd=Decimal("NaN")),
+    Usage(cost_usd=Decimal("Infinity")),
+    Usage(cost_usd=Decimal(10) ** 13),
+    Usage(cost_usd=0.1),  # type: ignore[arg-type]
+    Usage(model=" "),
+    Usage(model="m" * 129),
+    Usage(price_table="a\0b"),
 )
-def test_what_cannot_be_an_amount_is_refused(store: StateStore, usage: Usage) -> None:
-    """workflows W-7, W-60."""
+
+
+def test_what_cannot_be_an_amount_is_refused(store: StateStore) -> None:
+    """workflows W-2, W-7, W-60."""
     execution = begun(store)
-    with pytest.raises(InvalidValue, match=r"usage\."):
-        store.workflows.executions.update(execution.id, usage=usage)
+    for usage in NO_AMOUNTS:
+        with pytest.raises(InvalidValue, match=r"usage\."):
+            store.workflows.executions.update(execution.id, usage=usage)
     assert store.workflows.executions.get(execution.id) == execution
 
 
