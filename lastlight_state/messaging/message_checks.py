@@ -9,6 +9,7 @@ from typing import Any
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import checks
 from lastlight_state.errors import InvalidValue
+from lastlight_state.messaging import message_statements as sql
 from lastlight_state.messaging import transcript, words
 from lastlight_state.messaging.arguments import MessageDraft
 from lastlight_state.messaging.session_checks import known
@@ -46,6 +47,15 @@ def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Row |
     kept = said if clip is None else transcript.clip_tail(said, clip)
     row = draft(MessageDraft(one.role, kept, one.platform_message_id, one.timestamp), now, max_bytes, "draft.")
     return row if kept else None
+
+
+def position(key: Any) -> int:
+    """The id that a page token stands for; without one, greater than every id."""
+    if key is None:
+        return sql.GREATEST_ID
+    if len(key) != 1:
+        raise InvalidValue("page_token", "damaged, or no page token")
+    return checks.number("page_token", key[0])
 
 
 def one_draft(where: str, given: Any) -> MessageDraft:

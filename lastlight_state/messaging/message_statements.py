@@ -5,13 +5,12 @@ Whoever appends holds the session's row first, so the ids of a session are in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain, from_head
-from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
@@ -31,7 +30,6 @@ DRAFT = ("role", "content", "timestamp", "platform_message_id")
 COLUMNS = tuple(MESSAGES.c)
 
 _in_session = MESSAGES.c.session_id == bind("session_id", MESSAGES.c.session_id)
-_limit = sa.bindparam("limit", type_=sa.Integer)
 
 
 def _counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
@@ -131,13 +129,37 @@ STORED = Family(
 GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)))
 
 
-def _window(*conditions: sa.ColumnElement[bool], order: Any) -> Statement:
-    return prepared(sa.select(*COLUMNS).where(_in_session, *conditions).order_by(order).limit(_limit))
+def _window(columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool) -> Statement:
+    """Some messages of a session in the order of their ids.
+
+    The session is compared with a list of two equal values, and leads the order. With a plain equality Postgres takes
+    that part of the order for given, and to find the messages of a long conversation that has ended it walks the
+    primary key through what everybody said since. The limit is a parameter for the same reason: written out, a plan
+    for conversations of average length would sort a long one.
+    """
+    twice = MESSAGES.c.session_id.in_([bind("session_id", MESSAGES.c.session_id)] * 2)
+    order = (MESSAGES.c.session_id, MESSAGES.c.id)
+    return prepared(
+        sa.select(*columns)
+        .where(twice, condition)
+        .order_by(*(column.desc() if newest_first else column for column in order))
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+    )
 
 
-NEWEST = _window(order=MESSAGES.c.id.desc())
-BEFORE = _window(MESSAGES.c.id < bind("before", MESSAGES.c.id), order=MESSAGES.c.id.desc())
-SINCE = _window(MESSAGES.c.id > bind("after", MESSAGES.c.id), order=MESSAGES.c.id)
+GREATEST_ID = 2**63 - 1
+
+_before = MESSAGES.c.id < bind("before", MESSAGES.c.id)
+_after = MESSAGES.c.id > bind("after", MESSAGES.c.id)
+_summary = (
+    *(MESSAGES.c[name] for name in ("id", "session_id", "role", "timestamp", "platform_message_id")),
+    sa.func.substr(MESSAGES.c.content, ONE, sa.literal_column(str(PREVIEW))).label("preview"),
+    sa.func.length(MESSAGES.c.content).label("content_chars"),
+)
+
+BEFORE = _window(COLUMNS, _before, newest_first=True)
+SINCE = _window(COLUMNS, _after, newest_first=False)
+SUMMARIES_BEFORE = _window(_summary, _before, newest_first=True)
 
 FIND_PLATFORM_ID = prepared(
     sa.select(*COLUMNS)
@@ -149,15 +171,4 @@ FIND_PLATFORM_ID = prepared(
     )
     .order_by(MESSAGES.c.id.desc())
     .limit(ONE)
-)
-
-LIST = Listing(
-    "messaging_messages",
-    (
-        *(MESSAGES.c[name] for name in ("id", "session_id", "role", "timestamp", "platform_message_id")),
-        sa.func.substr(MESSAGES.c.content, ONE, sa.literal_column(str(PREVIEW))).label("preview"),
-        sa.func.length(MESSAGES.c.content).label("content_chars"),
-    ),
-    order=(MESSAGES.c.id,),
-    filters={"session_id": _in_session},
 )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from lastlight_state.db import checks
+from lastlight_state.db import checks, pages
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
@@ -90,12 +90,12 @@ class Messages(Repository):
 
         An unknown session has no messages.
         """
-        values: dict[str, Any] = {"session_id": known("session_id", session_id), "limit": checks.page_limit(limit)}
-        statement = sql.NEWEST
-        if before is not None:
-            values["before"] = checks.number("before", before)
-            statement = sql.BEFORE
-        newest_first = self._reading(lambda unit: unit.all(MessagingMessage, statement, values))
+        values = {
+            "session_id": known("session_id", session_id),
+            "limit": checks.page_limit(limit),
+            "before": sql.GREATEST_ID if before is None else checks.number("before", before),
+        }
+        newest_first = self._reading(lambda unit: unit.all(MessagingMessage, sql.BEFORE, values))
         return newest_first[::-1]
 
     def since(self, session_id: str, *, after: int, limit: int = 200) -> builtins.list[MessagingMessage]:
@@ -109,12 +109,15 @@ class Messages(Repository):
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
         """A page of messages, newest first, with the first 280 characters of each."""
-        given = {"session_id": known("session_id", session_id)}
+        found = known("session_id", session_id)
         checks.page_limit(limit)
-        return self._reading(
-            lambda unit: sql.LIST.page(
-                unit, MessagingMessageSummary.of, limit=limit, page_token=page_token, given=given
-            )
+        asked = ["messaging_messages", found]
+        before = message_checks.position(pages.decode_token(asked, page_token))
+        values = {"session_id": found, "before": before, "limit": limit + 1}
+        rows = self._reading(lambda unit: unit.all(MessagingMessageSummary, sql.SUMMARIES_BEFORE, values))
+        items = tuple(rows[:limit])
+        return Page(
+            items=items, next_page_token=pages.encode_token(asked, [items[-1].id]) if len(rows) > limit else None
         )
 
     def get(self, message_id: int) -> MessagingMessage:
