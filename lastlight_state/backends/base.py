@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.triggers import Guard
-from lastlight_state.errors import StateError
+from lastlight_state.errors import MisuseError, StateError
 
 Params = Sequence[Any] | Mapping[str, Any]
 
@@ -53,14 +53,15 @@ class Mode(Enum):
 
 
 class Lease:
-    """A driver connection lent to one unit. ``owner`` is the backend's own handle of it."""
+    """A driver connection lent to one unit. ``owner`` and ``before`` are the backend's own: its handle, its past."""
 
-    __slots__ = ("broken", "driver", "mode", "owner")
+    __slots__ = ("before", "broken", "driver", "mode", "owner")
 
-    def __init__(self, driver: Any, mode: Mode, owner: Any = None) -> None:
+    def __init__(self, driver: Any, mode: Mode, owner: Any = None, before: Any = None) -> None:
         self.driver = driver
         self.mode = mode
         self.owner = owner
+        self.before = before
         self.broken = False
 
 
@@ -159,6 +160,23 @@ class Backend(ABC):
     def join(self, connection: Connection) -> Lease:
         """A lease on a caller's connection, which is inside the caller's own transaction. Never committed by us."""
 
+    def refuse_stranger(self, connection: Connection) -> None:
+        """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
+        if (connection.dialect.name, connection.dialect.driver) != (self.dialect.name, self.dialect.driver):
+            theirs, ours = connection.dialect, self.dialect
+            raise MisuseError(
+                f"connection= is of {theirs.name}+{theirs.driver}, the store's are of {ours.name}+{ours.driver}"
+            )
+        if not connection.in_transaction():
+            raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
+
+    def leave(self, lease: Lease) -> None:  # noqa: B027 - most have nothing to do
+        """End what `join` began: the connection is as it came, and the transaction still the caller's."""
+
+    def alive(self, lease: Lease) -> bool:
+        """Whether the unit's transaction can go on: nobody ended it meanwhile, and no failure did."""
+        return True
+
     @abstractmethod
     def named_lock(self, lease: Lease, name: str) -> None:
         """Hold ``name`` until the unit ends; others who ask for it wait."""
@@ -185,6 +203,9 @@ class Backend(ABC):
     @abstractmethod
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         """The statements that create a guard."""
+
+    def forked(self) -> None:  # noqa: B027 - most have nothing to do
+        """In a child process: the connections are the parent's, and are neither used nor closed here."""
 
     @abstractmethod
     def close(self) -> None:

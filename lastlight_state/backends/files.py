@@ -28,16 +28,13 @@ def create_private_file(path: Path) -> None:
         return
 
 
-def is_remote(path: Path) -> bool:
-    """Whether the file lies on a network or VM-mounted file system, where WAL's shared memory cannot be trusted.
-
-    Known on Linux only; elsewhere every file counts as local.
-    """
-    return file_system(path).startswith(_REMOTE)
+def is_remote(carrier: str) -> bool:
+    """Whether a file system of this name comes over a network or from the host of a virtual machine."""
+    return carrier.startswith(_REMOTE)
 
 
 def file_system(path: Path) -> str:
-    """The name of the file system that carries the file, ``"unknown"`` where the system does not tell."""
+    """The name of the file system that carries the file; ``"unknown"``, which counts as local, outside Linux."""
     folder = path.parent
     while not folder.exists():
         folder = folder.parent

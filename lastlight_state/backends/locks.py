@@ -18,6 +18,11 @@ class FairLock:
         self._held = False
         self._waiting: deque[threading.Lock] = deque()
 
+    @property
+    def held(self) -> bool:
+        """Whether somebody has the lock."""
+        return self._held
+
     def acquire(self, timeout: float) -> bool:
         """Wait for at most ``timeout`` seconds; whether the lock is now held."""
         with self._guard:

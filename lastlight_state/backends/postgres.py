@@ -11,10 +11,13 @@ import select
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.abc import Loader
+from psycopg.pq import Format, TransactionStatus
+from psycopg.types.json import set_json_loads
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
@@ -52,6 +55,8 @@ DDL_WAIT_SECONDS = 5.0
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
+_JSONB = 3802
+"""The type's number, the same on every server."""
 
 
 class PostgresBackend(Backend):
@@ -87,6 +92,9 @@ class PostgresBackend(Backend):
                 raise
         return lease
 
+    def alive(self, lease: Lease) -> bool:
+        return bool(lease.driver.pgconn.transaction_status == TransactionStatus.INTRANS)
+
     def commit(self, lease: Lease) -> None:
         try:
             lease.driver.execute("COMMIT")
@@ -108,7 +116,7 @@ class PostgresBackend(Backend):
             lease.owner.invalidate()
             return
         if not self._owns_engine:
-            lease.driver.autocommit = False
+            _give_back(lease)
         lease.owner.close()
 
     def translate(self, error: Exception) -> StateError:
@@ -122,9 +130,18 @@ class PostgresBackend(Backend):
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
 
     def join(self, connection: Connection) -> Lease:
-        if not connection.in_transaction():
-            raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
-        return Lease(connection.connection.dbapi_connection, Mode.WRITE, owner=connection)
+        self.refuse_stranger(connection)
+        driver: Any = connection.connection.dbapi_connection
+        if driver.autocommit and not self.alive(Lease(driver, Mode.WRITE)):
+            raise MisuseError(
+                "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
+            )
+        lease = Lease(driver, Mode.WRITE, owner=connection.connection)
+        _borrow(lease)
+        return lease
+
+    def leave(self, lease: Lease) -> None:
+        _give_back(lease)
 
     @contextmanager
     def migration(self, lock_timeout: float) -> Iterator[Connection]:
@@ -177,23 +194,30 @@ class PostgresBackend(Backend):
             try:
                 owner = self._engine.raw_connection()
             except PoolTimeout as error:
-                raise BackendUnavailable(
-                    f"all {self.options.pool_size} pooled connections were in use for {POOL_SECONDS:.0f} s"
-                ) from error
+                raise self._exhausted() from error
             except psycopg.Error as error:
                 raise translate(error) from error
             except SQLAlchemyError as error:
-                raise translate(getattr(error, "orig", None) or error) from error
+                cause = getattr(error, "orig", None) or error
+                raise translate(cause) from cause
             driver: Any = owner.dbapi_connection
             if _is_alive(driver):
                 break
             owner.invalidate()
         lease = Lease(driver, mode, owner=owner)
         if not self._owns_engine:
+            _borrow(lease)
             driver.autocommit = True
         if not self._version_checked:
             self._check_version(lease)
         return lease
+
+    def _exhausted(self) -> BackendUnavailable:
+        if not self._owns_engine:
+            return BackendUnavailable("all connections of the engine's pool stayed in use", reason="pool")
+        return BackendUnavailable(
+            f"all {self.options.pool_size} pooled connections were in use for {POOL_SECONDS:g} s", reason="pool"
+        )
 
     def _check_version(self, lease: Lease) -> None:
         if lease.driver.info.server_version < OLDEST:
@@ -245,6 +269,29 @@ def _engine(url: URL, options: Options) -> Engine:
         json_deserializer=codec.decode,
         connect_args={**arguments, **options.extra},
     )
+
+
+def _borrow(lease: Lease) -> None:
+    """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it."""
+    driver = lease.driver
+    lease.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
+    driver.adapters.register_loader(_JSONB, _json_loader())
+
+
+def _give_back(lease: Lease) -> None:
+    """Make a caller's connection what it was."""
+    driver = lease.driver
+    autocommit, loader = lease.before
+    driver.adapters.register_loader(_JSONB, loader)
+    if driver.autocommit != autocommit:
+        driver.autocommit = autocommit
+
+
+@cache
+def _json_loader() -> type[Loader]:
+    adapters = psycopg.adapt.AdaptersMap(psycopg.adapters)
+    set_json_loads(codec.decode, adapters)
+    return cast("type[Loader]", adapters.get_loader(_JSONB, Format.TEXT))
 
 
 def _server_settings(options: Options) -> Iterator[str]:

@@ -25,7 +25,6 @@ from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.sqlite_catalogue import catalogue
 from lastlight_state.backends.sqlite_connections import (
-    BUSY_SECONDS,
     Connections,
     EngineConnections,
     FileConnections,
@@ -33,6 +32,7 @@ from lastlight_state.backends.sqlite_connections import (
 )
 from lastlight_state.backends.sqlite_errors import translate
 from lastlight_state.backends.sqlite_measures import measured
+from lastlight_state.backends.sqlite_pragmas import BUSY_SECONDS
 from lastlight_state.backends.triggers import Guard, sqlite_ddl
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 
@@ -67,7 +67,7 @@ class SqliteBackend(Backend):
         if sqlite3.sqlite_version_info < OLDEST:
             raise NotSupported(f"SQLite {sqlite3.sqlite_version} is older than 3.35")
         self.options = options
-        self._path = None if engine is not None or database == MEMORY else Path(database)
+        self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = _connections(self._path, options, engine)
         self._dialect_engine: Engine | None = None
@@ -121,15 +121,23 @@ class SqliteBackend(Backend):
         return Connection(self._lent_dialect(), connection=lent)
 
     def join(self, connection: Connection) -> Lease:
-        if not connection.in_transaction():
-            raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
+        self.refuse_stranger(connection)
         driver: Any = connection.connection.dbapi_connection
         for pragma in ("foreign_keys", "recursive_triggers"):
             if not driver.execute(f"PRAGMA {pragma}").fetchone()[0]:
                 raise MisuseError(
                     f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
                 )
-        return Lease(driver, Mode.WRITE, owner=connection)
+        lease = Lease(driver, Mode.WRITE, owner=connection)
+        if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                raise translate(error) from error
+        return lease
+
+    def alive(self, lease: Lease) -> bool:
+        return bool(lease.driver.in_transaction)
 
     @contextmanager
     def migration(self, lock_timeout: float) -> Iterator[Connection]:
@@ -172,6 +180,9 @@ class SqliteBackend(Backend):
 
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         return sqlite_ddl(guard)
+
+    def forked(self) -> None:
+        self._connections.forked()
 
     def close(self) -> None:
         self._connections.close()

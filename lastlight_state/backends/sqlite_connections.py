@@ -9,22 +9,22 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from lastlight_state.backends import files
+from lastlight_state.backends import files, sqlite_forks
 from lastlight_state.backends.base import Lease, Mode, Options
 from lastlight_state.backends.locks import FairLock
 from lastlight_state.backends.sqlite_glance import Glance
-from lastlight_state.errors import BackendBusy
+from lastlight_state.backends.sqlite_pragmas import BUSY_SECONDS, pragmas, set_up
+from lastlight_state.errors import BackendBusy, BackendUnavailable
 
-BUSY_SECONDS = 5.0
 QUEUE_SECONDS = 60.0
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -72,6 +72,9 @@ class Connections(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def forked(self) -> None:  # noqa: B027 - only files have locks that a child would mistake for its own
+        """In a child process: leave the parent's connections alone."""
+
     @abstractmethod
     def _open_writer(self, mode: Mode) -> Lease: ...
 
@@ -86,9 +89,11 @@ class FileConnections(Connections):
         super().__init__()
         self._path = path
         self._options = options
-        self._pragmas = tuple(pragmas(options, path))
+        self._pragmas = tuple(pragmas(options, files.file_system(path)))
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
+        self._lent: set[sqlite3.Connection] = set()
+        """The readers that are not among the idle ones, for the sake of a forked child."""
         self._guard = threading.Lock()
         self._closed = False
         self._glance = Glance(path) if options.glance and options.read_only else None
@@ -103,14 +108,16 @@ class FileConnections(Connections):
 
     def reader(self, mode: Mode) -> Lease:
         try:
-            return Lease(self._readers.pop(), mode)
+            connection = self._readers.pop()
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-            return Lease(connection, mode)
+        self._lent.add(connection)
+        return Lease(connection, mode)
 
     def give_back_reader(self, lease: Lease) -> None:
         with self._guard:
+            self._lent.discard(lease.driver)
             if not (self._closed or lease.broken):
                 self._readers.append(lease.driver)
                 return
@@ -128,8 +135,19 @@ class FileConnections(Connections):
                 _close_optimized(writer, self._options)
             self._queue.release()
 
+    def forked(self) -> None:
+        writer = [self._writer] if self._writer is not None else []
+        busy = self._queue.held
+        sqlite_forks.inherit(
+            self._path,
+            idle=[*self._readers, *([] if busy else writer)],
+            in_use=[*self._lent, *(writer if busy else [])],
+        )
+        self._readers, self._lent, self._writer = [], set(), None
+
     def _open_writer(self, mode: Mode) -> Lease:
         if self._writer is None:
+            files.create_private_file(self._path)
             self._writer = self._connect()
         return Lease(self._writer, mode)
 
@@ -139,20 +157,23 @@ class FileConnections(Connections):
             lease.driver.close()
 
     def _connect(self) -> sqlite3.Connection:
-        if not self._options.read_only:
-            files.create_private_file(self._path)
+        sqlite_forks.let_go(self._path)
         access = "mode=ro" if self._options.read_only else "mode=rw"
         if self._glance is not None and self._glance.possible:
             access = "mode=ro&immutable=1"
         connection = sqlite3.connect(
-            f"file:{quote(str(self._path))}?{access}",
+            f"file://{quote(str(self._path))}?{access}",
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=512,
         )
-        set_up(connection, self._pragmas)
+        try:
+            set_up(connection, self._pragmas)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
@@ -185,74 +206,64 @@ class SharedConnection(Connections):
 
 
 class EngineConnections(Connections):
-    """A caller's engine. Each checkout gets our settings; each return gives the driver's transactions back."""
+    """A caller's engine. Each checkout gets our settings; each return gives the driver's own transactions back.
+
+    On a database in memory readers wait for the writer, because they may share its connection.
+    """
 
     def __init__(self, engine: Engine, options: Options) -> None:
         super().__init__()
         self._engine = engine
-        path = engine.url.database
-        self._pragmas = tuple(pragmas(options, Path(path) if path and path != ":memory:" else None))
+        path = _file_of(engine)
+        self._in_memory = path is None
+        self._pragmas = tuple(pragmas(options, None if path is None else files.file_system(path)))
 
     def reader(self, mode: Mode) -> Lease:
-        return self._open_writer(mode)
+        return self.writer(mode) if self._in_memory else self._open_writer(mode)
 
     def give_back_reader(self, lease: Lease) -> None:
-        self._close_writer(lease)
+        if self._in_memory:
+            self.give_back_writer(lease)
+        else:
+            self._close_writer(lease)
 
     def close(self) -> None:
         """The engine is the caller's."""
 
     def _open_writer(self, mode: Mode) -> Lease:
-        owner = self._engine.raw_connection()
+        owner = self._checkout()
         driver: Any = owner.dbapi_connection
-        driver.isolation_level = None
-        set_up(driver, self._pragmas)
-        return Lease(driver, mode, owner=owner)
+        lease = Lease(driver, mode, owner=owner, before=driver.isolation_level)
+        try:
+            driver.isolation_level = None
+            set_up(driver, self._pragmas)
+        except BaseException:
+            lease.broken = True
+            self._close_writer(lease)
+            raise
+        return lease
 
     def _close_writer(self, lease: Lease) -> None:
         if lease.broken:
             lease.owner.invalidate()
             return
-        lease.driver.isolation_level = ""
+        lease.driver.isolation_level = lease.before
         lease.owner.close()
 
-
-def pragmas(options: Options, path: Path | None) -> Iterator[str]:
-    """The settings of a connection, in the order they must be given."""
-    journal, synchronous = _journal(options, path)
-    yield f"busy_timeout = {int(BUSY_SECONDS * 1000)}"
-    if not options.read_only:
-        yield f"journal_mode = {journal}"
-    yield f"synchronous = {synchronous}"
-    yield "foreign_keys = ON"
-    yield "recursive_triggers = ON"
-    yield f"wal_autocheckpoint = {options.wal_autocheckpoint}"
-    yield "cache_size = -16384"
-    yield "mmap_size = 134217728"
-    yield "temp_store = MEMORY"
+    def _checkout(self) -> Any:
+        try:
+            return self._engine.raw_connection()
+        except PoolTimeout as error:
+            raise BackendUnavailable("all connections of the engine's pool stayed in use", reason="pool") from error
+        except SQLAlchemyError as error:
+            raise getattr(error, "orig", None) or error from None
 
 
-def set_up(connection: sqlite3.Connection, settings: tuple[str, ...]) -> None:
-    """Apply the settings. Entering WAL mode can meet "locked" on a new file although a busy timeout is set."""
-    for setting in settings:
-        for pause in (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, None):
-            try:
-                connection.execute(f"PRAGMA {setting}")
-                break
-            except sqlite3.OperationalError as error:
-                if pause is None or not error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                    raise
-                time.sleep(pause)
-
-
-def _journal(options: Options, path: Path | None) -> tuple[str, str]:
-    full = "FULL" if options.durability == "full" else "NORMAL"
-    if options.journal_mode:
-        return options.journal_mode.upper(), full
-    if path is not None and files.is_remote(path):
-        _log.warning("%s lies on %s: rollback journal and full sync", path, files.file_system(path))
-        return "DELETE", "FULL"
-    return "WAL", full
+def _file_of(engine: Engine) -> Path | None:
+    """The file that an engine connects to, None for a database in memory."""
+    name = (engine.url.database or "").removeprefix("file:").partition("?")[0]
+    in_memory = name in ("", ":memory:") or engine.url.query.get("mode") == "memory"
+    return None if in_memory else Path(name)
 
 
 def _close_optimized(connection: sqlite3.Connection, options: Options) -> None:

@@ -1,0 +1,205 @@
+"""A caller's ``engine=``: used, never disposed, its connections given back as they came."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+from undone import undone
+
+from lastlight_state import StateStore, Transaction
+from lastlight_state.errors import BackendUnavailable, Conflict
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+TRIGGER = Trigger(type="cli", id="t")
+
+Make = Callable[..., sa.Engine]
+
+
+@pytest.fixture
+def make_engine(database: Database) -> Iterator[Make]:
+    """Makes engines on the test's database, as a caller would."""
+    url = database.url if database.name == "postgresql" else f"sqlite:///{database.url}"
+    made: list[sa.Engine] = []
+
+    def make(**options: Any) -> sa.Engine:
+        made.append(sa.create_engine(url, **options))
+        return made[-1]
+
+    yield make
+    database.close()
+    for engine in made:
+        engine.dispose()
+
+
+@contextmanager
+def borrowed(engine: sa.Engine) -> Iterator[Any]:
+    """A driver connection of the engine's."""
+    fairy = engine.raw_connection()
+    try:
+        yield fairy.dbapi_connection
+    finally:
+        fairy.close()
+
+
+def habits(driver: Any) -> dict[str, Any]:
+    """What a caller may have set on a connection, and relies on."""
+    names = ("isolation_level", "autocommit", "row_factory", "read_only", "in_transaction")
+    found = {name: getattr(driver, name) for name in names if hasattr(driver, name)}
+    if hasattr(driver, "adapters"):
+        found["json"] = driver.adapters.get_loader(3802, 0)
+    return found
+
+
+def test_everything_works_over_a_callers_engine(make_engine: Make, database: Database) -> None:
+    """backends §1."""
+    with database.open(engine=make_engine()) as store:
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        with store.transaction() as tx:
+            tx.workflows.runs.merge_scratch(run.id, {"n": 1})
+        with store.view() as view:
+            assert view.workflows.runs.get(run.id).scratch == {"n": 1}
+        assert [one.id for one in store.workflows.runs.list()] == [run.id]
+
+
+def test_the_engine_is_not_disposed_with_the_store(make_engine: Make, database: Database) -> None:
+    """backends §1: used and never disposed."""
+    engine = make_engine(pool_size=1, max_overflow=0)
+    with borrowed(engine) as driver:
+        first = driver
+    database.open(engine=engine).close()
+    with borrowed(engine) as driver:
+        assert driver is first
+        assert driver.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("isolation_level", [None, "AUTOCOMMIT", "SERIALIZABLE"])
+def test_a_connection_goes_back_as_it_came(make_engine: Make, database: Database, isolation_level: str | None) -> None:
+    """backends §1: the driver's own transactions too."""
+    engine = make_engine(
+        pool_size=1, max_overflow=0, **({"isolation_level": isolation_level} if isolation_level else {})
+    )
+    with borrowed(engine) as driver:
+        before = habits(driver)
+    with database.open(engine=engine) as store:
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        store.workflows.runs.get(run.id)
+        with store.view() as view:
+            view.workflows.runs.list()
+        undone(store, lambda tx: tx.workflows.runs.merge_scratch(run.id, {"n": 1}))
+    with borrowed(engine) as driver:
+        assert habits(driver) == before
+
+
+def test_a_connection_goes_back_as_it_came_from_a_transaction_that_was_joined(
+    make_engine: Make, database: Database
+) -> None:
+    """backends §4: ``connection``."""
+    engine = make_engine(pool_size=1, max_overflow=0)
+    sa.event.listen(engine, "connect", _with_pragmas(engine))
+    with borrowed(engine) as driver:
+        before = habits(driver)
+    with database.open(engine=engine) as store:
+        with engine.begin() as connection, store.transaction(connection=connection) as tx:
+            tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        with borrowed(engine) as driver:
+            assert habits(driver) == before
+
+
+def _with_pragmas(engine: sa.Engine) -> Callable[[Any, Any], None]:
+    def connected(driver: Any, record: Any) -> None:
+        if engine.dialect.name == "sqlite":
+            driver.execute("PRAGMA foreign_keys = ON")
+            driver.execute("PRAGMA recursive_triggers = ON")
+
+    return connected
+
+
+def test_numbers_come_back_equal_however_the_engine_reads_json(make_engine: Make, database: Database) -> None:
+    """architecture §5: the standard library makes integers of large floats."""
+    numbers = {"numbers": [1e300, -1.7976931348623157e308, 1.2345678901234568e18, 2**64 - 1, 1e22]}
+    engine = make_engine()
+    with database.open(engine=engine) as store:
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p", context=numbers)
+        assert store.workflows.runs.get(run.id).context == numbers
+        sa.event.listen(engine, "checkout", lambda driver, *_: _with_pragmas(engine)(driver, None))
+        with engine.begin() as connection, store.transaction(connection=connection) as tx:
+            assert tx.workflows.runs.get(run.id).context == numbers
+
+
+def test_an_engine_without_pragmas_gets_them_so_that_the_guards_hold(make_engine: Make, database: Database) -> None:
+    """backends §7: given a caller's engine that sets no pragma, when raw SQL adds a message to an unknown session."""
+    orphan = sa.text(
+        "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES ('none', 'user', 'x', :at)"
+    )
+    with (
+        database.open(engine=make_engine()) as store,
+        pytest.raises(sa.exc.IntegrityError),
+        store.transaction() as tx,
+    ):
+        tx.connection.execute(orphan, {"at": "2026-02-03T00:00:00.000Z"})
+
+
+def test_a_pool_that_stays_in_use_is_named(make_engine: Make, database: Database) -> None:
+    """backends §3: timeouts that name themselves."""
+    engine = make_engine(pool_size=1, max_overflow=0, pool_timeout=0.05)
+    store = database.open(engine=engine)
+    with borrowed(engine):
+        for use in (store.workflows.runs.list, lambda: store.run(lambda tx: tx.workflows)):
+            with pytest.raises(BackendUnavailable, match="pool stayed in use") as raised:
+                use()
+            assert raised.value.details["reason"] == "pool"
+
+
+def test_an_engine_that_cannot_connect_is_unavailable_by_its_drivers_error(
+    database: Database, make_engine: Make
+) -> None:
+    """architecture §8: ``__cause__`` is the driver's error, with no password in any text."""
+    url = make_engine().url.set(database="/no/such/place/lastlight.db", password="a-secret", username="ana")
+    if database.name == "sqlite":
+        url = sa.URL.create("sqlite", database="/no/such/place/lastlight.db")
+    engine = sa.create_engine(url)
+    with pytest.raises(BackendUnavailable) as raised:
+        StateStore.open(engine=engine, migrate=False)
+    driver = engine.dialect.import_dbapi()
+    assert isinstance(raised.value.__cause__, driver.Error)
+    assert "secret" not in f"{raised.value!r} {raised.value.__cause__!r}"
+    engine.dispose()
+
+
+def test_a_unit_that_failed_leaves_the_engines_connection_clean(make_engine: Make, database: Database) -> None:
+    """backends §4: the next caller must find the connection clean."""
+    engine = make_engine(pool_size=1, max_overflow=0)
+    with database.open(engine=engine) as store:
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        for _ in range(3):
+            undone(store, lambda tx: tx.workflows.runs.create("w", trigger=TRIGGER, phase="p"))
+            with pytest.raises(Conflict):
+                store.workflows.runs.restart(run.id, by="ana", reason="no")
+        assert len(store.workflows.runs.list()) == 1
+    with engine.begin() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM workflow_runs")).scalar() == 1
+
+
+def test_an_engine_in_memory_whose_threads_share_a_connection_keeps_units_apart() -> None:
+    """backends §1: readers wait for the writer, because its changes would be theirs to see."""
+    engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    with StateStore.open(engine=engine) as store:
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        with store.view() as view:
+            assert view.workflows.runs.get(run.id) == run
+        seen: list[int] = []
+        reader = threading.Thread(target=lambda: seen.append(len(store.workflows.runs.list())))
+
+        def work(tx: Transaction) -> None:
+            tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+            reader.start()
+
+        undone(store, work)
+        reader.join()
+        assert seen == [1]
+    engine.dispose()

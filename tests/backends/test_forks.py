@@ -1,0 +1,122 @@
+"""A store and ``fork``: the child's copy is refused, the parent goes on, and the child may open a store of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from lastlight_state import StateStore
+from lastlight_state.testing import Database
+
+COMMON = """
+import os, sys
+from lastlight_state import MisuseError, StateStore
+from lastlight_state.workflows import Trigger
+
+def create(store, name):
+    store.workflows.runs.create(name, trigger=Trigger(type="cli", id="t"), phase="p")
+
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return child
+
+def ended(child):
+    assert os.waitpid(child, 0)[1] == 0
+
+store = StateStore.open(sys.argv[1])
+create(store, "before")
+store.workflows.runs.list()
+"""
+
+REFUSED = """
+def use():
+    for call in (store.workflows.runs.list, store.transaction().__enter__, lambda: create(store, "child")):
+        try:
+            call()
+        except MisuseError as error:
+            assert "fork" in str(error)
+        else:
+            raise AssertionError
+    store.close()
+    store.close()
+
+ended(in_child(use))
+create(store, "after")
+store.close()
+"""
+
+OWN_STORE = """
+told, say = os.pipe()
+heard, answer = os.pipe()
+
+def use():
+    with StateStore.open(sys.argv[1]) as own:
+        create(own, "child")
+        own.workflows.runs.list()
+        os.write(say, b".")
+        os.read(heard, 1)
+        create(own, "child after its parent's end")
+
+child = in_child(use)
+os.read(told, 1)
+create(store, "after")
+store.close()
+os.write(answer, b".")
+ended(child)
+"""
+
+IN_A_UNIT = """
+def use():
+    try:
+        StateStore.open(sys.argv[1])
+    except MisuseError as error:
+        assert "spawn" in str(error)
+    else:
+        raise AssertionError
+
+with store.transaction() as tx:
+    create(tx, "in the transaction")
+    ended(in_child(use))
+with store.view():
+    ended(in_child(use))
+create(store, "after")
+store.close()
+"""
+
+
+def run(script: str, url: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", COMMON + script, url]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def names(store: StateStore) -> set[str]:
+    return {run.workflow_name for run in store.workflows.runs.list()}
+
+
+def test_the_childs_copy_of_a_store_is_refused_and_the_parents_goes_on(fresh_database: Database) -> None:
+    """backends §1: after ``fork`` the child's copy is `MisuseError`."""
+    run(REFUSED, fresh_database.url)
+    assert names(fresh_database.open()) == {"before", "after"}
+
+
+def test_a_child_may_open_its_own_store_and_loses_nothing_when_its_parent_closes(fresh_database: Database) -> None:
+    """backends §1: SQLite would take the parent's locks for the child's, and drop the log under it."""
+    run(OWN_STORE, fresh_database.url)
+    assert names(fresh_database.open()) == {"before", "child", "after", "child after its parent's end"}
+    if fresh_database.name == "sqlite":
+        assert fresh_database.raw().execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_child_of_a_parent_in_the_middle_of_a_unit_is_kept_from_the_file(
+    state_store: StateStore, state_dir: Path
+) -> None:
+    """backends §1: those connections of SQLite can neither be used nor closed in the child."""
+    run(IN_A_UNIT, str(state_dir / "lastlight.db"))
+    assert names(state_store) == {"before", "in the transaction", "after"}
