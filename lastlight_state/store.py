@@ -21,11 +21,12 @@ from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock
-from lastlight_state.db.joined import hooks_follow
+from lastlight_state.db.joined import hooks_follow, undone_together
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context
-from lastlight_state.db.scope import StoreScope, TransactionScope, run_hooks
+from lastlight_state.db.scope import StoreScope, TransactionScope, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
+from lastlight_state.errors import NestedTransaction, ReadOnlyTransaction
 from lastlight_state.maintenance import Maintenance
 from lastlight_state.messaging import Messaging
 from lastlight_state.metrics import Metrics
@@ -155,14 +156,8 @@ class StateStore(Domains):
             with self._joined(connection, label) as joined:
                 yield joined
             return
-        lease = self._scope.begin(Mode.WRITE)
-        with self._block(lease, label) as unit:
-            scope = TransactionScope(unit, self.metrics)
-            try:
-                yield Transaction(self._context.within(scope), unit)
-            finally:
-                scope.end()
-        run_hooks(unit, self.metrics)
+        with self._transaction(self._scope.begin(Mode.WRITE), label) as transaction:
+            yield transaction
 
     @contextmanager
     def view(self) -> Iterator[View]:
@@ -175,17 +170,27 @@ class StateStore(Domains):
             finally:
                 scope.end()
 
-    def run(self, work: Callable[[Transaction], T], *, label: str | None = None) -> T:
-        """The result of ``work(tx)``, run as a whole again while the database is busy; so it must be repeatable."""
+    def run(self, work: Callable[[Transaction], T], *, label: str | None = None, keyed: bool = False) -> T:
+        """The result of ``work(tx)``, run as a whole again while the database is busy; so it must be repeatable.
+
+        ``keyed`` says that a second run finds what the first one wrote; then it is also repeated when the connection
+        was lost during COMMIT, and nobody knows whether it took place. Otherwise that is `BackendUnavailable`.
+        """
+        self._scope.admit()
 
         def attempt() -> T:
-            with self.transaction(label=label) as tx:
-                return work(tx)
+            with self._transaction(self.backend.acquire(Mode.WRITE), label) as transaction:
+                return work(transaction)
 
-        return self._scope.retry.run(attempt)
+        return self._scope.retry.run(attempt, keyed=keyed)
 
     def close(self) -> None:
-        """Give everything back. Idempotent; later calls are `StoreClosed`."""
+        """Give everything back. Idempotent; later calls are `StoreClosed`.
+
+        Raises `NestedTransaction` inside a transaction's block of the same thread, which could never end.
+        """
+        if threading.get_ident() in self._scope.transactions:
+            raise NestedTransaction("inside a transaction's block: close the store after it")
         if self._scope.close():
             self.backend.close()
 
@@ -196,12 +201,23 @@ class StateStore(Domains):
         self.close()
 
     @contextmanager
+    def _transaction(self, lease: Lease, label: str | None) -> Iterator[Transaction]:
+        with self._block(lease, label) as unit:
+            scope = TransactionScope(unit, self.metrics)
+            try:
+                yield Transaction(self._context.within(scope), unit)
+            finally:
+                scope.end()
+        run_hooks(unit, self.metrics)
+
+    @contextmanager
     def _block(self, lease: Lease, label: str | None) -> Iterator[Unit]:
         backend, thread = self.backend, threading.get_ident()
         unit = Unit(backend, lease)
         self._scope.transactions.add(thread)
         try:
             yield unit
+            refuse_dead(unit)
             backend.commit(lease)
         except BaseException as error:
             backend.rollback(lease)
@@ -214,18 +230,22 @@ class StateStore(Domains):
     @contextmanager
     def _joined(self, connection: Connection, label: str | None) -> Iterator[Transaction]:
         self._scope.admit()
+        if self.settings.read_only:
+            raise ReadOnlyTransaction("the store is open for reading only")
         unit = Unit(self.backend, self.backend.join(connection))
         scope = TransactionScope(unit, self.metrics)
         thread = threading.get_ident()
         self._scope.transactions.add(thread)
         try:
-            yield Transaction(self._context.within(scope), unit)
+            with undone_together(unit):
+                yield Transaction(self._context.within(scope), unit)
         except BaseException as error:
             _label(error, label)
             raise
         finally:
             self._scope.transactions.discard(thread)
             scope.end()
+            self.backend.leave(unit.lease)
         hooks_follow(connection, unit, self.metrics)
 
 

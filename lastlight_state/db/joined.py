@@ -1,35 +1,99 @@
-"""After-commit hooks on a transaction that is the caller's own."""
+"""Calls inside a transaction that is the caller's own: undone together, their hooks run after the caller's commit."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
-from lastlight_state.db.scope import run_hooks
+from lastlight_state.db.scope import refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.metrics import Metrics
+
+_SAVEPOINT = "lastlight_block"
+
+
+@contextmanager
+def undone_together(unit: Unit) -> Iterator[None]:
+    """Undo everything in the block when it raises, even if the caller goes on and commits the rest."""
+    unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+    try:
+        yield
+        refuse_dead(unit)
+    except BaseException:
+        unit.undo_to(_SAVEPOINT)
+        raise
+    unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
 
 
 def hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
     """Run the unit's hooks when the caller's transaction is committed, drop them when it is rolled back.
 
+    One of the caller's savepoints that is undone takes along the hooks of the units that ran in it.
+    """
+    if unit.hooks:
+        follower = _followers.get(connection)
+        if follower is None:
+            follower = _followers[connection] = _Follower(connection)
+        follower.follow(_Waiting(unit, metrics, _savepoints(connection)))
+
+
+@dataclass
+class _Waiting:
+    unit: Unit
+    metrics: Metrics
+    savepoints: set[str]
+
+
+class _Follower:
+    """Listens to a caller's connection as long as there is one.
+
     SQLAlchemy tells of a commit before it happens, so the driver's commit is made here; the one that follows finds
     nothing left to do.
     """
-    if not unit.hooks:
-        return
 
-    def committed(of: Connection) -> None:
-        stop()
-        of.connection.commit()
-        run_hooks(unit, metrics)
+    def __init__(self, connection: Connection) -> None:
+        self._waiting: list[_Waiting] = []
+        event.listen(connection, "commit", self._committed)
+        event.listen(connection, "rollback", self._rolled_back)
+        event.listen(connection, "release_savepoint", self._released)
+        event.listen(connection, "rollback_savepoint", self._undone)
 
-    def rolled_back(_: Connection) -> None:
-        stop()
+    def follow(self, waiting: _Waiting) -> None:
+        """Wait with these hooks for the end of the transaction that the connection is in."""
+        self._waiting.append(waiting)
 
-    def stop() -> None:
-        event.remove(connection, "commit", committed)
-        event.remove(connection, "rollback", rolled_back)
+    def _committed(self, connection: Connection) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            connection.connection.commit()
+        for one in waiting:
+            run_hooks(one.unit, one.metrics)
 
-    event.listen(connection, "commit", committed)
-    event.listen(connection, "rollback", rolled_back)
+    def _rolled_back(self, connection: Connection) -> None:
+        self._waiting = []
+
+    def _released(self, connection: Connection, name: str, context: Any) -> None:
+        for one in self._waiting:
+            one.savepoints.discard(name)
+
+    def _undone(self, connection: Connection, name: str, context: Any) -> None:
+        self._waiting = [one for one in self._waiting if name not in one.savepoints]
+
+
+_followers: WeakKeyDictionary[Connection, _Follower] = WeakKeyDictionary()
+
+
+def _savepoints(connection: Connection) -> set[str]:
+    """The names of the savepoints that the connection is in."""
+    found: set[str] = set()
+    nested: Any = connection.get_nested_transaction()
+    while nested is not None:
+        found.add(nested._savepoint)
+        nested = nested._previous_nested
+    return found

@@ -109,6 +109,7 @@ class StoreScope(Scope):
     def forked(self) -> None:
         """In a child process: its copy of the connections belongs to the parent."""
         self._unusable = MisuseError("this store was opened before fork(): open one in the child")
+        self.backend.forked()
 
     def _run(self, mode: Mode, work: Work[T], *, keyed: bool) -> T:
         self.admit()
@@ -168,6 +169,7 @@ class TransactionScope(Scope):
     def _admit(self) -> None:
         if not self._open:
             raise MisuseError("this transaction has ended")
+        refuse_dead(self.unit)
 
     def _admit_write(self) -> None:
         self._admit()
@@ -182,11 +184,16 @@ class TransactionScope(Scope):
             result = work(unit)
         except BaseException:
             del unit.hooks[hooks:]
-            unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-            unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            unit.undo_to(_SAVEPOINT)
             raise
         unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         return result
+
+
+def refuse_dead(unit: Unit) -> None:
+    """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
+    if not unit.backend.alive(unit.lease):
+        raise MisuseError("this transaction failed or was ended inside its block, and nothing of it can be committed")
 
 
 def run_hooks(unit: Unit, metrics: Metrics) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from lastlight_state.backends.base import Backend, Lease
 from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import Compiled, Statement, Values
+from lastlight_state.errors import StateError
 
 R = TypeVar("R", bound=Record)
 
@@ -73,6 +75,12 @@ class Unit:
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` once after this unit's commit, never after a rollback."""
         self.hooks.append(hook)
+
+    def undo_to(self, savepoint: str) -> None:
+        """Undo what came after the savepoint, and forget it. Where the transaction is gone already, nothing is left."""
+        with suppress(StateError):
+            self.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
+            self.plain(f"RELEASE SAVEPOINT {savepoint}")
 
     def plain(self, sql: str) -> None:
         """Run a statement of the transaction language, such as SAVEPOINT."""

@@ -1,0 +1,311 @@
+"""``transaction(connection=…)``: calls inside a transaction that is the caller's own."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import sqlalchemy.orm
+from undone import Boom, undone
+
+from lastlight_state import StateStore
+from lastlight_state.backends.base import Mode
+from lastlight_state.errors import BackendBusy, MisuseError, NestedTransaction, NotFound, ReadOnlyTransaction
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+TRIGGER = Trigger(type="cli", id="t")
+
+
+def engine_on(database: Database, **options: Any) -> sa.Engine:
+    """An engine of the caller's, which sets the two pragmas that a transaction cannot."""
+    if database.name == "postgresql":
+        return sa.create_engine(database.url, **options)
+    engine = sa.create_engine(f"sqlite:///{database.url}", **options)
+
+    def connected(driver: Any, record: Any) -> None:
+        driver.execute("PRAGMA foreign_keys = ON")
+        driver.execute("PRAGMA recursive_triggers = ON")
+
+    sa.event.listen(engine, "connect", connected)
+    return engine
+
+
+@pytest.fixture
+def engine(database: Database) -> Iterator[sa.Engine]:
+    made = engine_on(database)
+    yield made
+    database.close()
+    made.dispose()
+
+
+@pytest.fixture
+def store(database: Database) -> StateStore:
+    return database.open()
+
+
+def create(tx: Any) -> str:
+    made: str = tx.workflows.runs.create("w", trigger=TRIGGER, phase="p").id
+    return made
+
+
+def count(store: StateStore) -> int:
+    return len(store.workflows.runs.list())
+
+
+def test_what_is_joined_is_kept_by_the_callers_commit(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: ``connection`` joins the caller's own transaction."""
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        with store.transaction(connection=connection) as tx:
+            run = create(tx)
+        transaction.commit()
+    assert store.workflows.runs.get(run).workflow_name == "w"
+
+
+def test_what_is_joined_is_undone_by_the_callers_rollback(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4; the driver of SQLite has not begun by itself before the first INSERT."""
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        with store.transaction(connection=connection) as tx:
+            create(tx)
+        assert connection.execute(sa.text("SELECT count(*) FROM workflow_runs")).scalar() == 1
+        transaction.rollback()
+    assert count(store) == 0
+
+
+def test_the_callers_statements_and_ours_are_one(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4."""
+    override = sa.text("INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES ('w', :on, :at)")
+    values = {"on": True, "at": "2026-02-03T00:00:00.000Z"}
+    with engine.begin() as connection:
+        connection.execute(override, values)
+        with store.transaction(connection=connection) as tx:
+            run = create(tx)
+            assert tx.connection.execute(sa.text("SELECT count(*) FROM workflow_overrides")).scalar() == 1
+        assert connection.execute(sa.text("SELECT id FROM workflow_runs")).scalars().all() == [run]
+
+
+def test_a_block_that_fails_is_undone_even_if_the_caller_commits(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: all or nothing."""
+    hooks: list[str] = []
+    with engine.begin() as connection:
+        with store.transaction(connection=connection) as tx:
+            kept = create(tx)
+
+        def work(tx: Any) -> None:
+            create(tx)
+            tx.after_commit(lambda: hooks.append("never"))
+
+        undone(store, work, connection=connection)
+    assert [run.id for run in store.workflows.runs.list()] == [kept]
+    assert hooks == []
+
+
+def test_a_call_that_fails_in_the_block_undoes_itself_alone(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4."""
+    with engine.begin() as connection, store.transaction(connection=connection) as tx:
+        run = create(tx)
+        with pytest.raises(NotFound):
+            tx.workflows.runs.get("none")
+    assert store.workflows.runs.get(run).id == run
+
+
+def test_hooks_run_once_after_the_callers_commit_in_order(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: after commit."""
+    hooks: list[tuple[str, int]] = []
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        for name in ("a", "b"):
+            with store.transaction(connection=connection) as tx:
+                create(tx)
+                tx.after_commit(lambda name=name: hooks.append((name + "1", count(store))))  # type: ignore[misc]
+                tx.after_commit(lambda name=name: hooks.append((name + "2", count(store))))  # type: ignore[misc]
+        assert hooks == []
+        transaction.commit()
+        assert hooks == [("a1", 2), ("a2", 2), ("b1", 2), ("b2", 2)]
+        with connection.begin():
+            connection.execute(sa.text("SELECT 1"))
+    assert len(hooks) == 4
+
+
+@pytest.mark.parametrize("way", ["rollback", "close", "error"])
+def test_hooks_never_run_after_a_rollback(store: StateStore, engine: sa.Engine, way: str) -> None:
+    """backends §4: after commit."""
+    hooks: list[str] = []
+    with suppress(Boom), engine.connect() as connection:
+        transaction = connection.begin()
+        with store.transaction(connection=connection) as tx:
+            create(tx)
+            tx.after_commit(lambda: hooks.append("never"))
+        end_badly(connection, transaction, way)
+        with connection.begin():
+            connection.execute(sa.text("SELECT 1"))
+    assert hooks == []
+    assert count(store) == 0
+
+
+def end_badly(connection: sa.Connection, transaction: sa.Transaction, way: str) -> None:
+    if way == "error":
+        raise Boom
+    transaction.rollback() if way == "rollback" else transaction.close()
+
+
+def test_hooks_of_a_savepoint_follow_it(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: a caller's savepoint that is undone takes its hooks along, one that is released keeps them."""
+    hooks: list[str] = []
+
+    def join(connection: sa.Connection, name: str) -> None:
+        with store.transaction(connection=connection) as tx:
+            create(tx)
+            tx.after_commit(lambda: hooks.append(name))
+
+    with engine.begin() as connection:
+        with connection.begin_nested():
+            join(connection, "released")
+        undone_savepoint = connection.begin_nested()
+        with connection.begin_nested():
+            join(connection, "released inside one that is undone")
+        join(connection, "undone")
+        undone_savepoint.rollback()
+        join(connection, "outside")
+    assert hooks == ["released", "outside"]
+    assert count(store) == 2
+
+
+def test_a_hook_that_fails_harms_neither_the_commit_nor_the_others(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: logged and counted."""
+    hooks: list[str] = []
+
+    def fail() -> None:
+        raise Boom
+
+    with engine.begin() as connection, store.transaction(connection=connection) as tx:
+        create(tx)
+        tx.after_commit(fail)
+        tx.after_commit(lambda: hooks.append("ran"))
+    assert (count(store), hooks, store.metrics.failed_hooks) == (1, ["ran"], 1)
+
+
+def test_a_session_of_the_callers_may_be_joined(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4."""
+    hooks: list[str] = []
+    with sa.orm.Session(engine) as session:
+        with store.transaction(connection=session.connection()) as tx:
+            create(tx)
+            tx.after_commit(lambda: hooks.append("ran"))
+        assert hooks == []
+        session.commit()
+    assert (count(store), hooks) == (1, ["ran"])
+
+
+def test_a_connection_outside_a_transaction_is_refused(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4."""
+    with (
+        engine.connect() as connection,
+        pytest.raises(MisuseError, match=r"engine\.begin"),
+        store.transaction(connection=connection),
+    ):
+        pass
+
+
+def test_a_connection_to_another_product_is_refused(store: StateStore, database: Database) -> None:
+    """backends §4."""
+    other = "sqlite+pysqlite" if database.name == "postgresql" else "postgresql+psycopg"
+    stranger = sa.create_engine("sqlite://" if database.name == "postgresql" else "postgresql+psycopg://")
+    connection: Any = FarConnection(stranger)
+    with pytest.raises(MisuseError, match=other.replace("+", r"\+")), store.transaction(connection=connection):
+        pass
+    stranger.dispose()
+
+
+class FarConnection:
+    """A connection of an engine that is not reached."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.dialect = engine.dialect
+
+
+def test_calls_through_the_store_are_refused_inside(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: nested use is refused."""
+    with engine.begin() as connection:
+        with store.transaction(connection=connection):
+            for call in (store.workflows.runs.list, store.view().__enter__, store.transaction().__enter__):
+                with pytest.raises(NestedTransaction):
+                    call()
+        if store.backend.name == "postgresql":
+            assert count(store) == 0
+
+
+def test_a_read_only_store_joins_nothing(database: Database, engine: sa.Engine) -> None:
+    """backends §2."""
+    reader = database.open(read_only=True)
+    with (
+        engine.begin() as connection,
+        pytest.raises(ReadOnlyTransaction),
+        reader.transaction(connection=connection),
+    ):
+        pass
+
+
+def test_the_label_is_noted_on_the_error(store: StateStore, engine: sa.Engine) -> None:
+    """backends §4: ``label``."""
+    with (
+        engine.begin() as connection,
+        pytest.raises(NotFound) as raised,
+        store.transaction(connection=connection, label="import") as tx,
+    ):
+        tx.workflows.runs.get("none")
+    assert raised.value.__notes__ == ["in the transaction 'import'"]
+
+
+@pytest.mark.parametrize("pragma", ["foreign_keys", "recursive_triggers"])
+def test_a_sqlite_connection_without_a_pragma_is_refused_by_its_name(
+    state_store: StateStore, state_dir: Any, pragma: str
+) -> None:
+    """backends §2: inside a transaction it cannot be switched on."""
+    engine = sa.create_engine(f"sqlite:///{state_dir}/lastlight.db")
+    other = {"foreign_keys": "recursive_triggers", "recursive_triggers": "foreign_keys"}[pragma]
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"PRAGMA {other} = ON")
+        connection.commit()
+        with (
+            connection.begin(),
+            pytest.raises(MisuseError, match=f"PRAGMA {pragma} off") as raised,
+            state_store.transaction(connection=connection),
+        ):
+            pass
+        assert raised.value.details == {"pragma": pragma}
+    engine.dispose()
+
+
+def test_a_busy_file_is_named_when_joining(state_store: StateStore, state_dir: Any) -> None:
+    """backends §2: write units ``BEGIN IMMEDIATE``, a caller's too."""
+    engine = sa.create_engine(f"sqlite:///{state_dir}/lastlight.db", connect_args={"timeout": 0.01})
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+        connection.exec_driver_sql("PRAGMA recursive_triggers = ON")
+        connection.commit()
+        lease = state_store.backend.acquire(Mode.WRITE)
+        with connection.begin(), pytest.raises(BackendBusy), state_store.transaction(connection=connection):
+            pass
+        state_store.backend.rollback(lease)
+        state_store.backend.release(lease)
+    engine.dispose()
+
+
+def test_a_connection_in_autocommit_is_refused_or_made_a_transaction(store: StateStore, database: Database) -> None:
+    """backends §4: on Postgres there would be nothing to join."""
+    engine = engine_on(database, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        if database.name == "postgresql":
+            with pytest.raises(MisuseError, match="AUTOCOMMIT"), store.transaction(connection=connection):
+                pass
+        else:
+            with store.transaction(connection=connection) as tx:
+                create(tx)
+        transaction.rollback()
+    assert count(store) == 0
+    engine.dispose()
