@@ -88,6 +88,13 @@ class LineReader:
                 else:
                     yield from self._judged(raw, offset)
 
+    def records(self) -> Iterator[Line]:
+        """The records of all lines up to the present end of the file, the unterminated one included."""
+        yield from self.lines()
+        last = self.tail()
+        if last is not None:
+            yield last
+
     def tail(self) -> Line | None:
         """The unterminated end of the file, as far as read, if it is a whole object: no mere part of one parses.
 

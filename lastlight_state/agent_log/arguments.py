@@ -1,0 +1,87 @@
+"""Argument groups: what travels together into the methods of this domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args, get_type_hints
+
+from lastlight_state.errors import InvalidValue
+
+Event: TypeAlias = Mapping[str, Any]
+OnError: TypeAlias = Literal["raise", "report"]
+SessionTypes: TypeAlias = Sequence[tuple[Sequence[str], str]]
+"""Substrings that must all occur in the first prompt, and the session's type when they do; tried in order."""
+
+
+class Tokens(NamedTuple):
+    """Tokens by kind, as providers bill them."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_creation: int = 0
+
+
+NO_TOKENS = Tokens()
+
+
+@dataclass(frozen=True)
+class TranslationOptions:
+    """How events become lines. The defaults are the seed's rules, `later` those of the files written since."""
+
+    thinking: Literal["drop", "keep"] = "drop"
+    results: Literal["snapshot", "finish"] = "snapshot"
+    prompt: Literal["session", "first_event"] = "session"
+    message_usage: Literal["omit", "write"] = "omit"
+    breadcrumbs: Literal["omit", "write"] = "omit"
+    orphan_results: Literal["keep", "drop"] = "keep"
+
+    def __post_init__(self) -> None:
+        for name, words in get_type_hints(type(self)).items():
+            if getattr(self, name) not in get_args(words):
+                problem = f"{getattr(self, name)!r:.80} is not in the vocabulary"
+                raise InvalidValue(name, problem, permitted=get_args(words))
+
+    @classmethod
+    def later(cls) -> Self:
+        """What the later original writes."""
+        return cls("keep", "finish", "first_event", "write", "write", "drop")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of an agent ended.
+
+    ``subtype`` is ``success`` or an ``error_…`` word, ``stop_reason`` the provider's word. What is None is taken from
+    the events that were fed; without any, totals are 0 and the text is empty. ``error`` gets a line of its own.
+    """
+
+    subtype: str = "success"
+    stop_reason: str | None = None
+    result: str | None = None
+    turns: int | None = None
+    cost_usd: float | Decimal | None = None
+    tokens: Tokens | None = None
+    duration_ms: int | None = None
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.subtype != "success" and not str(self.subtype).startswith("error_"):
+            raise InvalidValue("subtype", f"{self.subtype!r:.80}: 'success' or an 'error_…' word is needed")
+
+
+@dataclass(frozen=True)
+class CommandRecord:
+    """A shell command that ran as a phase of its own. ``prompt`` is the command unless given, times are now."""
+
+    command: str
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+    prompt: str | None = None
+    model: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None

@@ -1,0 +1,122 @@
+"""Sources: the open files of a session, read as one sequence of lines.
+
+Files are merged by time without ever changing the order inside a file: a line without a time, or with an earlier one
+than a line before it, keeps its place and counts as late as that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lastlight_state.agent_log import cursors, envelopes
+from lastlight_state.agent_log.cursors import MAIN, Position
+from lastlight_state.agent_log.records import LogIssue, LogLine, SessionFile
+from lastlight_state.agent_log.tree import open_log
+from lastlight_state.jsonl import files
+from lastlight_state.jsonl.cursor import mark_at
+from lastlight_state.jsonl.reader import Line, LineReader
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+class Source:
+    """One open file. ``next`` is its next line, None at its end; ``order`` is where that stands among other files'."""
+
+    def __init__(self, name: str, path: Path, descriptor: int, start: Position) -> None:
+        self.name = name
+        self.next: Line | None = None
+        self.order = start.latest or _EARLIEST
+        self.reader = LineReader(descriptor, path, envelopes.is_record, start=start.mark.offset)
+        self._path = path
+        self._descriptor = descriptor
+        self._taken_to = start.mark.offset
+        self._latest = start.latest
+        self._lines = self.reader.records()
+        self._advance()
+
+    def take(self, line: Line) -> LogLine:
+        """The next line, taken."""
+        self._taken_to = line.end
+        self._latest = None if self.order is _EARLIEST else self.order
+        self._advance()
+        return LogLine(*line, self.name)
+
+    def position(self) -> Position:
+        """Where a reader of the lines that were not taken begins."""
+        return Position(mark_at(self._descriptor, self._path, self._stands_at()), self._latest)
+
+    def issues(self) -> list[LogIssue]:
+        """The bad lines before that."""
+        stands_at = self._stands_at()
+        return [LogIssue.at(issue, self.name) for issue in self.reader.issues if issue.offset < stands_at]
+
+    def _stands_at(self) -> int:
+        if self.next is None:
+            return max(self._taken_to, self.reader.offset)
+        return self._taken_to if self.next.recovered else self.next.offset  # its damaged line is met once more
+
+    def _advance(self) -> None:
+        self.next = next(self._lines, None)
+        moment = envelopes.time_of(self.next.value) if self.next else None
+        if moment is not None and moment > self.order:
+            self.order = moment
+
+
+class Sources:
+    """The open files of a session. ``reset``: a position given was made for another file, so all begin at the start."""
+
+    def __init__(self, sources: list[Source], *, reset: bool) -> None:
+        self.reset = reset
+        self._sources = sources
+
+    def peek(self) -> LogLine | None:
+        """The line that comes next, None at the end."""
+        earliest = self._earliest()
+        return LogLine(*earliest[1], earliest[0].name) if earliest else None
+
+    def take(self) -> LogLine | None:
+        """The next line, None at the end."""
+        earliest = self._earliest()
+        return earliest[0].take(earliest[1]) if earliest else None
+
+    def cursor(self) -> str:
+        """The cursor behind the lines taken."""
+        return cursors.to_text({source.name: source.position() for source in self._sources})
+
+    def issues(self) -> tuple[LogIssue, ...]:
+        """The bad lines met before it."""
+        return tuple(issue for source in self._sources for issue in source.issues())
+
+    @property
+    def torn_tail(self) -> bool:
+        """Whether the main file, read to its end, ends in the middle of a line."""
+        return self._sources[0].reader.torn_tail
+
+    def _earliest(self) -> tuple[Source, Line] | None:
+        waiting = [(source, source.next) for source in self._sources if source.next is not None]
+        return min(waiting, key=lambda pair: pair[0].order, default=None)
+
+
+@contextmanager
+def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
+    """The files of a session from these positions on. Raises `NotFound` when the main file has vanished."""
+    found = [(MAIN, log.path, open_log(log))]
+    try:
+        for path in agents:
+            try:
+                found.append((path.stem, path, files.open_to_read(path)))
+            except OSError:  # vanished meanwhile, a link, or not ours to read
+                continue
+        starts = {name: positions.get(name, Position()) for name, _, _ in found}
+        reset = not all(starts[name].mark.holds(descriptor, path) for name, path, descriptor in found)
+        yield Sources(
+            [Source(name, path, descriptor, Position() if reset else starts[name]) for name, path, descriptor in found],
+            reset=reset,
+        )
+    finally:
+        for _, _, descriptor in found:
+            os.close(descriptor)

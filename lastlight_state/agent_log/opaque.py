@@ -1,0 +1,24 @@
+"""Opaque texts that callers hand back: cursors and page tokens. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import orjson
+
+from lastlight_state.errors import InvalidValue
+
+
+def pack(value: Any) -> str:
+    """A JSON value as opaque text."""
+    return base64.urlsafe_b64encode(orjson.dumps(value)).decode().rstrip("=")
+
+
+def unpack(where: str, text: str) -> Any:
+    """The value of `pack`. Raises `InvalidValue` for other text."""
+    try:
+        return orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except (ValueError, TypeError, binascii.Error):
+        raise InvalidValue(where, "damaged, or made by something else") from None

@@ -1,0 +1,115 @@
+"""Where an agent session's files are, by name alone. Pure.
+
+::
+
+    <root>/projects/<slug>/<session id>.jsonl                      the log
+    <root>/projects/<slug>/<session id>/raw/<sha256>.txt           untruncated tool results
+    <root>/projects/<slug>/<session id>/subagents/agent-*.jsonl    logs of sub-agents, read only
+
+The slug is made of the directory in which the agent works, by a rule that is not one to one: that is the format.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lastlight_state.errors import InvalidValue, ReservedName, UnsafePath
+
+Scope: TypeAlias = Literal["chat", "sandbox"]
+
+CHAT_SLUG = "-app"
+LOG_SUFFIX = ".jsonl"
+AGENT_PREFIX = "agent-"
+RAW, SUBAGENTS = "raw", "subagents"
+_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_NAME_BYTES = 255
+_NO_SESSIONS = (".repaired", ".tmp")  # what repairs and writers leave beside the logs
+
+
+@dataclass(frozen=True, slots=True)
+class Cwd:
+    """The directory in which the agent works: decides the slug."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slug:
+    """A project directory by its name."""
+
+    name: str
+
+
+Place: TypeAlias = Cwd | Slug
+
+
+def slug_for_cwd(cwd: str) -> str:
+    """The slug of a working directory: every ``/`` becomes ``-``, nothing else changes. ``/app`` gives ``-app``."""
+    return cwd.replace("/", "-")
+
+
+def slug_of(place: Place) -> str:
+    """The checked slug of a place."""
+    return checked_slug(slug_for_cwd(place.path) if isinstance(place, Cwd) else place.name)
+
+
+def checked_slug(slug: str) -> str:
+    """The slug, if it is one component of a path; else `UnsafePath`."""
+    if not isinstance(slug, str):
+        raise InvalidValue("slug", f"text is needed, not {type(slug).__name__}")
+    problem = component_problem(slug)
+    if problem:
+        raise UnsafePath("slug", problem)
+    return slug
+
+
+def checked_session_id(session_id: str) -> str:
+    """The id, if a log may be written under it; else `UnsafePath`, or `ReservedName` for the names of sub-agents."""
+    if not isinstance(session_id, str):
+        raise InvalidValue("session_id", f"text is needed, not {type(session_id).__name__}")
+    if not is_safe_id(session_id):
+        raise UnsafePath("session_id", "1 to 200 characters of A-Z a-z 0-9 _ - are needed")
+    if session_id.startswith(AGENT_PREFIX):
+        raise ReservedName("session_id", f"names that begin with {AGENT_PREFIX!r} are those of sub-agents' logs")
+    return session_id
+
+
+def is_safe_id(session_id: str) -> bool:
+    """Whether we would write a log under this id."""
+    return _SESSION_ID.fullmatch(session_id) is not None
+
+
+def readable_id(session_id: str) -> str:
+    """The id, if a log of that name can be in a project directory, whoever wrote it; else `UnsafePath`."""
+    problem = component_problem(session_id + LOG_SUFFIX)
+    if problem or not session_id:
+        raise UnsafePath("session_id", problem or "empty")
+    return session_id
+
+
+def session_of(file_name: str) -> str | None:
+    """The session id of a main log's file name, None for the names of other files."""
+    if not file_name.endswith(LOG_SUFFIX) or file_name.startswith((AGENT_PREFIX, ".")):
+        return None
+    session_id = file_name.removesuffix(LOG_SUFFIX)
+    return None if session_id.endswith(_NO_SESSIONS) else session_id or None
+
+
+def scope_of(slug: str) -> Scope:
+    """``chat`` for the agents that work in ``/app``, ``sandbox`` for all others."""
+    return "chat" if slug == CHAT_SLUG else "sandbox"
+
+
+def component_problem(name: str) -> str | None:
+    """What keeps a text from being one component of a path."""
+    if name in {"", ".", ".."}:
+        return f"{name!r} is no name"
+    if "/" in name or "\0" in name:
+        return "a separator or NUL in a name"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "a lone surrogate in a name"
+    return f"{size} bytes, more than the limit of {_NAME_BYTES}" if size > _NAME_BYTES else None

@@ -1,0 +1,164 @@
+"""Reading the logs of agent sessions: pages of lines and of messages, the end, everything, what comes, and search.
+
+Nothing that stands in a file makes a reader fail: what is no record is skipped, counted and located.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.agent_log import cursors, envelopes, merge
+from lastlight_state.agent_log.agents import AgentFiles
+from lastlight_state.agent_log.cursors import MAIN, Position
+from lastlight_state.agent_log.messages import messages_of
+from lastlight_state.agent_log.records import Hit, LogIssue, LogLine, LogMessage, LogPage, MessagePage
+from lastlight_state.agent_log.scan import scanned
+from lastlight_state.agent_log.search import Search
+from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
+from lastlight_state.agent_log.tree import open_log
+from lastlight_state.db.checks import number, page_limit
+from lastlight_state.jsonl.cursor import Mark, mark_at
+from lastlight_state.jsonl.follow import Reset, Stop, follow
+from lastlight_state.jsonl.tail import read_tail
+
+
+class Reader:
+    """``store.agent_log.reader``. Of an id in several project directories, the log changed last is read."""
+
+    def __init__(self, sessions: Sessions, agents: AgentFiles) -> None:
+        self._sessions = sessions
+        self._agents = agents
+
+    def read(
+        self,
+        session_id: str,
+        *,
+        after: str | None = None,
+        limit: int = 200,
+        types: Collection[str] | None = None,
+        include_agents: bool = False,
+    ) -> LogPage:
+        """A page of lines behind the cursor ``after``, in file order. ``limit``: 1 to 500.
+
+        ``types`` keeps the lines of these types alone. ``include_agents`` merges the logs of sub-agents by time, never
+        changing the order inside a file. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        """
+        limit = page_limit(limit)
+        with self._opened(session_id, after, include_agents=include_agents) as sources:
+            before = sources.cursor()
+            lines: list[LogLine] = []
+            while len(lines) < limit and (line := sources.take()):
+                if types is None or line.type in types:
+                    lines.append(line)
+            return LogPage.of({**_state_of(sources), "lines": tuple(lines), "before": before})
+
+    def messages(
+        self, session_id: str, *, after: str | None = None, limit: int = 200, include_agents: bool = False
+    ) -> MessagePage:
+        """A page of messages for display, in file order. ``limit``: 1 to 500; arguments and errors as in `read`.
+
+        The messages of one line stay together: only a line with more than ``limit`` of its own makes a longer page.
+        """
+        limit = page_limit(limit)
+        with self._opened(session_id, after, include_agents=include_agents) as sources:
+            found: list[LogMessage] = []
+            while len(found) < limit and (line := sources.peek()):
+                messages = messages_of(line)
+                if found and len(found) + len(messages) > limit:
+                    break
+                found += messages
+                sources.take()
+            return MessagePage.of({**_state_of(sources), "messages": tuple(found)})
+
+    def tail(self, session_id: str, *, n: int = 50, before: str | None = None) -> LogPage:
+        """The last ``n`` (1 to 500) lines, oldest first; ``before`` a cursor: those in front of it.
+
+        Give it the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
+        cost depends on these lines, not on the file. Raises `NotFound`.
+        """
+        n = page_limit(n)
+        given = cursors.of_text("before", before).get(MAIN)
+        log = self._sessions.get(session_id)
+        path, descriptor = log.path, open_log(log)
+        try:
+            size = os.fstat(descriptor).st_size
+            holds = given is None or given.mark.holds(descriptor, path)
+            end = given.mark.offset if given and holds else size
+            found = read_tail(descriptor, path, envelopes.is_record, n=n, before=end)
+            first = found.lines[0].offset if found.lines else 0
+            last = found.lines[-1].end if found.lines else 0
+            return LogPage.of(
+                {
+                    "lines": tuple(LogLine(*line, MAIN) for line in found.lines),
+                    "cursor": cursors.to_text({MAIN: Position(mark_at(descriptor, path, last))}),
+                    "before": cursors.to_text({MAIN: Position(mark_at(descriptor, path, first))}),
+                    "at_end": end == size,
+                    "torn_tail": found.torn_tail and end == size,
+                    "issues": tuple(LogIssue.at(issue, MAIN) for issue in found.issues),
+                    "reset": not holds,
+                }
+            )
+        finally:
+            os.close(descriptor)
+
+    def scan(self, session_id: str) -> Iterator[LogLine]:
+        """All lines of the main log, streamed. Raises `NotFound` at once."""
+        return scanned(self._sessions.get(session_id))
+
+    def follow(
+        self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
+    ) -> Iterator[LogLine | Reset]:
+        """The lines of the main log behind ``after``, then those that come, each once; waits for a log not there yet.
+
+        A line is delivered when it is terminated. `Reset` says that the file was shrunk or replaced and begins again.
+        Looks every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving it closes the file.
+        """
+        start = cursors.of_text("after", after).get(MAIN, Position())
+
+        def locate() -> Path | None:
+            log = self._sessions.find(session_id)
+            return log.path if log else None
+
+        locate()  # an unsafe id is refused now, not at the first look
+        return _followed(locate, start.mark, poll, stop)
+
+    def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
+        """Messages that contain the text, whatever its case, in the sessions changed last; one hit for each message.
+
+        Looks into at most ``sessions`` (1 to 500) logs and gives at most ``limit`` (1 to 500) hits, each with 60
+        characters before the text and 120 behind it. Raises `InvalidValue` for an empty text.
+        """
+        search = Search(text, page_limit(limit))
+        for log in self._sessions.list(scope=scope, limit=number("sessions", sessions, least=1, most=500)):
+            if not search.add(log, scanned(log)):
+                break
+        return search.hits
+
+    def _opened(
+        self, session_id: str, after: str | None, *, include_agents: bool
+    ) -> AbstractContextManager[merge.Sources]:
+        positions = cursors.of_text("after", after)
+        log = self._sessions.get(session_id)
+        return merge.opened(log, self._agents.of(log) if include_agents else (), positions)
+
+
+def _state_of(sources: merge.Sources) -> dict[str, Any]:
+    """What a page says about the files behind its lines."""
+    return {
+        "at_end": sources.peek() is None,
+        "cursor": sources.cursor(),
+        "torn_tail": sources.torn_tail,
+        "issues": sources.issues(),
+        "reset": sources.reset,
+    }
+
+
+def _followed(
+    locate: Callable[[], Path | None], start: Mark, poll: float, stop: Stop | None
+) -> Iterator[LogLine | Reset]:
+    for news in follow(locate, envelopes.is_record, after=start, poll=poll, stop=stop):
+        yield news if isinstance(news, Reset) else LogLine(*news, MAIN)

@@ -1,0 +1,225 @@
+"""What callers of this domain get.
+
+`LogLine` is a named tuple and not a pydantic model: reading a log makes one for each line, and costs little more than
+parsing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from lastlight_state.agent_log import cursors, envelopes
+from lastlight_state.agent_log.paths import Scope
+from lastlight_state.db.records import Record
+from lastlight_state.jsonl.cursor import mark_behind
+from lastlight_state.jsonl.reader import Issue
+from lastlight_state.jsonl.recovery import Reason
+
+T = TypeVar("T")
+
+
+class Page(Record, Generic[T]):
+    """Some of a list, in its order. ``next_page_token`` is None at the end."""
+
+    items: tuple[T, ...]
+    next_page_token: str | None = None
+
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class SessionFile(Record):
+    """A log file, as its directory shows it. ``safe`` is false for an id under which we would not write."""
+
+    id: str
+    slug: str
+    scope: Scope
+    bytes: int
+    modified_at: datetime
+    path: Path
+    safe: bool
+
+
+class SessionPage(Page[SessionFile]):
+    """A page of log files. ``skipped`` counts what could not be looked at: dangling links, unreadable directories."""
+
+    skipped: int = 0
+
+
+class LogLine(NamedTuple):
+    """A line of a log. ``raw`` are its exact bytes, without the newline; ``end`` is where the next one may begin.
+
+    ``source`` is ``main`` or the name of a sub-agent's file; ``recovered`` lines were found inside a damaged one.
+    """
+
+    offset: int
+    raw: bytes
+    value: dict[str, Any]
+    end: int
+    recovered: bool
+    source: str
+
+    @property
+    def length(self) -> int:
+        """Bytes of the line."""
+        return len(self.raw)
+
+    @property
+    def type(self) -> str | None:
+        """The line's ``type``; None for a role line."""
+        kind = self.value.get("type")
+        return kind if isinstance(kind, str) else None
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When the line says it was written, aware UTC."""
+        return envelopes.time_of(self.value)
+
+    @property
+    def cursor(self) -> str:
+        """The cursor that goes on behind this line, for ``after`` of the readers of a main log."""
+        is_ended = self.end > self.offset + len(self.raw)
+        mark = mark_behind(self.raw + b"\n" if is_ended else self.raw, self.end)
+        return cursors.to_text({self.source: cursors.Position(mark, self.timestamp)})
+
+
+class LogIssue(Record):
+    """A line that is no record."""
+
+    offset: int
+    length: int
+    reason: Reason
+    source: str
+
+    @classmethod
+    def at(cls, issue: Issue, source: str) -> LogIssue:
+        """An issue met in a file."""
+        return cls.of({**issue._asdict(), "source": source})
+
+
+class _Reading(Record):
+    """What every page of a log says about the file.
+
+    ``cursor`` goes on behind the page (``after``), ``before`` goes on in front of it (``before`` of ``tail``).
+    ``torn_tail``: the file ends in the middle of a line, whose writer may be at work. ``reset``: the cursor given was
+    made for another file, and the page begins at the start.
+    """
+
+    cursor: str
+    at_end: bool
+    torn_tail: bool
+    issues: tuple[LogIssue, ...]
+    reset: bool
+
+
+class LogPage(_Reading):
+    """Some lines of a log, in file order."""
+
+    lines: tuple[LogLine, ...]
+    before: str
+
+
+class LogMessage(Record):
+    """A message of a session, for display. (``source``, ``offset``, ``part``) is its lasting identity.
+
+    ``content`` is text; role lines pass as they are, with whatever content they have, their other keys in ``extra``.
+    """
+
+    offset: int
+    part: int
+    source: str
+    role: str
+    content: Any
+    timestamp: datetime | None
+    tool_call_id: str | None = None
+    is_error: bool = False
+    raw_ref: dict[str, Any] | None = None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    model: str | None = None
+    extra: dict[str, Any]
+
+
+class MessagePage(_Reading):
+    """Some messages of a session. The messages of one line stay on one page."""
+
+    messages: tuple[LogMessage, ...]
+
+
+class Hit(Record):
+    """A message in which a text was found, with what stands around it."""
+
+    session_id: str
+    slug: str
+    offset: int
+    part: int
+    role: str
+    timestamp: datetime | None
+    snippet: str
+
+
+class RunResult(Record):
+    """The last result line of a session. ``result`` has at most 4,000 characters."""
+
+    subtype: str | None
+    stop_reason: str | None
+    result: str
+    turns: float
+    cost_usd: float
+    input_tokens: float
+    output_tokens: float
+    cache_read_input_tokens: float
+    cache_creation_input_tokens: float
+    duration_ms: float
+    timestamp: datetime | None
+
+
+class AgentSessionSummary(Record):
+    """What a session is about, over its main log and those of its sub-agents.
+
+    ``started_at`` and ``last_message_at`` are the least and greatest times of all lines; without any, the file's
+    modification time and None. The first prompt has at most 500 characters, the last text at most 4,000.
+    """
+
+    id: str
+    slug: str
+    scope: Scope
+    session_type: str
+    started_at: datetime
+    last_message_at: datetime | None
+    model: str | None
+    source: str | None
+    message_count: int
+    tool_call_count: int
+    first_prompt: str
+    last_assistant_text: str
+    agent_ids: tuple[str, ...]
+    result_count: int
+    last_result: RunResult | None
+    error_count: int
+    issues: int
+    torn_tail: bool
+    bytes: int
+
+
+class RawFile(Record):
+    """An untruncated tool result beside a log."""
+
+    sha256: str
+    bytes: int
+
+
+class RawCheck(Record):
+    """Untruncated results against the log: files as they should be, damaged ones, and names on one side alone."""
+
+    sound: tuple[str, ...]
+    damaged: tuple[str, ...]
+    missing: tuple[str, ...]
+    unreferenced: tuple[str, ...]

@@ -1,0 +1,102 @@
+"""Finding and listing agent sessions by their files, and what each is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+from lastlight_state.agent_log import envelopes, opaque, paths
+from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile, SessionPage
+from lastlight_state.agent_log.summaries import Summaries
+from lastlight_state.agent_log.tree import LogTree
+from lastlight_state.clock import iso_text
+from lastlight_state.db.checks import page_limit
+from lastlight_state.errors import InvalidValue, NotFound
+
+ScopeFilter: TypeAlias = Literal["all", "chat", "sandbox"]
+_SCOPES = ("all", "chat", "sandbox")
+_KIND = "agent_session"
+
+
+class Sessions:
+    """``store.agent_log.sessions``. Nothing but `summary` and `summaries` reads a log."""
+
+    def __init__(self, tree: LogTree, summaries: Summaries) -> None:
+        self._tree = tree
+        self._summaries = summaries
+
+    def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
+        """The session's log; of several the one changed last. None when there is none."""
+        return next(iter(self.locations(session_id, slug=slug)), None)
+
+    def get(self, session_id: str, *, slug: str | None = None) -> SessionFile:
+        """Like `find`; `NotFound` when there is none."""
+        found = self.find(session_id, slug=slug)
+        if found is None:
+            raise NotFound(_KIND, session_id)
+        return found
+
+    def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
+        """All logs of this id, the one changed last first: an id may be in several project directories.
+
+        Raises `UnsafePath` for an id or slug that names no file.
+        """
+        paths.readable_id(session_id)
+        slugs = self._tree.slugs()[0] if slug is None else [paths.checked_slug(slug)]
+        found = (self._tree.find(session_id, name) for name in slugs)
+        return tuple(sorted((log for log in found if log), key=_order))
+
+    def list(
+        self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
+    ) -> SessionPage:
+        """A page of session logs, the one changed last first; equal times by slug and id. ``limit``: 1 to 500.
+
+        Logs whose ids we would not write are listed with ``safe=False``. What cannot be looked at is counted in
+        ``skipped`` and hides nothing else.
+        """
+        limit = page_limit(limit)
+        if scope not in _SCOPES:
+            raise InvalidValue("scope", f"{scope!r:.80}", permitted=_SCOPES)
+        asked = [scope, None if slug is None else paths.checked_slug(slug)]
+        after = _key_of(asked, page_token)
+        slugs, skipped = self._tree.slugs()
+        logs: list[SessionFile] = []
+        for name in slugs:
+            if slug in (None, name) and scope in ("all", paths.scope_of(name)):
+                found, unseen = self._tree.logs(name)
+                logs += found
+                skipped += unseen
+        logs.sort(key=_order)
+        if after is not None:
+            logs = [log for log in logs if _order(log) > after]
+        token = _token(asked, logs[limit - 1]) if len(logs) > limit else None
+        return SessionPage(items=tuple(logs[:limit]), next_page_token=token, skipped=skipped)
+
+    def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
+        """What the session is about. Of a log summarised before, only what was added is read. Raises `NotFound`."""
+        return self._summaries.of(self.get(session_id, slug=slug))
+
+    def summaries(self, files: Iterable[SessionFile]) -> tuple[AgentSessionSummary, ...]:
+        """What these sessions are about, in their order; files that vanished meanwhile are left out."""
+        found = (self._summaries.find(log) for log in files)
+        return tuple(summary for summary in found if summary)
+
+
+def _order(log: SessionFile) -> tuple[float, str, str]:
+    return -log.modified_at.timestamp(), log.slug, log.id
+
+
+def _token(asked: list[Any], log: SessionFile) -> str:
+    return opaque.pack([asked, iso_text(log.modified_at), log.slug, log.id])
+
+
+def _key_of(asked: list[Any], token: str | None) -> tuple[float, str, str] | None:
+    if token is None:
+        return None
+    key = opaque.unpack("page_token", token)
+    if not isinstance(key, list) or len(key) != len(("asked", "modified", "slug", "id")) or key[0] != asked:
+        raise InvalidValue("page_token", "made for another list or another filter")
+    modified = envelopes.parse_time(key[1])
+    if modified is None:
+        raise InvalidValue("page_token", "damaged, or no page token")
+    return -modified.timestamp(), str(key[2]), str(key[3])

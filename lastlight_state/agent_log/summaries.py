@@ -1,0 +1,140 @@
+"""Summaries: what each session is about, kept in memory so that a grown log costs only its new bytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lastlight_state.agent_log import envelopes
+from lastlight_state.agent_log.agents import AgentFiles
+from lastlight_state.agent_log.arguments import SessionTypes
+from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile
+from lastlight_state.agent_log.tally import Tally
+from lastlight_state.errors import NotFound
+from lastlight_state.jsonl import files, forks
+from lastlight_state.jsonl.cursor import START, Mark, mark_at
+from lastlight_state.jsonl.reader import LineReader
+
+KEPT = 1_000
+
+
+@dataclass
+class _Scan:
+    """How far a file has been counted."""
+
+    identity: tuple[int, int]
+    mark: Mark = START
+    tally: Tally = field(default_factory=Tally)
+    issues: int = 0
+    torn_tail: bool = False
+
+    def copy(self) -> _Scan:
+        """A scan to go on with, so that whoever has the old one keeps it."""
+        return replace(self, tally=replace(self.tally))
+
+
+class Summaries:
+    """Summaries of sessions, over their main logs and those of their sub-agents."""
+
+    def __init__(self, agents: AgentFiles, session_types: SessionTypes) -> None:
+        self._agents = agents
+        self._session_types = session_types
+        self._scans: OrderedDict[Path, _Scan] = OrderedDict()
+        self._lock = threading.Lock()
+        forks.renew_after_fork(self)
+
+    def of(self, log: SessionFile) -> AgentSessionSummary:
+        """The summary of a session. `NotFound` when its log has vanished."""
+        summary = self.find(log)
+        if summary is None:
+            raise NotFound("agent_session", log.id)
+        return summary
+
+    def find(self, log: SessionFile) -> AgentSessionSummary | None:
+        """The summary of a session, None when its log has vanished."""
+        scan = self._scanned(log.path)
+        if scan is None:
+            return None
+        for path in self._agents.of(log):
+            other = self._scanned(path)
+            if other:
+                scan.tally.add_file(other.tally)
+                scan.issues += other.issues
+        return self._summary(log, scan)
+
+    def after_fork(self) -> None:
+        """In a forked child: forget a lock that a thread of the parent may have held."""
+        self._lock = threading.Lock()
+
+    def _summary(self, log: SessionFile, scan: _Scan) -> AgentSessionSummary:
+        tally = scan.tally
+        return AgentSessionSummary(
+            id=log.id,
+            slug=log.slug,
+            scope=log.scope,
+            session_type=self._type_of(log, tally.prompt_blocks),
+            started_at=tally.told_start or tally.first_at or log.modified_at,
+            last_message_at=tally.last_at,
+            model=tally.model,
+            source=tally.source,
+            message_count=tally.message_count,
+            tool_call_count=tally.tool_call_count,
+            first_prompt=tally.first_prompt or "",
+            last_assistant_text=tally.last_text,
+            agent_ids=tally.agent_ids,
+            result_count=tally.result_count,
+            last_result=tally.last_result,
+            error_count=tally.error_count,
+            issues=scan.issues,
+            torn_tail=scan.torn_tail,
+            bytes=log.bytes,
+        )
+
+    def _type_of(self, log: SessionFile, prompt: str) -> str:
+        for parts, word in self._session_types:
+            if all(part in prompt for part in parts):
+                return word
+        return "chat" if log.scope == "chat" else "agent"
+
+    def _scanned(self, path: Path) -> _Scan | None:
+        """A scan of the file up to its end, for the caller to change; None when there is no such file."""
+        try:
+            descriptor = files.open_to_read(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise files.failure(error, path) from error
+        try:
+            found = os.fstat(descriptor)
+            with self._lock:
+                known = self._scans.get(path)
+            is_known = known and known.identity == (found.st_dev, found.st_ino) and known.mark.holds(descriptor, path)
+            scan = known.copy() if known and is_known else _Scan((found.st_dev, found.st_ino))
+            return self._go_on(scan, descriptor, path)
+        finally:
+            os.close(descriptor)
+
+    def _go_on(self, scan: _Scan, descriptor: int, path: Path) -> _Scan:
+        reader = LineReader(descriptor, path, envelopes.is_record, start=scan.mark.offset)
+        for line in reader.lines():
+            scan.tally.add(line.value)
+        last = reader.tail()
+        scan.issues += reader.issue_count
+        if reader.offset != scan.mark.offset:
+            scan.mark = mark_at(descriptor, path, reader.offset)
+        self._remember(path, scan)
+        scan = scan.copy()  # the unterminated end counts now, and again when it is terminated
+        scan.torn_tail = reader.torn_tail
+        if last:
+            scan.tally.add(last.value)
+        return scan
+
+    def _remember(self, path: Path, scan: _Scan) -> None:
+        with self._lock:
+            self._scans[path] = scan
+            self._scans.move_to_end(path)
+            while len(self._scans) > KEPT:
+                self._scans.popitem(last=False)

@@ -1,0 +1,105 @@
+"""Tally: what a log file is about, counted line by line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from lastlight_state.agent_log import envelopes, events, messages
+from lastlight_state.agent_log.records import RunResult
+
+PROMPT_CHARACTERS, TEXT_CHARACTERS = 500, 4_000
+_COUNTED = frozenset({"user", "assistant", "tool"})
+
+
+@dataclass
+class Tally:
+    """Counts and first and last things of the lines seen so far. ``prompt_blocks`` is what session types look at."""
+
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    told_start: datetime | None = None
+    source: str | None = None
+    model: str | None = None
+    message_count: int = 0
+    tool_call_count: int = 0
+    first_prompt: str | None = None
+    prompt_blocks: str = ""
+    last_text: str = ""
+    agent_ids: tuple[str, ...] = ()
+    result_count: int = 0
+    last_result: RunResult | None = None
+    error_count: int = 0
+
+    def add(self, value: Mapping[str, Any]) -> None:
+        """Count one line."""
+        self._add_time(envelopes.time_of(value))
+        agent = events.text(value, "agentId")
+        if agent and agent not in self.agent_ids:
+            self.agent_ids += (agent,)
+        if value.get("type") == "result":
+            self.result_count += 1
+            self.last_result = _result(value)
+        elif value.get("role") == "session_meta":
+            self._add_meta(value)
+        else:
+            self.error_count += value.get("isApiErrorMessage") is True
+            for message in messages.parts_of(value):
+                self._add_message(message, value)
+
+    def add_file(self, other: Tally) -> None:
+        """Count what a sub-agent's file says, beside this one's own first and last things."""
+        self._add_time(other.first_at)
+        self._add_time(other.last_at)
+        self.model = self.model or other.model
+        self.message_count += other.message_count
+        self.tool_call_count += other.tool_call_count
+        self.error_count += other.error_count
+        self.agent_ids += tuple(agent for agent in other.agent_ids if agent not in self.agent_ids)
+
+    def _add_time(self, moment: datetime | None) -> None:
+        if moment is not None:
+            self.first_at = moment if self.first_at is None else min(self.first_at, moment)
+            self.last_at = moment if self.last_at is None else max(self.last_at, moment)
+
+    def _add_meta(self, value: Mapping[str, Any]) -> None:
+        self.source = events.text(value, "platform") or events.text(value, "source") or self.source
+        self.model = events.text(value, "model") or self.model
+        self.told_start = envelopes.time_of(value) or self.told_start
+
+    def _add_message(self, message: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+        role, content = message["role"], message["content"]
+        self.message_count += role in _COUNTED
+        self.tool_call_count += len(message.get("tool_calls", ()))
+        if role == "assistant":
+            self.model = self.model or message.get("model")
+            if isinstance(content, str) and content:
+                self.last_text = content[:TEXT_CHARACTERS]
+        elif role == "user" and self.first_prompt is None:
+            self.first_prompt = messages.text_of(content)[:PROMPT_CHARACTERS]
+            blocks = messages.text_of(messages.content_of(value), joined_by=" ")
+            self.prompt_blocks = blocks[:PROMPT_CHARACTERS]
+
+
+def _result(value: Mapping[str, Any]) -> RunResult:
+    return RunResult(
+        subtype=events.text(value, "subtype"),
+        stop_reason=events.text(value, "stop_reason") or events.text(value, "subtype"),
+        result=(events.text(value, "result") or "")[:TEXT_CHARACTERS],
+        turns=_number(value, "num_turns"),
+        cost_usd=_number(value, "total_cost_usd"),
+        input_tokens=_number(value, "total_input_tokens"),
+        output_tokens=_number(value, "total_output_tokens"),
+        cache_read_input_tokens=_number(value, "total_cache_read_input_tokens"),
+        cache_creation_input_tokens=_number(value, "total_cache_creation_input_tokens"),
+        duration_ms=_number(value, "duration_ms"),
+        timestamp=envelopes.time_of(value),
+    )
+
+
+def _number(value: Mapping[str, Any], name: str) -> float:
+    told = events.number(value.get(name))
+    return 0 if told is None or not isfinite(told) else told
