@@ -41,7 +41,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 types: $(VENV)/.test
-	$(BIN)/mypy lastlight_state tests alembic
+	$(BIN)/mypy lastlight_state tests alembic docs/schema.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks $(ARGS)

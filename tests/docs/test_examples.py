@@ -1,0 +1,62 @@
+"""Packaging §4: every Python block of README and docs runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from docs.pages import Block, blocks, name_of, pages
+
+URL_VARIABLE = "DATABASE_URL"
+"""Examples for Postgres open what this variable names."""
+
+_TEST = re.compile(r"^(async )?def test_", re.MULTILINE)
+
+
+def is_test(block: Block) -> bool:
+    return _TEST.search(block.text) is not None
+
+
+PROGRAMS = {
+    name_of(page): [block for block in blocks(page, "python") if not is_test(block)]
+    for page in pages()
+    if any(not is_test(block) for block in blocks(page, "python"))
+}
+TESTS = [block for page in pages() for block in blocks(page, "python") if is_test(block)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, with a state directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STATE_DIR", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_programs_of_a_page_run_in_their_order(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """packaging-and-tests §4."""
+    if any(URL_VARIABLE in block.text for block in PROGRAMS[name]):
+        monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
+    page = ModuleType("__main__")
+    for block in PROGRAMS[name]:
+        exec(compile(block.source, block.page, "exec"), page.__dict__)
+
+
+def test_the_tests_of_the_pages_pass(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """packaging-and-tests §4: an example that is a test is run as one, with the plugin that the library ships."""
+    monkeypatch.setenv("LASTLIGHT_TEST_POSTGRES_URL", request.getfixturevalue("postgres_server").url)
+    monkeypatch.setenv("LASTLIGHT_TEST_POSTGRES", "url")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the plugins of this machine only cost time
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    for number, block in enumerate(TESTS):
+        pytester.makepyfile(**{f"test_{number}_{block.page.stem.replace('-', '_')}": block.source})
+    result = pytester.runpytest_subprocess("-p", "lastlight_state.testing.plugin", "-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.OK
+    assert result.parseoutcomes()["passed"] >= len(TESTS)
