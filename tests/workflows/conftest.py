@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from workflows.crew import Crew
 from workflows.steps import Raw
 
 from lastlight_state.testing import Database
@@ -10,3 +13,11 @@ from lastlight_state.testing import Database
 def raw(database: Database) -> Raw:
     """Plain SQL on the database of ``store`` and ``every_backend``."""
     return Raw(database)
+
+
+@pytest.fixture(scope="session")
+def crew() -> Iterator[Crew]:
+    """Four processes that wait for scripts to race in (a second, once)."""
+    crew = Crew()
+    yield crew
+    crew.close()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -130,52 +127,6 @@ def together(works: Sequence[Callable[[], T]]) -> list[T | BaseException]:
         return list(pool.map(run, works))
 
 
-def race(script: str, *arguments: Sequence[str]) -> list[Any]:
-    """Run a script in one process for each list of arguments; the JSON value that each prints at its end.
-
-    The script says ``ready()`` before what it races for, and all are let go together.
-    """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PRELUDE + script, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for given in arguments
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        printed = [process.communicate(timeout=60)[0] for process in processes]
-        assert [process.returncode for process in processes] == [0] * len(processes)
-        return [json.loads(text) for text in printed]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-_TWENTY_RUNS = """
-INSERT INTO workflow_runs (id, workflow_name, trigger_id, owner, repo, current_phase, status, started_at, updated_at)
-WITH RECURSIVE n(i) AS (SELECT CAST(? AS INTEGER) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-SELECT 'r' || i, 'w' || (i % 7), 't' || (i % 50), 'acme', 'x' || (i % 9), 'plan',
-       CASE i % 10 WHEN 0 THEN 'paused' ELSE 'succeeded' END, ?, ? FROM n
-"""
-
-_PRELUDE = """
-import json, sys
-from concurrent.futures import ThreadPoolExecutor
-
-def ready():
-    print("ready", flush=True)
-    sys.stdin.readline()
-
-"""
-
-
 def all_pages(store_list: Callable[..., Any], **given: Any) -> list[Any]:
     """Every item of a list, page after page."""
     items: list[Any] = []
@@ -189,3 +140,11 @@ def all_pages(store_list: Callable[..., Any], **given: Any) -> list[Any]:
 
 def _sqlite_value(value: Any) -> Any:
     return iso_text(value) if isinstance(value, datetime) else value
+
+
+_TWENTY_RUNS = """
+INSERT INTO workflow_runs (id, workflow_name, trigger_id, owner, repo, current_phase, status, started_at, updated_at)
+WITH RECURSIVE n(i) AS (SELECT CAST(? AS INTEGER) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+SELECT 'r' || i, 'w' || (i % 7), 't' || (i % 50), 'acme', 'x' || (i % 9), 'plan',
+       CASE i % 10 WHEN 0 THEN 'paused' ELSE 'succeeded' END, ?, ? FROM n
+"""
