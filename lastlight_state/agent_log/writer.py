@@ -12,7 +12,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl.writer import SyncWord
 
-_DEFAULT_OPTIONS = TranslationOptions()
+DEFAULT_OPTIONS = TranslationOptions()
 
 
 class Writer:
@@ -28,7 +28,7 @@ class Writer:
         session_id: str | None = None,
         prompt: str | None = None,
         model: str | None = None,
-        options: TranslationOptions = _DEFAULT_OPTIONS,
+        options: TranslationOptions = DEFAULT_OPTIONS,
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> SessionWriter:

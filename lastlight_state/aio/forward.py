@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -49,7 +49,7 @@ class Forward(Generic[P, R]):
     @overload
     def __get__(self, face: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, face: Face[Any], owner: type) -> Callable[P, Awaitable[R]]: ...
+    def __get__(self, face: Face[Any], owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
     def __get__(self, face: Face[Any] | None, owner: type) -> Any:
         if face is None:
             return self
@@ -57,8 +57,8 @@ class Forward(Generic[P, R]):
         method = getattr(face._target, self.name)
 
         @wraps(self.method)
-        def call(*args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-            return run(partial(method, *args, **kwargs))
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await run(partial(method, *args, **kwargs))
 
         face.__dict__[self.name] = call  # later look-ups find it there at once
         return call

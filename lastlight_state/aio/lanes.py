@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+
+from lastlight_state.errors import StoreClosed
 
 T = TypeVar("T")
 
@@ -22,7 +24,13 @@ class Outcome(asyncio.Future[Any]):
     write is left in doubt.
     """
 
+    on_cancel: Callable[[], object] | None = None
+    """Told of a cancellation, so that what is waited for can come to its end."""
+
     def cancel(self, msg: Any = None) -> bool:
+        """Refuse."""
+        if self.on_cancel is not None:
+            self.on_cancel()
         return False
 
 
@@ -30,7 +38,7 @@ class Completions:
     """Hands outcomes to one event loop. Those that come together wake it once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._loop = weakref.ref(loop)
         self._done: deque[tuple[Outcome, Any, BaseException | None]] = deque()
         self._woken = False
 
@@ -39,8 +47,10 @@ class Completions:
         self._done.append((outcome, result, error))
         if not self._woken:
             self._woken = True
+            loop = self._loop()
             try:
-                self._loop.call_soon_threadsafe(self._deliver)
+                if loop is not None:
+                    loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
                 self._done.clear()
 
@@ -54,54 +64,23 @@ class Completions:
                 outcome.set_exception(error)
 
 
-class Lane:
-    """A queue of calls and the threads that run them, started when first needed. Any event loop may use it."""
+class _Calls:
+    """The queue of a lane, and how many of its threads wait at it. All that a thread knows, so that lanes can die."""
 
-    def __init__(self, name: str, threads: int = 1) -> None:
-        self._name = name
-        self._most = threads
-        self._calls: SimpleQueue[tuple[Call, Outcome, Completions] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._idle = 0
-        self._guard = threading.Lock()
-        self._completions: WeakKeyDictionary[asyncio.AbstractEventLoop, Completions] = WeakKeyDictionary()
+    def __init__(self) -> None:
+        self.queue: SimpleQueue[tuple[Call, Outcome, Completions] | None] = SimpleQueue()
+        self.idle = 0
+        self.threads = 0
 
-    def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run ``call`` on a thread of the lane; await the result for its outcome."""
-        loop = asyncio.get_running_loop()
-        completions = self._completions.get(loop)
-        if completions is None:
-            completions = self._completions[loop] = Completions(loop)
-        outcome = Outcome(loop=loop)
-        self._calls.put((call, outcome, completions))
-        if len(self._threads) < self._most and not self._idle:
-            self._start()
-        return outcome
+    def end(self) -> None:
+        for _ in range(self.threads):
+            self.queue.put(None)
 
-    def close(self) -> None:
-        """End the threads after the calls that are queued. Does not wait."""
-        with self._guard:
-            for _ in self._threads:
-                self._calls.put(None)
-            self._most = 0
-
-    def join(self) -> None:
-        """Wait until the threads have ended."""
-        for thread in self._threads:
-            thread.join()
-
-    def _start(self) -> None:
-        with self._guard:
-            if len(self._threads) < self._most:
-                thread = threading.Thread(target=self._work, name=f"lastlight-{self._name}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-
-    def _work(self) -> None:
+    def serve(self) -> None:
         while True:
-            self._idle += 1
-            item = self._calls.get()
-            self._idle -= 1
+            self.idle += 1
+            item = self.queue.get()
+            self.idle -= 1
             if item is None:
                 return
             call, outcome, completions = item
@@ -112,3 +91,52 @@ class Lane:
             else:
                 completions.put(outcome, result, None)
             del item, call, outcome, completions
+
+
+class Lane:
+    """A queue of calls and the threads that run them, started when first needed. Any event loop may use it.
+
+    The threads end with `close`, or when nobody holds the lane any more.
+    """
+
+    def __init__(self, name: str, threads: int = 1) -> None:
+        self._name = name
+        self._most = threads
+        self._calls = _Calls()
+        self._guard = threading.Lock()
+        self._completions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Completions] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._end = weakref.finalize(self, self._calls.end)
+
+    def run(self, call: Callable[[], T], *, on_cancel: Callable[[], object] | None = None) -> asyncio.Future[T]:
+        """Run ``call`` on a thread of the lane; await the result for its outcome. `StoreClosed` after `close`."""
+        if not self.is_open:
+            raise StoreClosed("the store is closed")
+        loop = asyncio.get_running_loop()
+        completions = self._completions.get(loop)
+        if completions is None:
+            completions = self._completions[loop] = Completions(loop)
+        outcome = Outcome(loop=loop)
+        if on_cancel is not None:
+            outcome.on_cancel = on_cancel
+        calls = self._calls
+        calls.queue.put((call, outcome, completions))
+        if calls.threads < self._most and not calls.idle:
+            self._start()
+        return outcome
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are still taken."""
+        return self._end.alive
+
+    def close(self) -> None:
+        """End the threads after the calls that are queued. Does not wait."""
+        self._end()
+
+    def _start(self) -> None:
+        with self._guard:
+            if self._calls.threads < self._most:
+                self._calls.threads += 1
+                threading.Thread(target=self._calls.serve, name=f"lastlight-{self._name}", daemon=True).start()

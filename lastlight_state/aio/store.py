@@ -14,8 +14,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
+from lastlight_state.aio.agent_log import AsyncAgentLog
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.maintenance import AsyncMaintenance
 from lastlight_state.aio.messaging import AsyncMessaging
 from lastlight_state.aio.workflows import AsyncWorkflows
 from lastlight_state.errors import NestedTransaction
@@ -25,6 +27,7 @@ from lastlight_state.store import Domains, StateStore, Transaction
 T = TypeVar("T")
 
 READERS = 4
+FILE_WRITERS = 2
 
 
 class AsyncDomains:
@@ -67,6 +70,7 @@ class _StoreRunner:
     def __init__(self, writers: int) -> None:
         self.readers = Lane("reader", READERS)
         self.writers = Lane("writer", writers)
+        self.files = Lane("files", FILE_WRITERS)
         self.in_transaction: set[asyncio.Task[Any]] = set()
 
     def read(self, call: Callable[[], T]) -> Awaitable[T]:
@@ -80,6 +84,20 @@ class _StoreRunner:
     def _admit(self) -> None:
         if self.in_transaction and asyncio.current_task() in self.in_transaction:
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+
+
+class _FileRunner:
+    """Line files: their writers wait for no database, and inside a transaction they are as good as outside."""
+
+    def __init__(self, lanes: _StoreRunner) -> None:
+        self._readers = lanes.readers
+        self._writers = lanes.files
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._readers.run(call)
+
+    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._writers.run(call)
 
 
 class _PinnedRunner:
@@ -106,6 +124,16 @@ class AsyncStateStore(AsyncDomains):
         finally:
             lane.close()
 
+    @cached_property
+    def agent_log(self) -> AsyncAgentLog:
+        """The agent's event logs: line files beside the database, not transactional."""
+        return AsyncAgentLog(self._store.agent_log, _FileRunner(self._lanes))
+
+    @cached_property
+    def maintenance(self) -> AsyncMaintenance:
+        """Work over many domains."""
+        return AsyncMaintenance(self._store.maintenance, self._lanes)
+
     @property
     def metrics(self) -> Metrics:
         """The counters of this store."""
@@ -128,10 +156,13 @@ class AsyncStateStore(AsyncDomains):
         return await self._lanes.write(partial(self._store.run, work, label=label))
 
     async def close(self) -> None:
-        """As `StateStore.close`, after the calls that were under way."""
-        await self._lanes.writers.run(self._store.close)
-        self._lanes.readers.close()
-        self._lanes.writers.close()
+        """As `StateStore.close`, after the calls that were under way. Idempotent."""
+        if self._lanes.writers.is_open:
+            closing = self._lanes.writers.run(self._store.close)
+            self._lanes.readers.close()
+            self._lanes.files.close()
+            self._lanes.writers.close()
+            await closing
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,171 @@
+"""``store.agent_log`` from coroutines. Its calls run on threads of their own: files wait for no database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from lastlight_state.agent_log import (
+    AgentLog,
+    LogLine,
+    Place,
+    Raw,
+    Reader,
+    Reset,
+    Sessions,
+    SessionWriter,
+    TranslationOptions,
+    Writer,
+)
+from lastlight_state.agent_log.arguments import OnError
+from lastlight_state.agent_log.writer import DEFAULT_OPTIONS
+from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.streams import streamed
+from lastlight_state.jsonl.writer import SyncWord
+
+
+class AsyncSessionWriter(Face[SessionWriter]):
+    """A `SessionWriter`; use it with ``async with``. Await each call before the next: lines keep that order."""
+
+    feed = writing(SessionWriter.feed)
+    feed_many = writing(SessionWriter.feed_many)
+    append = writing(SessionWriter.append)
+    finish = writing(SessionWriter.finish)
+    finish_failed = writing(SessionWriter.finish_failed)
+    sync = writing(SessionWriter.sync)
+    close = writing(SessionWriter.close)
+
+    @property
+    def session_id(self) -> str | None:
+        """As `SessionWriter.session_id`."""
+        return self._target.session_id
+
+    @property
+    def slug(self) -> str | None:
+        """As `SessionWriter.slug`."""
+        return self._target.slug
+
+    @property
+    def path(self) -> Path | None:
+        """As `SessionWriter.path`."""
+        return self._target.path
+
+    @property
+    def ignored(self) -> Mapping[str, int]:
+        """As `SessionWriter.ignored`."""
+        return self._target.ignored
+
+    @property
+    def lines_written(self) -> int:
+        """Lines that were written."""
+        return self._target.lines_written
+
+    @property
+    def failed_appends(self) -> int:
+        """Calls whose failure was reported and not raised."""
+        return self._target.failed_appends
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncWriter(Face[Writer]):
+    """``store.agent_log.writer``"""
+
+    record_command = writing(Writer.record_command)
+
+    def open(
+        self,
+        *,
+        place: Place | None = None,
+        session_id: str | None = None,
+        prompt: str | None = None,
+        model: str | None = None,
+        options: TranslationOptions = DEFAULT_OPTIONS,
+        sync: SyncWord | None = None,
+        on_error: OnError = "raise",
+    ) -> AsyncSessionWriter:
+        """As `Writer.open`, which touches no file: not awaited."""
+        opened = self._target.open(
+            place=place,
+            session_id=session_id,
+            prompt=prompt,
+            model=model,
+            options=options,
+            sync=sync,
+            on_error=on_error,
+        )
+        return AsyncSessionWriter(opened, self._runner)
+
+
+class AsyncSessionFiles(Face[Sessions]):
+    """``store.agent_log.sessions``"""
+
+    find = reading(Sessions.find)
+    get = reading(Sessions.get)
+    locations = reading(Sessions.locations)
+    list = reading(Sessions.list)
+    summary = reading(Sessions.summary)
+    summaries = reading(Sessions.summaries)
+
+
+class AsyncReader(Face[Reader]):
+    """``store.agent_log.reader``"""
+
+    read = reading(Reader.read)
+    messages = reading(Reader.messages)
+    tail = reading(Reader.tail)
+    search = reading(Reader.search)
+
+    def scan(self, session_id: str) -> AsyncIterator[LogLine]:
+        """As `Reader.scan`. `NotFound` comes with the first line asked for."""
+        return streamed(lambda: self._target.scan(session_id))
+
+    def follow(self, session_id: str, *, after: str | None = None, poll: float = 0.5) -> AsyncIterator[LogLine | Reset]:
+        """As `Reader.follow`, until the iteration is left or its task is cancelled."""
+        stop = threading.Event()
+        return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=stop), stop)
+
+
+class AsyncRaw(Face[Raw]):
+    """``store.agent_log.raw``. The file that ``open`` gives is read like any other, on the caller's own thread."""
+
+    get = reading(Raw.get)
+    open = reading(Raw.open)
+    list = reading(Raw.list)
+    verify = reading(Raw.verify)
+
+
+class AsyncAgentLog(Face[AgentLog]):
+    """``store.agent_log``"""
+
+    @cached_property
+    def writer(self) -> AsyncWriter:
+        """Opens the writers of sessions' logs."""
+        return AsyncWriter(self._target.writer, self._runner)
+
+    @cached_property
+    def sessions(self) -> AsyncSessionFiles:
+        """The logs that there are."""
+        return AsyncSessionFiles(self._target.sessions, self._runner)
+
+    @cached_property
+    def reader(self) -> AsyncReader:
+        """What logs say."""
+        return AsyncReader(self._target.reader, self._runner)
+
+    @cached_property
+    def raw(self) -> AsyncRaw:
+        """Tool results before their display cut."""
+        return AsyncRaw(self._target.raw, self._runner)
+
+    @property
+    def root(self) -> Path:
+        """The directory of all logs."""
+        return self._target.root

@@ -1,0 +1,35 @@
+"""Iterators that wait, seen from coroutines: each runs on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from lastlight_state.aio.lanes import Lane
+
+T = TypeVar("T")
+
+_END: Any = object()
+
+
+async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
+    """The items of the iterator that ``start`` gives.
+
+    Leaving the iteration, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
+    """
+    lane = Lane("stream")
+    cancelled = stop.set if stop is not None else None
+    items: Iterator[T] | None = None
+    try:
+        items = await lane.run(start)
+        while (item := await lane.run(partial(next, items, _END), on_cancel=cancelled)) is not _END:
+            yield item
+    finally:
+        if stop is not None:
+            stop.set()
+        close = getattr(items, "close", None)
+        if close is not None:
+            await lane.run(close)
+        lane.close()

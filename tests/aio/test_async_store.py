@@ -1,0 +1,225 @@
+"""`AsyncStateStore`: many tasks, few threads, no write left in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from lastlight_state import AsyncStateStore, NestedTransaction, NotFound, ReadOnlyTransaction, StateStore, StoreClosed
+from lastlight_state.testing import Database
+from lastlight_state.workflows import PhaseEntry, Trigger
+
+TRIGGER = Trigger("t-1", type="api")
+
+
+async def _new_run(store: AsyncStateStore) -> str:
+    return (await store.workflows.runs.create("triage", trigger=TRIGGER, phase="start")).id
+
+
+def test_a_store_opened_in_one_loop_serves_another(every_backend: StateStore) -> None:
+    """backends 6: no event-loop affinity."""
+    store = AsyncStateStore(every_backend)
+    run_id = asyncio.run(_new_run(store))
+    assert asyncio.run(store.workflows.runs.get(run_id)).id == run_id
+
+
+def test_open_and_close_work_from_a_coroutine(database: Database) -> None:
+    async def work() -> str:
+        async with await AsyncStateStore.open(database.url, state_dir=database.state_dir) as store:
+            return await _new_run(store)
+
+    run_id = asyncio.run(work())
+    assert database.open().workflows.runs.get(run_id).status == "running"
+
+
+def test_many_tasks_lose_no_write(every_backend: StateStore) -> None:
+    async def work() -> str:
+        store = AsyncStateStore(every_backend)
+        run_id = await _new_run(store)
+        await asyncio.gather(*(store.workflows.runs.merge_scratch(run_id, {f"k{i}": i}) for i in range(64)))
+        return run_id
+
+    run_id = asyncio.run(work())
+    assert every_backend.workflows.runs.get(run_id).scratch == {f"k{i}": i for i in range(64)}
+
+
+def test_a_cancelled_write_is_known_before_the_cancellation_is_raised(every_backend: StateStore) -> None:
+    """backends 6, workflows case 65: the write is committed when CancelledError arrives."""
+
+    async def work() -> bool:
+        store = AsyncStateStore(every_backend)
+        run_id = await _new_run(store)
+        seen: list[int] = []
+
+        async def append() -> None:
+            try:
+                await store.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
+            except asyncio.CancelledError:
+                seen.append(every_backend.workflows.runs.get(run_id).phase_count)
+                raise
+
+        task = asyncio.create_task(append())
+        await asyncio.sleep(0)  # the call is on its way, the task waits
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return seen == [1]
+
+    assert asyncio.run(work())
+
+
+def test_the_error_of_a_cancelled_call_is_not_reported_as_never_retrieved(
+    state_store: StateStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        store = AsyncStateStore(state_store)
+        task = asyncio.ensure_future(store.workflows.runs.get("nowhere"))
+        await asyncio.sleep(0)
+
+        async def waiting() -> None:
+            await task
+
+        waiter = asyncio.create_task(waiting())
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with pytest.raises((asyncio.CancelledError, NotFound)):
+            await waiter
+
+    asyncio.run(work())
+    assert not caplog.records
+
+
+def test_a_call_through_the_store_inside_its_transaction_is_refused(every_backend: StateStore) -> None:
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        run_id = await _new_run(store)
+        async with store.transaction() as tx:
+            await tx.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
+            with pytest.raises(NestedTransaction):
+                await store.workflows.runs.get(run_id)
+            with pytest.raises(NestedTransaction):
+                async with store.transaction():
+                    pass
+        assert (await store.workflows.runs.get(run_id)).phase_count == 1
+
+    asyncio.run(work())
+
+
+def test_another_task_reads_while_a_transaction_is_open(every_backend: StateStore) -> None:
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        run_id = await _new_run(store)
+        async with store.transaction() as tx:
+            await tx.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
+            other = await asyncio.create_task(_phases(store, run_id))
+        assert (other, await _phases(store, run_id)) == (0, 1)
+
+    async def _phases(store: AsyncStateStore, run_id: str) -> int:
+        return (await store.workflows.runs.get(run_id)).phase_count
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("ending", ["raises", "cancelled"])
+def test_a_body_that_does_not_end_well_leaves_nothing_and_the_connection_clean(
+    every_backend: StateStore, ending: str
+) -> None:
+    """backends 4: the next caller finds the connection clean."""
+
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        run_id = await _new_run(store)
+
+        async def body() -> None:
+            async with store.transaction(label="half") as tx:
+                await tx.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
+                if ending == "raises":
+                    raise RuntimeError("no")
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        if ending == "cancelled":
+            await asyncio.sleep(0.05)
+            task.cancel()
+        with pytest.raises((RuntimeError, asyncio.CancelledError)):
+            await task
+        await store.workflows.runs.append_phase(run_id, PhaseEntry("again", True))
+        assert [entry["phase"] for entry in (await store.workflows.runs.get(run_id)).phase_history] == ["again"]
+
+    asyncio.run(work())
+
+
+def test_a_view_reads_one_moment_and_refuses_to_write(every_backend: StateStore) -> None:
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        run_id = await _new_run(store)
+        async with store.view() as view:
+            before = await view.workflows.runs.get(run_id)
+            await asyncio.create_task(_append(store, run_id))
+            assert await view.workflows.runs.get(run_id) == before
+            with pytest.raises(ReadOnlyTransaction):
+                await view.workflows.runs.append_phase(run_id, PhaseEntry("no", True))
+
+    async def _append(store: AsyncStateStore, run_id: str) -> None:
+        await store.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
+
+    asyncio.run(work())
+
+
+def test_hooks_run_after_the_commit_alone(every_backend: StateStore) -> None:
+    async def work() -> list[str]:
+        store = AsyncStateStore(every_backend)
+        told: list[str] = []
+        async with store.transaction() as tx:
+            tx.after_commit(lambda: told.append("committed"))
+            assert told == []
+        with pytest.raises(RuntimeError):
+            await _telling_then_raising(store, told)
+        return told
+
+    async def _telling_then_raising(store: AsyncStateStore, told: list[str]) -> None:
+        async with store.transaction() as tx:
+            tx.after_commit(lambda: told.append("never"))
+            raise RuntimeError
+
+    assert asyncio.run(work()) == ["committed"]
+
+
+def test_run_takes_a_plain_function_of_a_transaction(every_backend: StateStore) -> None:
+    async def work() -> str:
+        store = AsyncStateStore(every_backend)
+        return await store.run(lambda tx: tx.workflows.runs.create("triage", trigger=TRIGGER, phase="start").id)
+
+    assert every_backend.workflows.runs.get(asyncio.run(work())).workflow_name == "triage"
+
+
+def test_a_closed_store_refuses_and_closing_again_is_nothing(database: Database) -> None:
+    async def work() -> None:
+        store = await AsyncStateStore.open(database.url, state_dir=database.state_dir)
+        await _new_run(store)
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await store.workflows.runs.get("any")
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("ending", ["closed", "dropped"])
+def test_the_threads_of_a_store_end_with_it(database: Database, ending: str) -> None:
+    before = set(threading.enumerate())
+
+    async def work() -> None:
+        store = AsyncStateStore(database.open())
+        await _new_run(store)
+        if ending == "closed":
+            await store.close()
+
+    asyncio.run(work())
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=5)
+        assert not thread.is_alive()

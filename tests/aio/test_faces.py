@@ -1,0 +1,60 @@
+"""The async faces offer what the sync ones do: nothing missing, nothing renamed, one line each."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from lastlight_state import AsyncStateStore, StateStore
+from lastlight_state.aio.forward import Face, Forward
+from lastlight_state.aio.store import AsyncDomains
+from lastlight_state.store import Domains
+
+SYNC_ONLY = {"connection", "backend", "settings", "open"}
+"""A SQLAlchemy connection is sync by nature; the rest belongs to the sync store that carries the async one."""
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+
+def _pairs(face: Any, target: Any) -> list[tuple[Any, Any]]:
+    """Every async face below this one, beside the sync object it stands for."""
+    found = [(face, target)]
+    for name, member in inspect.getmembers(type(face)):
+        if isinstance(member, cached_property):
+            child = getattr(face, name)
+            if isinstance(child, Face | AsyncDomains):
+                found += _pairs(child, getattr(target, name))
+    return found
+
+
+@pytest.fixture
+def faces(state_store: StateStore) -> list[tuple[Any, Any]]:
+    return _pairs(AsyncStateStore(state_store), state_store)
+
+
+def test_every_public_name_of_a_sync_face_is_on_its_async_face(faces: list[tuple[Any, Any]]) -> None:
+    """backends 6."""
+    missing = [
+        f"{type(face).__name__}.{name}"
+        for face, target in faces
+        for name in _public(type(target)) - SYNC_ONLY
+        if not hasattr(type(face), name)
+    ]
+    assert not missing
+
+
+def test_every_forward_stands_under_the_name_of_its_method(faces: list[tuple[Any, Any]]) -> None:
+    for face, target in faces:
+        for name, member in inspect.getmembers(type(face)):
+            if isinstance(member, Forward):
+                assert member.method.__name__ == name
+                assert inspect.isfunction(getattr(type(target), name))
+
+
+def test_transactions_and_views_offer_the_same_domains_as_the_store() -> None:
+    assert _public(AsyncDomains) == _public(Domains)
