@@ -185,7 +185,7 @@ class Executions(Repository):
         checks.page_limit(limit)
         if outcomes is not None and not outcomes:
             return Page(items=())
-        listing = sql.LIST if node is None else sql.ATTEMPTS
+        listing = sql.listing_of(given)
         return self._reading(
             lambda unit: listing.page(unit, ExecutionSummary.of, limit=limit, page_token=page_token, given=given)
         )
