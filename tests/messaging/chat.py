@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from workflows.steps import Raw
+from workflows.steps import Raw, together
 
 from lastlight_state.messaging import ConversationKey, MessageDraft, MessagingMessage, MessagingSession
 
@@ -66,3 +67,12 @@ def counted(raw: Raw, session_id: str) -> tuple[int, int]:
         session_id,
     )
     return counter, found
+
+
+def at_once(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What each work returned, all begun at the same instant. An error of one is raised."""
+    outcomes = together(works)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes

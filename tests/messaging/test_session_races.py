@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from messaging.chat import KEY, TIMEOUT, active_ids, at_once, counted, started
+from messaging.speaker import KEY as SPOKEN
+from messaging.speaker import go, speaking
+from workflows.steps import Raw, together
+
+from lastlight_state import AlreadyExists, StaleVersion, StateStore
+from lastlight_state.messaging import ConversationKey, MessageDraft, ResumedSession, ThreadPlace
+from lastlight_state.testing import Database, FrozenClock
+
+Rounds = pytest.mark.parametrize("rounds", [12, pytest.param(300, marks=pytest.mark.soak)])
+
+
+def resumed_together(store: StateStore, threads: int, key: ConversationKey = KEY) -> list[ResumedSession]:
+    return at_once([lambda: store.messaging.sessions.resume(key)] * threads)
+
+
+def keys(rounds: int) -> list[ConversationKey]:
+    return [ConversationKey("slack", "C1", f"U{number}") for number in range(rounds)]
+
+
+def test_simultaneous_first_messages_make_one_session(every_backend: StateStore, raw: Raw) -> None:
+    """messaging M-1, M-13, case 1: also without a thread."""
+    found = resumed_together(every_backend, 20)
+    [session_id] = {one.session.id for one in found}
+    assert [one.created for one in found].count(True) == 1
+    assert raw("SELECT id FROM messaging_sessions") == [(session_id,)]
+
+
+@pytest.mark.parametrize("processes", [4, pytest.param(16, marks=pytest.mark.soak)])
+def test_simultaneous_first_messages_of_many_processes_make_one_session(
+    database: Database, raw: Raw, processes: int
+) -> None:
+    """messaging M-1, M-50, case 2."""
+    with ExitStack() as running:
+        speakers = [running.enter_context(speaking("resume", database.url)) for _ in range(processes)]
+        for speaker in speakers:
+            go(speaker)
+        found = [json.loads(speaker.communicate()[0]) for speaker in speakers]
+    [session_id] = {one[0] for one in found}
+    assert [one[1] for one in found].count(True) == 1
+    assert active_ids(raw) == [session_id]
+
+
+def test_one_of_many_resumers_replaces_an_idle_session(
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """messaging M-12, M-13, case 6."""
+    old = started(every_backend)
+    frozen_clock.advance(TIMEOUT * 2)
+    found = resumed_together(every_backend, 10)
+    [session_id] = {one.session.id for one in found}
+    assert [one.replaced for one in found if one.replaced is not None] == [old.id]
+    assert [one.created for one in found] == [one.replaced is not None for one in found]
+    assert active_ids(raw) == [session_id]
+    assert raw("SELECT count(*) FROM messaging_sessions") == [(2,)]
+
+
+def test_resuming_inside_transactions_makes_one_session(every_backend: StateStore, raw: Raw) -> None:
+    """messaging M-52."""
+
+    def resume() -> ResumedSession:
+        with every_backend.transaction() as tx:
+            found = tx.messaging.sessions.resume(KEY)
+            tx.messaging.messages.append(found.session.id, role="user", content="hello")
+            return found
+
+    [session_id] = {one.session.id for one in at_once([resume] * 8)}
+    assert counted(raw, session_id) == (8, 8)
+    assert active_ids(raw) == [session_id]
+
+
+@Rounds
+def test_a_message_and_a_resume_race_without_loss(
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock, rounds: int
+) -> None:
+    """messaging M-14, case 7: the message came first and its session is resumed, or it is in the old session."""
+    for key in keys(rounds):
+        old = started(every_backend, key)
+        frozen_clock.advance(timedelta(days=1))
+
+        def append(session_id: str = old.id) -> Any:
+            return every_backend.messaging.messages.append(session_id, role="user", content="late")
+
+        def resume(key: ConversationKey = key) -> Any:
+            return every_backend.messaging.sessions.resume(key)
+
+        appended, resumed = at_once([append, resume])
+        assert appended.message.session_id == old.id
+        assert counted(raw, old.id) == (1, 1)
+        stored = every_backend.messaging.sessions.get(old.id)
+        if resumed.created:
+            assert (resumed.replaced, stored.active) == (old.id, False)
+        else:
+            assert (resumed.session.id, resumed.replaced, stored.active) == (old.id, None, True)
+        assert active_ids(raw) == [resumed.session.id]
+        every_backend.messaging.sessions.close(resumed.session.id)
+
+
+def test_a_resumer_killed_before_its_insert_leaves_the_old_session_active(
+    database: Database, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """messaging M-12, case 8: all or nothing."""
+    store = database.open()
+    old = started(store, SPOKEN)
+    with speaking("die", database.url) as speaker:
+        go(speaker)
+        assert speaker.wait() == -9
+    assert store.messaging.sessions.get(old.id) == old
+    frozen_clock.advance(TIMEOUT * 2)
+    assert store.messaging.sessions.resume(SPOKEN).replaced == old.id
+
+
+def test_of_many_creators_one_wins(every_backend: StateStore, raw: Raw) -> None:
+    """messaging M-17."""
+    found = together([lambda: every_backend.messaging.sessions.create(KEY)] * 8)
+    [winner] = active_ids(raw)
+    refused = [one.key for one in found if isinstance(one, AlreadyExists)]
+    assert refused == [winner] * 7
+
+
+def test_many_creators_that_close_follow_one_another(every_backend: StateStore, raw: Raw) -> None:
+    """messaging M-17: each makes its session, the last one stays active."""
+    found = at_once([lambda: every_backend.messaging.sessions.create(KEY, on_active="close")] * 5)
+    made = {one.id for one in found}
+    assert {row[0] for row in raw("SELECT id FROM messaging_sessions")} == made
+    assert len(made) == 5
+    [last] = active_ids(raw)
+    reasons = raw("SELECT DISTINCT deactivated_reason FROM messaging_sessions WHERE id <> ?", last)
+    assert reasons == [("replaced",)]
+
+
+@Rounds
+def test_a_post_is_never_lost_to_a_new_session(every_backend: StateStore, raw: Raw, rounds: int) -> None:
+    """messaging M-45: it goes to the session before or to the one after."""
+    for number, key in enumerate(keys(rounds)):
+        old = started(every_backend, key)
+
+        def post(place: ThreadPlace = key.place, platform_id: str | None = f"p{number}" if number % 2 else None) -> Any:
+            draft = MessageDraft("assistant", "done", platform_id)
+            return every_backend.messaging.messages.try_append_to_thread(place, draft)
+
+        def create(key: ConversationKey = key) -> Any:
+            return every_backend.messaging.sessions.create(key, on_active="close")
+
+        appended, new = at_once([post, create])
+        assert appended.message.session_id in (old.id, new.id)
+        assert counted(raw, appended.message.session_id) == (1, 1)
+        every_backend.messaging.sessions.close(new.id)
+
+
+@Rounds
+def test_sessions_that_are_closed_as_soon_as_they_are_made_confuse_nobody(
+    every_backend: StateStore, raw: Raw, rounds: int
+) -> None:
+    """messaging M-12: a resumer whose winner vanished looks again."""
+    sessions = every_backend.messaging.sessions
+
+    def resume_and_close() -> list[str]:
+        found = []
+        for _ in range(rounds):
+            found.append(sessions.resume(KEY).session.id)
+            sessions.close(found[-1])
+        return found
+
+    resumed = {session_id for one in at_once([resume_and_close] * 4) for session_id in one}
+    assert {row[0] for row in raw("SELECT id FROM messaging_sessions")} == resumed
+
+
+def test_all_proposals_get_the_same_agent_session(every_backend: StateStore) -> None:
+    """messaging M-21, case 31."""
+    session_id = started(every_backend).id
+    ensure = every_backend.messaging.sessions.ensure_agent_session
+    [winner] = set(at_once([partial(ensure, session_id, f"log-{i}") for i in range(10)]))
+    stored = every_backend.messaging.sessions.get(session_id)
+    assert (stored.agent_session_id, stored.version) == (winner, 1)
+
+
+def test_of_two_writers_with_one_version_one_succeeds(every_backend: StateStore) -> None:
+    """messaging M-22, case 33."""
+    session_id = started(every_backend).id
+    update = every_backend.messaging.sessions.update
+    found = together([partial(update, session_id, version=0, title=title) for title in ("a", "b")])
+    assert [type(one) for one in found].count(StaleVersion) == 1
+    stored = every_backend.messaging.sessions.get(session_id)
+    assert stored in found
+    assert stored.version == 1
