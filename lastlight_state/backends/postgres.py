@@ -76,6 +76,7 @@ class PostgresBackend(Backend):
         self._owns_engine = engine is None
         self._engine = engine if engine is not None else _engine(url, options)
         self._version_checked = False
+        self._closed = False
 
     def acquire(self, mode: Mode) -> Lease:
         if self.options.read_only and mode.writes:
@@ -112,7 +113,7 @@ class PostgresBackend(Backend):
             lease.broken = True
 
     def release(self, lease: Lease) -> None:
-        if lease.broken or lease.driver.closed:
+        if lease.broken or lease.driver.closed or self._closed:  # a pool that was disposed of keeps what comes late
             lease.owner.invalidate()
             return
         if not self._owns_engine:
@@ -187,6 +188,7 @@ class PostgresBackend(Backend):
 
     def close(self) -> None:
         if self._owns_engine:
+            self._closed = True
             self._engine.dispose()
 
     def _checkout(self, mode: Mode) -> Lease:

@@ -1,0 +1,383 @@
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from undone import Boom, undone
+
+from lastlight_state import Settings, StateStore
+from lastlight_state.errors import (
+    BackendUnavailable,
+    Conflict,
+    InvalidValue,
+    MisuseError,
+    NestedTransaction,
+    NotFound,
+    NotMigrated,
+    ReadOnlyTransaction,
+    StateError,
+    StoreClosed,
+)
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+TRIGGER = Trigger(type="cli", id="t")
+
+
+def create(on: Any, name: str = "w") -> str:
+    made: str = on.workflows.runs.create(name, trigger=TRIGGER, phase="p").id
+    return made
+
+
+def names(on: Any) -> list[str]:
+    return sorted(run.workflow_name for run in on.workflows.runs.list())
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+# ---- Opening and closing ---------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_a_context_manager_and_refuses_calls_after_its_end(database: Database) -> None:
+    """backends §1."""
+    with database.open() as store:
+        run = create(store)
+    calls: list[Callable[[], object]] = [
+        lambda: store.workflows.runs.get(run),
+        lambda: create(store),
+        lambda: store.transaction().__enter__(),
+        lambda: store.view().__enter__(),
+        lambda: store.run(create),
+    ]
+    for call in calls:
+        with pytest.raises(StoreClosed, match="the store is closed"):
+            call()
+
+
+def test_closing_twice_is_closing_once(database: Database) -> None:
+    """backends §1: idempotent."""
+    store = database.open()
+    store.close()
+    store.close()
+    assert names(database.open()) == []
+
+
+def test_closing_inside_a_block_is_refused_because_it_could_never_end(every_backend: StateStore) -> None:
+    """backends §1."""
+    with every_backend.transaction() as tx:
+        with pytest.raises(NestedTransaction):
+            every_backend.close()
+        create(tx)
+    assert names(every_backend) == ["w"]
+
+
+def test_closing_lets_the_units_of_other_threads_end(every_backend: StateStore) -> None:
+    """backends §1."""
+    inside, closing = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with every_backend.transaction() as tx:
+            create(tx)
+            inside.set()
+            closing.wait(10)
+
+    thread = in_thread(work)
+    inside.wait(10)
+    closer = in_thread(every_backend.close)
+    closing.set()
+    closer.join()
+    thread.join()
+    with pytest.raises(StoreClosed):
+        names(every_backend)
+
+
+def test_postgres_is_not_migrated_unless_asked_and_says_how(postgres_url: str) -> None:
+    """backends §1: ``migrate``."""
+    with pytest.raises(NotMigrated, match="lastlight-state migrate --url"):
+        StateStore.open(postgres_url)
+    with StateStore.open(postgres_url, migrate=True) as store:
+        assert names(store) == []
+    StateStore.open(postgres_url).close()
+
+
+def test_sqlite_is_migrated_unless_told_otherwise(state_dir: Path) -> None:
+    """backends §1: ``migrate``."""
+    path = state_dir / "lastlight.db"
+    with pytest.raises(NotMigrated):
+        StateStore.open(path, migrate=False)
+    assert not path.exists()
+    StateStore.open(path).close()
+    StateStore.open(path, migrate=False).close()
+
+
+@pytest.mark.parametrize("options", [{"durability": "sometimes"}, {"migrate": "perhaps"}])
+def test_a_wrong_argument_is_named_before_anything_is_created(state_dir: Path, options: dict[str, Any]) -> None:
+    """backends §1."""
+    with pytest.raises(InvalidValue, match=next(iter(options))):
+        StateStore.open(state_dir / "lastlight.db", **options)
+    assert list(state_dir.iterdir()) == []
+
+
+def test_arguments_beat_the_settings_given(state_dir: Path) -> None:
+    """backends §1."""
+    settings = Settings(url=str(state_dir / "settings.db"), read_only=True)
+    with StateStore.open(state_dir / "argument.db", read_only=False, settings=settings) as store:
+        create(store)
+    assert {file.name for file in state_dir.iterdir()} == {"argument.db"}
+
+
+# ---- Transactions ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_block_writes_is_kept_together(store: StateStore) -> None:
+    """backends §4."""
+    with store.transaction() as tx:
+        create(tx, "a")
+        create(tx, "b")
+        assert names(tx) == ["a", "b"]
+    assert names(store) == ["a", "b"]
+
+
+def test_what_a_block_wrote_before_it_failed_is_undone_together(store: StateStore) -> None:
+    """backends §4."""
+
+    def work(tx: Any) -> None:
+        create(tx, "a")
+        create(tx, "b")
+
+    undone(store, work)
+    assert names(store) == []
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_body_that_is_interrupted_leaves_the_connection_clean(
+    every_backend: StateStore, interruption: type[BaseException]
+) -> None:
+    """backends §4: never leaves a transaction open."""
+    for block in (every_backend.transaction, every_backend.view):
+        entered: Any = block()
+        entered.__enter__().workflows.runs.list()
+        assert not entered.__exit__(interruption, interruption(), None)
+    create(every_backend)
+    with every_backend.transaction() as tx:
+        create(tx)
+    assert names(every_backend) == ["w", "w"]
+
+
+def test_a_call_that_fails_in_a_block_undoes_itself_and_the_block_goes_on(store: StateStore) -> None:
+    """backends §4: the same on both databases, although on Postgres an error ends a transaction."""
+    with store.transaction() as tx:
+        run = create(tx)
+        with pytest.raises(NotFound):
+            tx.workflows.runs.get("none")
+        with pytest.raises(Conflict):
+            tx.workflows.runs.restart(run, by="ana", reason="too early")
+        tx.workflows.runs.merge_scratch(run, {"n": 1})
+    assert store.workflows.runs.get(run).scratch == {"n": 1}
+
+
+def test_calls_and_blocks_inside_a_block_are_refused_at_once(every_backend: StateStore) -> None:
+    """backends §4: no silent deadlock."""
+    with every_backend.transaction() as tx:
+        calls: list[Callable[[], object]] = [
+            lambda: names(every_backend),
+            lambda: create(every_backend),
+            lambda: every_backend.transaction().__enter__(),
+            lambda: every_backend.view().__enter__(),
+        ]
+        for call in calls:
+            with pytest.raises(NestedTransaction):
+                call()
+        create(tx)
+    assert names(every_backend) == ["w"]
+
+
+def test_run_inside_a_block_is_refused(every_backend: StateStore) -> None:
+    """backends §4."""
+    with every_backend.view(), pytest.raises(NestedTransaction):
+        every_backend.run(create)
+
+
+def test_threads_have_transactions_of_their_own(every_backend: StateStore) -> None:
+    """backends §4: different threads are independent."""
+    failed: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for number in range(5):
+                with every_backend.transaction() as tx:
+                    create(tx, f"{name}{number}")
+                undone(every_backend, lambda tx: create(tx, "never"))
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    for thread in [in_thread(lambda name=name: work(name)) for name in "abcd"]:  # type: ignore[misc]
+        thread.join()
+    assert failed == []
+    assert names(every_backend) == sorted(f"{name}{number}" for name in "abcd" for number in range(5))
+
+
+def test_a_reader_in_another_thread_sees_nothing_of_an_open_transaction(every_backend: StateStore) -> None:
+    """architecture §6: readers never see half a transaction."""
+    seen: list[list[str]] = []
+    with every_backend.transaction() as tx:
+        create(tx)
+        in_thread(lambda: seen.append(names(every_backend))).join()
+    assert seen == [[]]
+
+
+def test_a_reader_is_not_kept_waiting_by_a_writer(every_backend: StateStore) -> None:
+    """architecture §6."""
+    read: list[list[str]] = []
+    with every_backend.transaction() as tx:
+        create(tx)
+        thread = in_thread(lambda: read.append(names(every_backend)))
+        thread.join(10)
+        assert not thread.is_alive()
+    assert read == [[]]
+
+
+def test_a_transaction_is_over_when_its_block_is(every_backend: StateStore) -> None:
+    """backends §4."""
+    with every_backend.transaction() as tx:
+        create(tx)
+    for call in (lambda: names(tx), lambda: create(tx)):
+        with pytest.raises(MisuseError, match="has ended"):
+            call()
+    assert names(every_backend) == ["w"]
+
+
+def test_the_label_is_noted_on_whatever_ends_the_block(every_backend: StateStore) -> None:
+    """backends §4."""
+    with pytest.raises(NotFound) as raised, every_backend.transaction(label="nightly import") as tx:
+        tx.workflows.runs.get("none")
+    assert raised.value.__notes__ == ["in the transaction 'nightly import'"]
+    with pytest.raises(NotFound) as again:
+        every_backend.run(lambda tx: tx.workflows.runs.get("none"), label="sweep")
+    assert again.value.__notes__ == ["in the transaction 'sweep'"]
+
+
+def test_own_statements_run_inside_the_transaction(every_backend: StateStore) -> None:
+    """backends §4."""
+    counted = sa.text("SELECT count(*) FROM workflow_runs")
+    with every_backend.transaction() as tx:
+        create(tx)
+        assert tx.connection.execute(counted).scalar_one() == 1
+        tx.connection.execute(sa.text("UPDATE workflow_runs SET trace_id = :trace"), {"trace": "t"})
+    undone(every_backend, lambda tx: tx.connection.execute(sa.text("UPDATE workflow_runs SET trace_id = 'never'")))
+    with every_backend.transaction() as tx:
+        assert tx.connection.execute(sa.text("SELECT trace_id FROM workflow_runs")).scalar_one() == "t"
+
+
+def test_an_own_statement_that_failed_and_was_caught_commits_all_or_nothing(every_backend: StateStore) -> None:
+    """backends §4: on Postgres the COMMIT of such a transaction would be a silent rollback."""
+    hooks: list[str] = []
+
+    def work() -> None:
+        with every_backend.transaction() as tx:
+            create(tx, "before")
+            tx.after_commit(lambda: hooks.append("ran"))
+            with pytest.raises(sa.exc.DBAPIError):
+                tx.connection.execute(sa.text("SELECT nothing FROM nowhere"))
+
+    if every_backend.backend.name == "sqlite":
+        work()
+        assert (names(every_backend), hooks) == (["before"], ["ran"])
+        return
+    with pytest.raises(MisuseError, match="nothing of it can be committed"):
+        work()
+    assert (names(every_backend), hooks) == ([], [])
+
+
+def test_a_transaction_that_was_ended_by_hand_says_so(every_backend: StateStore) -> None:
+    """backends §4: what follows would not be part of it."""
+    hooks: list[str] = []
+
+    def work() -> None:
+        with every_backend.transaction() as tx:
+            tx.after_commit(lambda: hooks.append("never"))
+            create(tx, "before")
+            tx.connection.exec_driver_sql("ROLLBACK")
+            with pytest.raises(MisuseError):
+                create(tx, "after")
+
+    with pytest.raises(MisuseError, match="was ended inside its block"):
+        work()
+    assert (names(every_backend), hooks) == ([], [])
+    create(every_backend)
+
+
+# ---- Views -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_view_sees_one_moment(every_backend: StateStore) -> None:
+    """backends §4: every read in it sees the same moment."""
+    create(every_backend, "before")
+    with every_backend.view() as view:
+        assert names(view) == ["before"]
+        in_thread(lambda: create(every_backend, "meanwhile")).join()
+        assert names(view) == ["before"]
+    assert names(every_backend) == ["before", "meanwhile"]
+
+
+def test_a_view_refuses_to_write(store: StateStore) -> None:
+    """backends §4."""
+    with store.view() as view:
+        with pytest.raises(ReadOnlyTransaction):
+            create(view)
+        assert names(view) == []
+
+
+# ---- Hooks -----------------------------------------------------------------------------------------------------------
+
+
+def test_hooks_run_once_after_the_commit_in_order(every_backend: StateStore) -> None:
+    """backends §4; they may use the store."""
+    hooks: list[tuple[str, list[str]]] = []
+    with every_backend.transaction() as tx:
+        create(tx)
+        for name in ("first", "second"):
+            tx.after_commit(lambda name=name: hooks.append((name, names(every_backend))))  # type: ignore[misc]
+        assert hooks == []
+    assert hooks == [("first", ["w"]), ("second", ["w"])]
+    create(every_backend)
+    assert len(hooks) == 2
+
+
+def test_hooks_never_run_after_a_rollback(every_backend: StateStore) -> None:
+    """backends §4."""
+    hooks: list[str] = []
+    undone(every_backend, lambda tx: tx.after_commit(lambda: hooks.append("never")))
+    assert hooks == []
+
+
+def test_a_hook_that_fails_is_logged_and_counted_and_the_commit_stands(
+    every_backend: StateStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """backends §4."""
+    hooks: list[str] = []
+
+    def fail() -> None:
+        raise Boom
+
+    with every_backend.transaction() as tx:
+        create(tx)
+        tx.after_commit(fail)
+        tx.after_commit(lambda: hooks.append("ran"))
+    assert (names(every_backend), hooks, every_backend.metrics.failed_hooks) == (["w"], ["ran"], 1)
+    assert [record.getMessage() for record in caplog.records] == ["an after-commit hook failed"]
+
+
+def test_every_error_of_a_store_is_one_of_ours(every_backend: StateStore) -> None:
+    """architecture §8."""
+    for call in (lambda: every_backend.workflows.runs.get("none"), lambda: every_backend.workflows.runs.list(limit=0)):
+        with pytest.raises(StateError) as raised:
+            call()
+        assert not isinstance(raised.value, BackendUnavailable)
