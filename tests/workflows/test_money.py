@@ -1,0 +1,65 @@
+"""Exact money."""
+
+from __future__ import annotations
+
+from decimal import ROUND_UP, Decimal, Inexact, localcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows.money import dollars_of, micros_of, mirrored, stored_cost
+
+
+@pytest.mark.parametrize(
+    ("dollars", "micros"),
+    [
+        ("0", 0),
+        ("0.0000005", 0),
+        ("0.0000015", 2),
+        ("0.0000025", 2),
+        ("0.00000250000000000000000000000000000001", 3),
+        ("1.5", 1_500_000),
+        ("9223372036854", 9_223_372_036_854_000_000),
+        ("1E-30", 0),
+    ],
+)
+def test_a_half_of_a_micro_dollar_goes_to_the_even_one(dollars: str, micros: int) -> None:
+    """workflows W-60."""
+    assert micros_of("cost", Decimal(dollars)) == micros
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_what_is_stored_comes_back(micros: int) -> None:
+    """workflows W-60."""
+    if micros <= 9_223_372_036_854 * 1_000_000:
+        assert micros_of("cost", dollars_of(micros)) == micros
+    assert stored_cost(micros, None) == dollars_of(micros)
+
+
+@given(st.integers(0, 10**12))
+def test_a_mirror_tells_the_same_micro_dollars(micros: int) -> None:
+    """workflows W-60."""
+    assert stored_cost(None, mirrored(micros)) == dollars_of(micros)
+
+
+@pytest.mark.parametrize("bad", [Decimal("-0.01"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), 1.5, 1, "1"])
+def test_what_is_no_amount_is_refused(bad: Decimal) -> None:
+    """workflows W-7, W-60."""
+    with pytest.raises(InvalidValue, match="cost"):
+        micros_of("cost", bad)
+
+
+def test_the_callers_decimal_context_changes_nothing() -> None:
+    """workflows W-60."""
+    with localcontext(prec=2, rounding=ROUND_UP) as context:
+        context.traps[Inexact] = True
+        assert micros_of("cost", Decimal("123.4567895")) == 123_456_790
+        assert dollars_of(123_456_789) == Decimal("123.456789")
+
+
+def test_no_cost_is_none() -> None:
+    """workflows W-60."""
+    assert stored_cost(None, None) is None
+    assert stored_cost(0, 3.5) == 0
