@@ -35,6 +35,13 @@ class Raw:
             cursor = self._connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)
         return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """A block whose reads all see the same commits."""
+        self("BEGIN" if self.name == "sqlite" else "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        yield
+        self("COMMIT")
+
     def hold(self, run_id: str, owner: str = "worker-1") -> Claim:
         """Give a run to a holder, as a take would."""
         self("UPDATE workflow_runs SET claim_owner = ?, claim_epoch = claim_epoch + 1 WHERE id = ?", owner, run_id)
