@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from lastlight_state.db import pages
@@ -11,10 +10,10 @@ from lastlight_state.db.pages import Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import run_statements as sql
+from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
 from lastlight_state.workflows.words import TERMINAL
 
-_MICROS = Decimal(1_000_000)
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
@@ -66,5 +65,5 @@ def _summaries(unit: Unit, rows: Any) -> tuple[RunSummary, ...]:
 
 def _totals(found: dict[str, Any]) -> Totals:
     del found["workflow_run_id"]
-    found["cost_usd"] = Decimal(int(found.pop("cost_micros"))) / _MICROS
+    found["cost_usd"] = dollars_of(int(found.pop("cost_micros")))
     return Totals.of(found)

@@ -13,8 +13,9 @@ from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, prepared
+from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS
 from lastlight_state.workflows.indexes import RUN_SUMMARY
-from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel, WorkflowOverrideModel
+from lastlight_state.workflows.models import RunTransitionModel, WorkflowOverrideModel
 from lastlight_state.workflows.run_rows import COLUMNS, RUNS, locking
 from lastlight_state.workflows.transitions import bind, recorded
 
@@ -22,7 +23,6 @@ GRACE = timedelta(seconds=30)
 """How long a new running run waits for its creator to claim it before others may take it."""
 
 _OVERRIDES = table_of(WorkflowOverrideModel)
-_EXECUTIONS = table_of(ExecutionModel)
 _TRANSITIONS = table_of(RunTransitionModel)
 _PARENT = RUNS.alias("parent")
 
@@ -110,24 +110,20 @@ LIST = Listing(
     },
 )
 
-_cost = sa.func.coalesce(
-    _EXECUTIONS.c.cost_micros, sa.cast(sa.func.round(_EXECUTIONS.c.cost_usd * 1_000_000), sa.BigInteger)
-)
-
 TOTALS = Family(
     "run",
     lambda ids: (
         sa.select(
-            _EXECUTIONS.c.workflow_run_id,
+            EXECUTIONS.c.workflow_run_id,
             sa.func.count().label("executions"),
-            sa.cast(sa.func.coalesce(sa.func.sum(_cost), 0), sa.BigInteger).label("cost_micros"),
+            sa.cast(sa.func.coalesce(sa.func.sum(MICROS), 0), sa.BigInteger).label("cost_micros"),
             *(
-                sa.cast(sa.func.coalesce(sa.func.sum(_EXECUTIONS.c[name]), 0), sa.BigInteger).label(name)
+                sa.cast(sa.func.coalesce(sa.func.sum(EXECUTIONS.c[name]), 0), sa.BigInteger).label(name)
                 for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
             ),
         )
-        .where(_EXECUTIONS.c.workflow_run_id.in_(ids))
-        .group_by(_EXECUTIONS.c.workflow_run_id)
+        .where(EXECUTIONS.c.workflow_run_id.in_(ids))
+        .group_by(EXECUTIONS.c.workflow_run_id)
     ),
 )
 
