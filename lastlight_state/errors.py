@@ -232,14 +232,17 @@ class NewerSchema(SchemaError):
 
 
 class SchemaMismatch(SchemaError):
-    """What is in the database is not what its revision promises; ``differences`` lists it."""
+    """What is in the database is not what its revision promises; ``differences`` lists it.
+
+    Its code is ``unfinished_copy`` where a copy into the database has not ended.
+    """
 
     code = "schema_mismatch"
     differences: tuple[str, ...]
 
-    def __init__(self, message: str, *, differences: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, *, differences: Sequence[str] = (), code: str | None = None) -> None:
         listed = "".join(f"\n  {line}" for line in differences)
-        super().__init__(message + listed, differences=tuple(differences))
+        super().__init__(message + listed, code=code, differences=tuple(differences))
 
 
 class CorruptData(StateError):

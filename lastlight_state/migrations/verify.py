@@ -31,7 +31,8 @@ def refuse(state: SchemaState) -> None:
     if state.state == "unversioned":
         raise SchemaMismatch("there are tables named like ours, but no version of ours beside them")
     if state.unfinished_copy:
-        raise SchemaMismatch("unfinished copy: a copy into this database was begun and has not ended")
+        problem = "unfinished copy: a copy into this database was begun and has not ended"
+        raise SchemaMismatch(problem, code="unfinished_copy")
 
 
 def command(backend: Backend) -> str:
