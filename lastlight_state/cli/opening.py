@@ -44,7 +44,7 @@ def settings_of(call: Call, **more: Any) -> Settings:
     """
     flags = call.flags
     given = {"url": _url(flags), "schema_name": flags.schema, "state_dir": flags.state_dir}
-    settings = load_settings(None, **given, **more)
+    settings = load_settings(None, **{**given, **more})
     for password in _passwords(settings.url):
         call.secrets.learn(password)
     return settings
@@ -85,15 +85,20 @@ def _looking(call: Call, settings: Settings, verified: bool, *, glance: bool) ->
 
 
 def _url(flags: Flags) -> str | None:
+    if flags.url is not None and not flags.url.strip():
+        raise InvalidValue("--url", "empty")  # a variable that is not set must not mean the default database
     if flags.url_file is None:
         return flags.url
     if flags.url is not None:
         raise InvalidValue("--url-file", "given together with --url")
     try:
-        return flags.url_file.read_text(encoding="utf-8").strip()
+        url = flags.url_file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
         raise InvalidValue("--url-file", f"{flags.url_file}: {reason}") from error
+    if not url:
+        raise InvalidValue("--url-file", f"{flags.url_file}: empty")
+    return url
 
 
 def _passwords(url: str | None) -> list[str]:

@@ -61,6 +61,17 @@ class Output:
             self.screen.write(value)
         self._out.flush()
 
+    def raw_line(self, line: bytes) -> None:
+        """One line byte for byte, where the stream takes bytes."""
+        self._streamed = True
+        self._out.flush()
+        binary = getattr(self._out, "buffer", None)
+        if binary is None:
+            self._out.write(line.decode("utf-8", "backslashreplace") + "\n")
+        else:
+            binary.write(line + b"\n")
+            binary.flush()
+
     def finish(self, command: str | None, answer: Answer) -> int:
         """Write the answer; its exit code."""
         try:
@@ -72,6 +83,11 @@ class Output:
         except BrokenPipeError:
             hush(self._out)
         return answer.exit_code
+
+    def give_up(self, failure: Failure) -> int:
+        """Say on stderr why the answer could not be written; the exit code."""
+        self._to_stderr(f"lastlight-state: {failure.message}")
+        return failure.exit_code
 
     def _object(self, command: str | None, answer: Answer) -> None:
         if self._streamed and answer.failure is None:

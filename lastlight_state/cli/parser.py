@@ -23,7 +23,9 @@ COMMANDS = {
     "history": "List the revisions that this version knows.",
     "ls": "List runs, executions, approvals or chat sessions.",
     "show": "Show one record with what belongs to it.",
+    "log": "Print or follow the agent's event log of a run, execution or session.",
     "stats": "Count and measure everything, database and files.",
+    "demo": "Run a real workflow here, with a crash on purpose, and print its story.",
 }
 """Each command and the line that help shows of it. Its module has its name."""
 

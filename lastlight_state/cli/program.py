@@ -38,8 +38,8 @@ def run(words: Sequence[str]) -> int:
         answer = _answer(words, call)
         try:
             return output.finish(call.command, answer)
-        except (OSError, KeyboardInterrupt, Terminated) as error:  # while writing: a full disk, an impatient user
-            return output.finish(call.command, Answer(failure=failure_of(error)))
+        except BaseException as error:  # noqa: BLE001 a full disk, an impatient user
+            return output.give_up(failure_of(error))
 
 
 def _answer(words: Sequence[str], call: Call) -> Answer:

@@ -45,13 +45,19 @@ class Column:
     right: bool = False
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: the console's own answer is to end the process with an exit code of its own."""
+        raise BrokenPipeError
+
+
 class Screen:
     """One stream as a place to draw on. ``width`` is None where there is no terminal."""
 
     def __init__(self, stream: TextIO, *, colour: bool = True, local: bool = False) -> None:
         terminal = stream.isatty()
         coloured = terminal and colour and not os.environ.get("NO_COLOR")
-        self._console = Console(
+        self._console = _Console(
             file=stream,
             force_terminal=terminal,
             color_system="auto" if coloured else None,

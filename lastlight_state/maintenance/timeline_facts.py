@@ -88,7 +88,7 @@ def _finished_text(row: dict[str, Any]) -> str:
         parts.append(f"{row['turns']} turns")
     if row["micros"] is not None:
         parts.append(f"${dollars_of(row['micros']):.4f}")
-    if row["stop_reason"] is not None:
+    if row["stop_reason"] not in (None, row["outcome"]):
         parts.append(row["stop_reason"])
     return ", ".join(parts)
 

@@ -1,0 +1,155 @@
+"""Where the records of an id come from: the sessions of a run or execution as the database has them, or one log."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from lastlight_state.agent_log import AgentLog
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.opening import look, settings_of
+from lastlight_state.errors import NotFound, UnsafePath
+from lastlight_state.jsonl.follow import Stop
+from lastlight_state.store import StateStore
+from lastlight_state.workflows import ExecutionSummary
+from lastlight_state.workflows.words import TERMINAL
+
+POLL_SECONDS = 0.5
+
+
+class Source(ABC):
+    """The sessions whose logs are printed, in order."""
+
+    def __init__(self, log: AgentLog) -> None:
+        self.log = log
+
+    @abstractmethod
+    def sessions(self, *, wait: bool) -> Iterator[str]:
+        """Their ids; with ``wait`` also those that begin later, until none will."""
+
+    @abstractmethod
+    def until(self, session_id: str) -> Stop:
+        """Says when nothing more will come into a session's log."""
+
+
+def source_of(call: Call, key: str) -> Source:
+    """The source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`."""
+    log = AgentLog(settings_of(call).agent_sessions)
+    if _has_log(log, key):
+        return _Session(log, key)
+    source = _Database(call, log, key)
+    source.look()
+    return source
+
+
+class _Session(Source):
+    """One log, which may grow as long as it likes."""
+
+    def __init__(self, log: AgentLog, session_id: str) -> None:
+        super().__init__(log)
+        self._session_id = session_id
+
+    def sessions(self, *, wait: bool) -> Iterator[str]:
+        yield self._session_id
+
+    def until(self, session_id: str) -> Stop:
+        return _Never()
+
+
+class _Database(Source):
+    """The sessions of a run's executions, or of one execution, in the order in which they began."""
+
+    def __init__(self, call: Call, log: AgentLog, key: str) -> None:
+        super().__init__(log)
+        self._call = call
+        self._key = key
+        self.known: list[str] = []
+        self.ended = False
+
+    def look(self) -> None:
+        """Ask the database again. Raises `NotFound` for an id that it does not know."""
+        self.known, self.ended = look(self._call, self._found)
+
+    def sessions(self, *, wait: bool) -> Iterator[str]:
+        given = 0
+        while True:
+            while given < len(self.known):
+                given += 1
+                yield self.known[given - 1]
+            if not wait or self.ended:
+                return
+            time.sleep(POLL_SECONDS)
+            self.look()
+
+    def until(self, session_id: str) -> Stop:
+        return _UntilOver(self, session_id)
+
+    def _found(self, store: StateStore) -> tuple[list[str], bool]:
+        executions = store.workflows.executions
+        try:
+            ended = store.workflows.runs.get(self._key).status in TERMINAL
+        except NotFound:
+            try:
+                execution = executions.get(self._key)
+            except NotFound:
+                raise NotFound("run, execution or session", self._key) from None
+            return _session_ids([execution]), execution.outcome != "running"
+        return _session_ids(_all_of(store, self._key)), ended
+
+
+class _Never:
+    """Stops never."""
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, timeout: float) -> None:
+        time.sleep(timeout)
+
+
+class _UntilOver:
+    """Stops when another session has begun or all has ended, after one more look at the log."""
+
+    def __init__(self, source: _Database, session_id: str) -> None:
+        self._source = source
+        self._session_id = session_id
+        self._over = self._is_over()
+        self._looked_since = False
+
+    def is_set(self) -> bool:
+        return self._over and self._looked_since
+
+    def wait(self, timeout: float) -> None:
+        if self._over:
+            self._looked_since = True
+            return
+        time.sleep(timeout)
+        self._source.look()
+        self._over = self._is_over()
+
+    def _is_over(self) -> bool:
+        return self._source.ended or self._source.known[-1:] != [self._session_id]
+
+
+def _has_log(log: AgentLog, key: str) -> bool:
+    try:
+        return log.sessions.find(key) is not None
+    except UnsafePath:  # no name of a log, but it may be that of a run
+        return False
+
+
+def _all_of(store: StateStore, run_id: str) -> list[ExecutionSummary]:
+    """All executions of a run, oldest first."""
+    found: list[ExecutionSummary] = []
+    token: str | None = None
+    while True:
+        page = store.workflows.executions.list(run_id=run_id, limit=500, page_token=token)
+        found += page.items
+        token = page.next_page_token
+        if token is None:
+            return found[::-1]
+
+
+def _session_ids(executions: list[ExecutionSummary]) -> list[str]:
+    return list(dict.fromkeys(found.session_id for found in executions if found.session_id is not None))
