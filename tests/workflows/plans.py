@@ -31,7 +31,8 @@ class Plan:
         if self._name == "postgresql":
             return "Seq Scan" in self.text
         return any(
-            line.startswith("SCAN ") and "INDEX" not in line and "anon" not in line for line in self.text.splitlines()
+            line.startswith("SCAN ") and not any(word in line for word in ("INDEX", "anon", "CONSTANT ROW"))
+            for line in self.text.splitlines()
         )
 
     def __repr__(self) -> str:
@@ -77,3 +78,14 @@ def plan_of_page(
 def sql_of_page(store: StateStore, listing: Listing, chosen: dict[str, Any], *, paged: bool = False) -> str:
     """The SQL of a page of a list."""
     return listing.statement(chosen, paged=paged).on(store.backend).sql
+
+
+def columns_of_rows(database: Database, store: StateStore, statement: Statement, values: dict[str, Any]) -> set[str]:
+    """The columns of executions that SQLite takes from the table's rows, and not from an index, for this statement."""
+    raw = database.raw()
+    [(root,)] = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = 'executions'").fetchall()
+    names = [row[1] for row in raw.execute("PRAGMA table_info(executions)").fetchall()]
+    compiled = statement.on(store.backend)
+    code = raw.execute(f"EXPLAIN {compiled.sql}", compiled.parameters(values)).fetchall()
+    cursors = {step[2] for step in code if step[1] == "OpenRead" and step[3] == root}
+    return {names[step[3]] for step in code if step[1] == "Column" and step[2] in cursors}
