@@ -87,6 +87,8 @@ class SessionLines:
         """Let the next lines be that session's."""
         if self.goes_elsewhere(pin):
             self._translator = Translator(self._options, self._model)  # its totals are its own
+        elif pin and self.pin in self._prompted:  # the same session, whose place is known now
+            self._prompted.add(pin)
         self.pin = pin
 
     def fall_back_to(self, session_id: str) -> None:
