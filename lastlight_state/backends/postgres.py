@@ -55,6 +55,10 @@ DDL_WAIT_SECONDS = 5.0
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
+_NAMED_LOCK = (
+    "SELECT pg_advisory_xact_lock(hashtextextended("
+    "'lastlight_state:' || coalesce(%s::text, current_schema()::text) || ':' || %s::text, 0))"
+)
 _JSONB = 3802
 """The type's number, the same on every server."""
 
@@ -124,7 +128,10 @@ class PostgresBackend(Backend):
         return translate(error)
 
     def named_lock(self, lease: Lease, name: str) -> None:
-        lease.driver.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(self.schema or "", name),))
+        try:
+            lease.driver.execute(_NAMED_LOCK, (self.schema, name))
+        except psycopg.Error as error:
+            raise translate(error) from error
 
     def connection(self, lease: Lease) -> Connection:
         connection = Connection(self._engine, connection=lease.owner)
