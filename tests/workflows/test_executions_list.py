@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import timeit
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -317,6 +318,26 @@ COLUMNS = {
     "postgresql": "SELECT column_name, data_type FROM information_schema.columns"
     " WHERE table_name = 'executions' ORDER BY ordinal_position",
 }
+
+
+@pytest.mark.soak
+def test_a_page_beside_large_texts_costs_what_it_costs_beside_none(every_backend: StateStore, raw: Raw) -> None:
+    """workflows W-104, case 67."""
+    executions, run = every_backend.workflows.executions, started(every_backend)
+    for _ in range(300):
+        executions.start("deploy:a", run_id=run.id)
+
+    def fastest(**given: Any) -> float:
+        return min(timeit.repeat(lambda: executions.list(**given), number=5, repeat=40))
+
+    before = fastest(), fastest(run_id=run.id)
+    raw(f"UPDATE executions SET output_text = {MEGABYTE[raw.name]}")
+    after = fastest(), fastest(run_id=run.id)
+    assert after[0] <= before[0] * 1.5
+    assert after[1] <= before[1] * 1.5
+
+
+MEGABYTE = {"sqlite": "hex(randomblob(524288))", "postgresql": "repeat(md5(id), 32768)"}
 
 
 def test_the_state_of_a_phase_is_answered_from_an_index(
