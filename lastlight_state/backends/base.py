@@ -47,7 +47,7 @@ class Mode(Enum):
     ONE = ("one", True, False)
     WRITE = ("write", True, True)
 
-    def __init__(self, _: str, writes: bool, begins: bool) -> None:  # noqa: FBT001 - an enum's own constructor
+    def __init__(self, _: str, writes: bool, begins: bool) -> None:
         self.writes = writes
         self.begins = begins
 
