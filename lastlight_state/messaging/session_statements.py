@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, prepared
 from lastlight_state.messaging.tables import (
@@ -29,13 +30,12 @@ CHANGEABLE = ("title", "metadata", "agent_session_id")
 _cutoff = bind("cutoff", SESSIONS.c.last_activity_at)
 _this_user = SESSIONS.c.user_id == bind("user_id", SESSIONS.c.user_id)
 _this_key = sa.and_(at_place(), _this_user)
-_fresh = SESSIONS.c.last_activity_at >= _cutoff
 _idle = SESSIONS.c.last_activity_at < _cutoff
 _one_more = SESSIONS.c.version + ONE
 
 
-def _reading(*conditions: sa.ColumnElement[bool], newest: Iterable[Any] = ()) -> Statement:
-    return prepared(sa.select(*COLUMNS).where(*conditions).order_by(*newest).limit(ONE))
+def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement:
+    return prepared(sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(ONE))
 
 
 def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> Statement:
@@ -55,12 +55,14 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
 
 GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION))
 VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
-FIND_KEY = _reading(_this_key, is_active())
-FIND_KEY_FRESH = _reading(_this_key, is_active(), _fresh)
-FIND_PLACE_FRESH = _reading(at_place(), is_active(), _fresh, newest=NEWEST_ACTIVITY)
-FIND_AGENT = _reading(
+FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()))
+"""Whether it is idle is judged by who asks: with that condition Postgres prefers the index of the place, and passes
+everybody who is talking there.
+"""
+FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
+FIND_AGENT = _newest(
     SESSIONS.c.agent_session_id == bind("agent_session_id", SESSIONS.c.agent_session_id),
-    newest=(SESSIONS.c.created_at.desc(), SESSIONS.c.id.desc()),
+    order=(SESSIONS.c.created_at.desc(), SESSIONS.c.id.desc()),
 )
 
 INSERT = prepared(
@@ -81,10 +83,11 @@ RETIRE_IDLE = _retiring(_this_key, _idle, returning=[SESSIONS.c.id])
 RETIRE = _retiring(_this_key, returning=[SESSIONS.c.id])
 CLOSE = _retiring(THIS_SESSION, returning=COLUMNS)
 
+_idle_ids = through(
+    sa.select(SESSIONS.c.id).where(is_active(), _idle), SESSIONS, "ix_messaging_sessions_active_place"
+)  # otherwise SQLite walks through all inactive sessions, which are older
 _oldest_idle = (  # in a WITH, which runs once: a plain subquery may be run again, and then finds others
-    sa.select(SESSIONS.c.id)
-    .where(is_active(), _idle)
-    .order_by(SESSIONS.c.last_activity_at, SESSIONS.c.id)
+    _idle_ids.order_by(SESSIONS.c.last_activity_at, SESSIONS.c.id)
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True, key_share=True)
     .cte("oldest")
@@ -135,4 +138,5 @@ LIST = Listing(
         "only_active": is_active(),
         "only_inactive": sa.or_(SESSIONS.c.active == sa.false(), SESSIONS.c.active.is_(None)),
     },
+    through="ix_messaging_sessions_activity",
 )

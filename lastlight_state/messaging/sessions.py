@@ -36,12 +36,12 @@ class Sessions(Repository):
         ``created=True``. Raises `LostRace` when others retire every session it finds, five times over.
         """
         row = session_checks.key(key)
-        row["at"] = now = self._now()
-        row["cutoff"] = self._cutoff(now, idle_timeout)
-        found = self._reading(lambda unit: unit.find(MessagingSession, sql.FIND_KEY_FRESH, row))
-        if found is not None:
+        now = self._now()
+        cutoff = self._cutoff(now, idle_timeout)
+        found = self._reading(lambda unit: unit.find(MessagingSession, sql.FIND_KEY, row))
+        if found is not None and found.last_activity_at >= cutoff:
             return session_races.resumed(found)
-        row |= {"id": new_id(), "reason": words.TIMEOUT}
+        row |= {"id": new_id(), "at": now, "cutoff": cutoff, "reason": words.TIMEOUT}
         return session_races.settled(lambda: self._writing(lambda unit: session_races.replace_idle(unit, row)))
 
     def create(
@@ -85,12 +85,12 @@ class Sessions(Repository):
         Idle ones are left out unless ``idle_timeout`` is None. Without a thread it means outside any thread.
         """
         values = session_checks.place("place", place)
-        values["cutoff"] = self._cutoff(self._now(), idle_timeout)
-        statement = sql.FIND_PLACE_FRESH
-        if user_id is not None:
-            values["user_id"] = session_checks.known("user_id", user_id)
-            statement = sql.FIND_KEY_FRESH
-        return self._reading(lambda unit: unit.find(MessagingSession, statement, values))
+        values["cutoff"] = cutoff = self._cutoff(self._now(), idle_timeout)
+        if user_id is None:
+            return self._reading(lambda unit: unit.find(MessagingSession, sql.FIND_PLACE_FRESH, values))
+        values["user_id"] = session_checks.known("user_id", user_id)
+        found = self._reading(lambda unit: unit.find(MessagingSession, sql.FIND_KEY, values))
+        return found if found is not None and found.last_activity_at >= cutoff else None
 
     def find_by_agent_session(self, agent_session_id: str) -> MessagingSession | None:
         """The session that was created last of those with this agent session, active or not."""

@@ -1,0 +1,32 @@
+"""How a database would run a statement of this domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state.db.statements import Statement
+from lastlight_state.testing import Database
+
+_EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN", "postgresql": "EXPLAIN (COSTS OFF)"}
+
+
+class Plans:
+    """The plans of statements that get these values."""
+
+    def __init__(self, database: Database, values: Mapping[str, Any]) -> None:
+        self._database = database
+        self._backend = database.open().backend
+        self._values = values
+
+    def of(self, statement: Statement, values: Mapping[str, Any] | None = None) -> str:
+        """The plan as text, in the words of the product."""
+        compiled = statement.on(self._backend)
+        parameters = compiled.parameters({**self._values, **(values or {})})
+        rows = self._database.raw().execute(f"{_EXPLAIN[self._database.name]} {compiled.sql}", parameters).fetchall()
+        return "\n".join(str(row[-1]) for row in rows)
+
+
+def excess(plan: str) -> list[str]:
+    """The signs that a plan reads more than it shows."""
+    return [sign for sign in ("Sort", "TEMP B-TREE", "Seq Scan", "Bitmap") if sign in plan]
