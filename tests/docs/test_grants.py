@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 
 from lastlight_state import StateStore
 from lastlight_state.messaging import ConversationKey
+from lastlight_state.testing import ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import Failure, Gate, NodeRef, PhaseEntry, Trigger
 
@@ -28,17 +29,16 @@ HARM = (
 )
 
 
-@pytest.fixture
-def service_url(postgres_url: str) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def service_url(postgres_server: ThrowawayPostgres) -> Iterator[str]:
     """A migrated database, as a role sees it that has the rights of the page."""
     role, password = f"{ROLE}_{uuid4().hex[:8]}", uuid4().hex
-    StateStore.open(postgres_url, schema=SCHEMA, migrate=True).close()
-    with connect(postgres_url) as owner:
+    with postgres_server.database() as url, connect(url) as owner:
+        StateStore.open(url, schema=SCHEMA, migrate=True).close()
         owner.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
         try:
             owner.execute(GRANTS.text.replace(ROLE, role))
-            url = make_url(postgres_url).set(username=role, password=password)
-            yield url.render_as_string(hide_password=False)
+            yield make_url(url).set(username=role, password=password).render_as_string(hide_password=False)
         finally:
             owner.execute(f"DROP OWNED BY {role}")
             owner.execute(f"DROP ROLE {role}")
