@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,22 @@ from lastlight_state.testing.databases import Database
 class Sent(list[str]):
     """What was sent since the last `clear`, in order, without pragmas."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._acts: list[tuple[str, Callable[[], object]]] = []
+
+    def before(self, beginning: str, act: Callable[[], object]) -> None:
+        """Let ``act`` happen once, just before the next statement that begins so is sent."""
+        self._acts.append((beginning, act))
+
     def note(self, sql: Any) -> None:
+        """What a driver is about to send."""
         text = str(sql)
         if not text.startswith("PRAGMA"):
             self.append(text)
+        for planned in [planned for planned in self._acts if text.startswith(planned[0])]:
+            self._acts.remove(planned)
+            planned[1]()
 
 
 @contextmanager

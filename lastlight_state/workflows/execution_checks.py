@@ -14,7 +14,8 @@ from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
-from lastlight_state.workflows.execution_statements import ANY_OUTCOME, COUNTERS, GIVEN
+from lastlight_state.workflows.execution_list import ANY_OUTCOME
+from lastlight_state.workflows.execution_statements import COUNTERS, GIVEN
 from lastlight_state.workflows.money import micros_of, mirrored
 from lastlight_state.workflows.run_checks import failure_columns, trigger_columns
 

@@ -17,7 +17,7 @@ from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, NotFound
-from lastlight_state.workflows import execution_checks, execution_writes, words
+from lastlight_state.workflows import execution_checks, execution_list, execution_writes, words
 from lastlight_state.workflows import execution_statements as sql
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
@@ -185,7 +185,7 @@ class Executions(Repository):
         checks.page_limit(limit)
         if outcomes is not None and not outcomes:
             return Page(items=())
-        listing = sql.listing_of(given)
+        listing = execution_list.listing_of(given)
         return self._reading(
             lambda unit: listing.page(unit, ExecutionSummary.of, limit=limit, page_token=page_token, given=given)
         )

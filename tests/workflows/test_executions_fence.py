@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sent import recorded
 from workflows.steps import Raw, started
 
 from lastlight_state.errors import ClaimLost, InvalidValue
@@ -141,7 +142,8 @@ def test_a_chat_turn_has_nothing_to_claim(store: StateStore, raw: Raw) -> None:
             WRITES[write](executions, "", turn.id, claim)
     assert executions.get(turn.id) == turn
     executions.save_output(turn.id, "hello")
-    assert executions.finish(turn.id, "succeeded").outcome == "succeeded"
+    ended = executions.finish(turn.id, "succeeded")
+    assert executions.finish(turn.id, "succeeded") == ended
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
@@ -163,6 +165,21 @@ def test_a_write_waits_for_a_takeover_that_is_being_committed(
         with pytest.raises(ClaimLost):
             writing.result()
     assert watch("SELECT count(*), min(outcome) FROM executions") == [(1, "running")]
+
+
+def test_a_refused_write_looks_again_under_the_lock(database: Database, raw: Raw) -> None:
+    """workflows W-10, W-14: what stood in its way has gone meanwhile, so it is no reason any more."""
+    with recorded(database) as (store, sent):
+        executions = store.workflows.executions
+        for write in WRITES.values():
+            run = started(store)
+            execution = executions.start("deploy:plan", run_id=run.id)
+            theirs = raw.hold(run.id, "worker-2")
+            ours = theirs.model_copy(update={"epoch": theirs.epoch + 1})
+            before = stored(raw)
+            sent.before("BEGIN", lambda run_id=run.id: raw.hold(run_id, "worker-1"))  # type: ignore[misc]
+            write(executions, run.id, execution.id, ours)
+            assert stored(raw) != before
 
 
 def wait_until_blocked(watch: Raw) -> None:

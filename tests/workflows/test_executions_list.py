@@ -16,7 +16,15 @@ from workflows.steps import Raw, all_pages, started, together
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import ExecutionOptions, ExecutionSummary, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows import (
+    ExecutionOptions,
+    ExecutionSummary,
+    Failure,
+    NodeRef,
+    Trigger,
+    Usage,
+    execution_list,
+)
 from lastlight_state.workflows import execution_statements as sql
 
 LARGE = ("output_text", "checkpoint", "details", "error_detail")
@@ -286,7 +294,7 @@ def test_every_list_reads_its_index(database: Database, every_backend: StateStor
 
 def check_plans(database: Database, store: StateStore) -> None:
     for name, (given, on_sqlite, on_postgres) in INDEXES.items():
-        listing = sql.listing_of({"node": None, **given})
+        listing = execution_list.listing_of({"node": None, **given})
         values = {**given, **given.get("node", {}), "after_0": 1 if name == "node" else NOON, "after_1": "e-1"}
         for paged in (False, True):
             plan = plan_of(database, store, listing.statement(given, paged=paged), values)
@@ -305,7 +313,7 @@ def test_a_page_takes_nothing_from_behind_the_text(database: Database, every_bac
     behind = set(columns[columns.index("output_text") :])
     if database.name == "sqlite":
         for given in ({}, {"run_id": LARGE_RUN}):
-            statement = sql.LIST.statement(given, paged=False)
+            statement = execution_list.LIST.statement(given, paged=False)
             read = columns_of_rows(database, every_backend, statement, dict(given))
             assert read
             assert not read & behind

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from workflows.steps import started, together
+from workflows.steps import Raw, started, together
 
-from lastlight_state.errors import Conflict, InvalidValue, PayloadTooLarge
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue, PayloadTooLarge
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Execution, ExecutionOptions, Trigger
@@ -118,6 +118,16 @@ def test_a_pointer_needs_a_run_and_a_member_that_is_an_object(store: StateStore)
     with pytest.raises(InvalidValue, match="loop"):
         executions.save_output(execution.id, "text", loop=" ")
     assert executions.find_output(execution.id) is None
+
+
+def test_a_scratch_that_is_no_object_is_not_guessed_at(store: StateStore, raw: Raw) -> None:
+    """workflows W-80: as only another program could have written it."""
+    run = started(store)
+    execution = begun(store, run.id)
+    raw("UPDATE workflow_runs SET scratch = '[1]'")
+    with pytest.raises(CorruptData, match="scratch"):
+        store.workflows.executions.save_output(execution.id, "text", loop="fix")
+    assert store.workflows.executions.find_output(execution.id) is None
 
 
 KILLED = """
