@@ -63,6 +63,13 @@ def words(literal: Any) -> frozenset[str]:
     return frozenset(get_args(literal))
 
 
+def several(where: str, values: Any) -> list[Any]:
+    """The values of a sequence or set. One text is refused: its letters are a sequence, too."""
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise InvalidValue(where, f"several values are needed, not {type(values).__name__}")
+    return list(values)
+
+
 def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> int:
     """A whole number within bounds, both included. Booleans are none."""
     if type(value) is not int:

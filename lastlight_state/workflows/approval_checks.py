@@ -83,7 +83,9 @@ def list_filters(
     return {
         "statuses": None
         if statuses is None
-        else [checks.word("statuses", status, words.APPROVAL_STATUSES) for status in statuses],
+        else [
+            checks.word("statuses", status, words.APPROVAL_STATUSES) for status in checks.several("statuses", statuses)
+        ],
         "trigger_id": checks.optional("trigger_id", trigger_id, words.TRIGGER_ID),
         "artifact": checks.optional("artifact", artifact, words.ARTIFACT),
         "gate": checks.optional("gate", gate, words.GATE),

@@ -17,6 +17,7 @@ from lastlight_state.workflows.arguments import Failure, PhaseEntry, Provenance,
 from lastlight_state.workflows.repo_identity import normalised
 from lastlight_state.workflows.run_statements import new_row
 
+_ANY_SIZE = 2**40
 POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
 
 
@@ -97,12 +98,20 @@ def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
     return patch
 
 
+def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A patch of scratch, and the keys to drop."""
+    checked = scratch_patch(patch)
+    if checked is None:
+        raise InvalidValue("scratch", "an object is needed, not NoneType")
+    return checked, tuple(checks.content("remove", key, _ANY_SIZE) for key in checks.several("remove", remove))
+
+
 def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
     """Scratch, its parts checked already, as text. Past the limit it is accepted only when smaller than ``before``."""
     data = codec.encode_sound(scratch)
     if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
         largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))
-        hint = f"largest key {largest!r}; {POINTER_RULE}"
+        hint = f"largest key {largest[:100]!r}; {POINTER_RULE}"
         raise PayloadTooLarge("scratch", limit=limits.scratch, actual=len(data), hint=hint)
     return data.decode()
 
@@ -140,10 +149,13 @@ def list_filters(
     given: dict[str, Any] = {
         "statuses": None
         if statuses is None
-        else [checks.word("statuses", status, words.RUN_STATUSES) for status in statuses],
+        else [checks.word("statuses", status, words.RUN_STATUSES) for status in checks.several("statuses", statuses)],
         "workflow_names": None
         if workflow_names is None
-        else [checks.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in workflow_names],
+        else [
+            checks.identifier("workflow_names", name, words.WORKFLOW_NAME)
+            for name in checks.several("workflow_names", workflow_names)
+        ],
         "since": None if since is None else aware_utc("since", since),
     }
     if repo is not None:

@@ -132,9 +132,7 @@ class Runs(Repository):
         the result; one that shrinks what was larger already is accepted. `PayloadTooLarge` names the largest key.
         """
         now = self._now()
-        checked = run_checks.scratch_patch(patch)
-        dropped = tuple(checks.content("remove", key, words.ID) for key in remove)
-        step = Step(run_id, now, None, checked, dropped)
+        step = Step(run_id, now, None, *run_checks.merge(patch, remove))
         return self._writing(lambda unit: run_progress.take(unit, step, self._settings.limits, claim))
 
     def set_trace(self, run_id: str, *, trace_id: str | None, span_id: str | None) -> None:

@@ -17,7 +17,7 @@ def raw(database: Database) -> Raw:
 
 @pytest.fixture(scope="session")
 def crew() -> Iterator[Crew]:
-    """Four processes that wait for scripts to race in (a second, once)."""
+    """Processes for scripts to race in (a second, once)."""
     crew = Crew()
     yield crew
     crew.close()

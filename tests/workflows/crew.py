@@ -1,4 +1,4 @@
-"""Several processes that wait for work, started once because starting costs more than what tests let them do."""
+"""Several processes at once, forked from one that has imported everything: starting each anew would cost a second."""
 
 from __future__ import annotations
 
@@ -8,65 +8,82 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-SIZE = 4
-
 
 class Crew:
-    """Four processes of their own. A script finds its ``arguments``, calls ``ready()`` and leaves a ``result``."""
+    """Runs scripts in processes of their own. A script finds its ``arguments`` and leaves a ``result``."""
 
     def __init__(self) -> None:
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", _MEMBER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
-            for _ in range(SIZE)
-        ]
+        self._leader = subprocess.Popen(
+            [sys.executable, "-c", _LEADER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
 
     def race(self, script: str, *arguments: Sequence[Any]) -> list[Any]:
-        """Run the script in one process for each list of arguments, let go together from ``ready()``; their results."""
-        members = self._processes[: len(arguments)]
-        for member, given in zip(members, arguments, strict=True):
-            _tell(member, json.dumps({"script": script, "arguments": list(given)}))
-        for member in members:
-            assert _hear(member) == "ready"
-        for member in members:
-            _tell(member, "go")
-        return [_hear(member) for member in members]
+        """Run the script in one process for each list of arguments, all let go together from its ``ready()``."""
+        assert self._leader.stdin is not None
+        assert self._leader.stdout is not None
+        self._leader.stdin.write(json.dumps({"script": script, "members": [list(given) for given in arguments]}) + "\n")
+        told = json.loads(self._leader.stdout.readline())
+        assert not [each["error"] for each in told if "error" in each]
+        return [each["result"] for each in told]
 
     def close(self) -> None:
-        """Let all processes end."""
-        for member in self._processes:
-            member.communicate(timeout=60)
+        """Let the leader end."""
+        self._leader.communicate(timeout=60)
 
 
-def _tell(member: subprocess.Popen[str], line: str) -> None:
-    assert member.stdin is not None
-    member.stdin.write(line + "\n")
+_LEADER = """
+import json, os, sys, traceback
+import lastlight_state.backends.postgres, lastlight_state.backends.sqlite, lastlight_state.store
 
+class Member:
+    def __init__(self, script, arguments):
+        hear, tell = os.pipe()
+        wait, release = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(hear), os.close(release)
+            run(script, arguments, os.fdopen(tell, "w", buffering=1), os.fdopen(wait))
+            os._exit(0)
+        os.close(tell), os.close(wait)
+        self._hear, self._release = os.fdopen(hear), os.fdopen(release, "w")
 
-def _hear(member: subprocess.Popen[str]) -> Any:
-    assert member.stdout is not None
-    told = json.loads(member.stdout.readline())
-    assert "error" not in told, told["error"]
-    return told["result"]
+    def hear(self):
+        line = self._hear.readline()
+        return json.loads(line) if line else {"error": "the process has ended"}
 
+    def go(self):
+        try:
+            with self._release as release:
+                release.write("go")
+        except BrokenPipeError:
+            pass
 
-_MEMBER = """
-import json, sys, traceback
+    def end(self):
+        self._hear.close()
+        os.waitpid(self.pid, 0)
 
-def tell(**said):
-    print(json.dumps(said), flush=True)
+def run(script, arguments, tell, wait):
+    def ready():
+        print(json.dumps({"result": "ready"}), file=tell)
+        wait.read()
+    scope = {"ready": ready, "arguments": arguments}
+    try:
+        exec(script, scope)
+        said = {"result": scope["result"]}
+    except BaseException:
+        said = {"error": traceback.format_exc()}
+    print(json.dumps(said), file=tell)
 
-def ready():
-    tell(result="ready")
-    sys.stdin.readline()
+def race(script, members):
+    crew = [Member(script, arguments) for arguments in members]
+    begun = [member.hear() for member in crew]
+    for member in crew:
+        member.go()
+    told = [member.hear() if said == {"result": "ready"} else said for member, said in zip(crew, begun)]
+    for member in crew:
+        member.end()
+    return told
 
 for line in iter(sys.stdin.readline, ""):
-    order = json.loads(line)
-    scope = {"ready": ready, "arguments": order["arguments"]}
-    try:
-        exec(order["script"], scope)
-        tell(result=scope["result"])
-    except BaseException:
-        tell(error=traceback.format_exc())
+    print(json.dumps(race(**json.loads(line))), flush=True)
 """
