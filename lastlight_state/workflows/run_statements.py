@@ -84,7 +84,11 @@ SET_TRACE = prepared(
 
 ENDED_BY = prepared(
     sa.select(_TRANSITIONS.c.claim_epoch)
-    .where(_TRANSITIONS.c.run_id == sa.bindparam("run_id"), _TRANSITIONS.c.to_status == sa.bindparam("status"))
+    .where(
+        _TRANSITIONS.c.run_id == sa.bindparam("run_id"),
+        _TRANSITIONS.c.to_status == sa.bindparam("status"),
+        _TRANSITIONS.c.from_status != _TRANSITIONS.c.to_status,  # a note ends nothing
+    )
     .order_by(_TRANSITIONS.c.seq.desc())
     .limit(sa.literal_column("1"))
 )

@@ -303,7 +303,8 @@ def _refuse_at_limit(row: dict[str, Any]) -> None:
 def _finished_already(unit: Unit, row: dict[str, Any], status: str, claim: Claim | None) -> WorkflowRun:
     """The stored run for the same finish again; anything else on an ended run is an error."""
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row["id"], "status": row["status"]})
-    if row["status"] == status and ended_by == (claim.epoch if claim else None):
+    own = claim is None or claim.run_id == row["id"]
+    if own and row["status"] == status and ended_by == (claim.epoch if claim else None):
         return run_rows.get(unit, row["id"])
     if claim is not None:
         run_rows.fence(row, claim)
