@@ -7,18 +7,18 @@ file's first record says never changes, so it is read once.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
 from lastlight_state.agent_log import envelopes, events
+from lastlight_state.agent_log.recent import Recent
 from lastlight_state.agent_log.records import SessionFile
 from lastlight_state.agent_log.tree import LogTree
-from lastlight_state.jsonl import files, forks
+from lastlight_state.jsonl import files
+from lastlight_state.jsonl.cursor import Mark, mark_at
 from lastlight_state.jsonl.reader import LineReader
 
-_KEPT = 1_000
+_FIRST_BYTES = 64  # by which a file is known again
 
 
 class AgentFiles:
@@ -26,9 +26,7 @@ class AgentFiles:
 
     def __init__(self, tree: LogTree) -> None:
         self._tree = tree
-        self._owners: OrderedDict[tuple[Path, int, int], str] = OrderedDict()
-        self._lock = threading.Lock()
-        forks.renew_after_fork(self)
+        self._owners: Recent[Path, tuple[Mark, str]] = Recent()
 
     def of(self, log: SessionFile) -> Iterator[Path]:
         """The sub-agents' logs of a session, in a fixed order; each name once."""
@@ -38,34 +36,21 @@ class AgentFiles:
                 seen.add(path.name)
                 yield path
 
-    def after_fork(self) -> None:
-        """In a forked child: forget a lock that a thread of the parent may have held."""
-        self._lock = threading.Lock()
-
     def _owner(self, path: Path) -> str | None:
         try:
             descriptor = files.open_to_read(path)
         except OSError:  # vanished, a link, or not ours to read: nobody's
             return None
         try:
-            found = os.fstat(descriptor)
-            key = (path, found.st_dev, found.st_ino)
-            with self._lock:
-                owner = self._owners.get(key)
-            if owner is None:
-                owner = _first_session(descriptor, path)
+            known = self._owners.find(path)
+            if known and known[0].holds(descriptor, path):
+                return known[1]
+            owner = _first_session(descriptor, path)
             if owner is not None:
-                self._remember(key, owner)
+                self._owners.put(path, (mark_at(descriptor, path, _FIRST_BYTES), owner))
             return owner
         finally:
             os.close(descriptor)
-
-    def _remember(self, key: tuple[Path, int, int], owner: str) -> None:
-        with self._lock:
-            self._owners[key] = owner
-            self._owners.move_to_end(key)
-            while len(self._owners) > _KEPT:
-                self._owners.popitem(last=False)
 
 
 def _first_session(descriptor: int, path: Path) -> str | None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lastlight_state.agent_log import envelopes
 from lastlight_state.agent_log.agents import AgentFiles
 from lastlight_state.agent_log.arguments import SessionTypes
+from lastlight_state.agent_log.recent import Recent
 from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile
 from lastlight_state.agent_log.tally import Tally
+from lastlight_state.agent_log.tree import open_log
 from lastlight_state.errors import NotFound
-from lastlight_state.jsonl import files, forks
+from lastlight_state.jsonl import files
 from lastlight_state.jsonl.cursor import START, Mark, mark_at
 from lastlight_state.jsonl.reader import LineReader
-
-KEPT = 1_000
 
 
 @dataclass
@@ -42,32 +40,27 @@ class Summaries:
     def __init__(self, agents: AgentFiles, session_types: SessionTypes) -> None:
         self._agents = agents
         self._session_types = session_types
-        self._scans: OrderedDict[Path, _Scan] = OrderedDict()
-        self._lock = threading.Lock()
-        forks.renew_after_fork(self)
+        self._scans: Recent[Path, _Scan] = Recent()
 
     def of(self, log: SessionFile) -> AgentSessionSummary:
         """The summary of a session. `NotFound` when its log has vanished."""
-        summary = self.find(log)
-        if summary is None:
-            raise NotFound("agent_session", log.id)
-        return summary
+        scan = self._scanned(log.path, open_log(log))
+        for path in self._agents.of(log):
+            try:
+                descriptor = files.open_to_read(path)
+            except OSError:  # vanished meanwhile, a link, or not ours to read
+                continue
+            other = self._scanned(path, descriptor)
+            scan.tally.add_file(other.tally)
+            scan.issues += other.issues
+        return self._summary(log, scan)
 
     def find(self, log: SessionFile) -> AgentSessionSummary | None:
         """The summary of a session, None when its log has vanished."""
-        scan = self._scanned(log.path)
-        if scan is None:
+        try:
+            return self.of(log)
+        except NotFound:
             return None
-        for path in self._agents.of(log):
-            other = self._scanned(path)
-            if other:
-                scan.tally.add_file(other.tally)
-                scan.issues += other.issues
-        return self._summary(log, scan)
-
-    def after_fork(self) -> None:
-        """In a forked child: forget a lock that a thread of the parent may have held."""
-        self._lock = threading.Lock()
 
     def _summary(self, log: SessionFile, scan: _Scan) -> AgentSessionSummary:
         tally = scan.tally
@@ -99,18 +92,11 @@ class Summaries:
                 return word
         return "chat" if log.scope == "chat" else "agent"
 
-    def _scanned(self, path: Path) -> _Scan | None:
-        """A scan of the file up to its end, for the caller to change; None when there is no such file."""
-        try:
-            descriptor = files.open_to_read(path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise files.failure(error, path) from error
+    def _scanned(self, path: Path, descriptor: int) -> _Scan:
+        """A scan of the file up to its end, for the caller to change. Closes the file."""
         try:
             found = os.fstat(descriptor)
-            with self._lock:
-                known = self._scans.get(path)
+            known = self._scans.find(path)
             is_known = known and known.identity == (found.st_dev, found.st_ino) and known.mark.holds(descriptor, path)
             scan = known.copy() if known and is_known else _Scan((found.st_dev, found.st_ino))
             return self._go_on(scan, descriptor, path)
@@ -125,16 +111,9 @@ class Summaries:
         scan.issues += reader.issue_count
         if reader.offset != scan.mark.offset:
             scan.mark = mark_at(descriptor, path, reader.offset)
-        self._remember(path, scan)
+        self._scans.put(path, scan)
         scan = scan.copy()  # the unterminated end counts now, and again when it is terminated
         scan.torn_tail = reader.torn_tail
         if last:
             scan.tally.add(last.value)
         return scan
-
-    def _remember(self, path: Path, scan: _Scan) -> None:
-        with self._lock:
-            self._scans[path] = scan
-            self._scans.move_to_end(path)
-            while len(self._scans) > KEPT:
-                self._scans.popitem(last=False)

@@ -71,9 +71,7 @@ class Translator:
 
     def translate(self, event: Event, stamp: Stamp) -> list[Envelope] | None:
         """The lines of an event. None when it has an unknown type, or not the fields of its type."""
-        kind = event.get("type")
-        if not isinstance(kind, str):
-            return None
+        kind = events.text(event, "type") or ""
         if kind in BREADCRUMBS:
             line = BREADCRUMBS[kind](event, stamp)
             if line is None:

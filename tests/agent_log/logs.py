@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def put(log: AgentLog, data: bytes | str, session_id: str = "s-1", slug: str = S
 def lines_of(path: Path | None) -> list[dict[str, Any]]:
     """The values of a file's lines."""
     assert path is not None
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def said(*content: Any, at: str = AT, **message: Any) -> dict[str, Any]:

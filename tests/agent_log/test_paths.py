@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lastlight_state.agent_log import AgentLog, Cwd, Outcome, Slug, slug_for_cwd
-from lastlight_state.agent_log.paths import checked_session_id, readable_id, scope_of, session_of
+from lastlight_state.agent_log.paths import checked_session_id, checked_slug, readable_id, scope_of, session_of
 from lastlight_state.errors import InvalidValue, ReservedName, UnsafePath
 
 UNSAFE_IDS = ["", "a.b", "a/b", "é", "a b", "../x", "a\n", "a\0", "x" * 201, ".", ".."]
@@ -156,5 +156,7 @@ def test_only_main_logs_are_sessions(name: str, session_id: str | None) -> None:
 def test_an_id_that_is_no_text_is_an_invalid_value() -> None:
     with pytest.raises(InvalidValue):
         checked_session_id(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue):
+        checked_slug(None)  # type: ignore[arg-type]
     with pytest.raises(UnsafePath):
         readable_id("")

@@ -175,7 +175,7 @@ def test_many_events_are_one_write_for_each_file(log: AgentLog, monkeypatch: pyt
 
 def test_lines_can_be_appended_as_they_are(log: AgentLog) -> None:
     """agent-log L-81: unknown types and role lines, behind the prompt."""
-    given = [{"type": "from-the-future", "x": 1.0}, {"role": "system", "content": "note"}]
+    given: list[dict[str, Any]] = [{"type": "from-the-future", "x": 1.0}, {"role": "system", "content": "note"}]
     with log.writer.open(place=SANDBOX, session_id="s-1", prompt="go") as writer:
         assert writer.append([]) == 0
         assert writer.append(given) == 3
@@ -306,7 +306,7 @@ def test_a_call_whose_write_failed_can_be_repeated(log: AgentLog, full: list[boo
 def test_a_reported_failure_is_counted_and_the_run_goes_on(
     log: AgentLog, full: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """agent-log L-80, case 11: the prompt comes with the next line, usage counts all the same, wrong values still raise."""
+    """agent-log L-80, case 11: the prompt comes with the next line, usage counts, wrong values still raise."""
     with log.writer.open(prompt="go", on_error="report") as writer:
         full.append(True)
         with caplog.at_level(logging.WARNING):

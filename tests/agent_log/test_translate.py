@@ -92,7 +92,7 @@ def test_options_are_words_of_their_vocabulary() -> None:
     """agent-log §5."""
     for option in fields(TranslationOptions):
         with pytest.raises(InvalidValue) as caught:
-            replace(TranslationOptions(), **{option.name: "perhaps"})
+            replace(TranslationOptions(), **dict[str, Any]({option.name: "perhaps"}))
         assert caught.value.where == option.name
 
 
@@ -431,6 +431,7 @@ def test_times_are_milliseconds_or_iso_texts_and_all_else_is_now(log: AgentLog, 
         {},
         {"type": None},
         {"type": []},
+        {"type": 5, "sessionId": "s-1"},
         {"type": "unknown"},
         {"type": "session"},
         {"type": "session", "id": 5},
