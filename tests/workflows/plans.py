@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -20,9 +21,10 @@ class Plan:
 
     @property
     def sorts_the_table(self) -> bool:
-        """Whether rows are sorted that an index could have given in order. Merging ranges is no sort of the table."""
+        """Whether rows are sorted that an index could have given in order. Merging ranges, or sorting the rows of one
+        instant, is no sort of the table."""
         if self._name == "postgresql":
-            return "Sort  (" in self.text
+            return re.search(r"(?<!Incremental )Sort  \(", self.text) is not None
         return "USE TEMP B-TREE FOR ORDER BY" in self.text and "MERGE" not in self.text
 
     @property
