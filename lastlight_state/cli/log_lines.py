@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.text import Text
 
-from lastlight_state import codec
-from lastlight_state.agent_log import LogLine
+from lastlight_state.agent_log import LogLine, LogMessage
+from lastlight_state.agent_log.messages import messages_of
 from lastlight_state.cli.screen import GAP, Screen
 
 SHORT = 160
@@ -28,33 +27,20 @@ def text_of(line: LogLine, screen: Screen) -> Text:
 
 def _told(line: LogLine) -> tuple[str, str]:
     value = line.value
-    if value.get("isApiErrorMessage") is True:
-        return "error", str(value.get("error", ""))
     if line.type == "result":
         turns, cost = value.get("num_turns", 0), value.get("total_cost_usd", 0)
         return "result", f"{value.get('subtype')}, {turns} turns, ${cost:.4f}, {value.get('stop_reason') or '-'}"
-    message = value.get("message")
-    if not isinstance(message, Mapping):
-        return str(line.type or value.get("role") or "-"), str(value.get("content") or value.get("subtype") or "")
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else [{"type": "text", "text": str(content)}]
-    kinds = {block.get("type") for block in blocks if isinstance(block, Mapping)}
-    kind = "tool" if kinds == {"tool_result"} else str(line.type)
-    return kind, " ".join(_of_blocks(blocks))
+    messages = messages_of(line)
+    if not messages:
+        return line.type or "-", str(value.get("subtype") or "")
+    kind = "error" if value.get("isApiErrorMessage") is True else messages[0].role
+    return kind, " ".join(part for message in messages for part in _parts(message))
 
 
-def _of_blocks(blocks: list[Any]) -> Iterator[str]:
-    for block in blocks:
-        if not isinstance(block, Mapping):
-            continue
-        match block.get("type"):
-            case "text":
-                yield str(block.get("text"))
-            case "tool_use":
-                given = codec.dump_line(block.get("input")).decode().strip()
-                yield f"-> {block.get('name')} {given}"
-            case "tool_result":
-                failed = "failed: " if block.get("is_error") else ""
-                yield f"{failed}{block.get('content')}"
-            case other:
-                yield f"({other})"
+def _parts(message: LogMessage) -> Iterator[str]:
+    if message.is_error:
+        yield "failed:"
+    if message.content:
+        yield str(message.content)
+    for call in message.tool_calls:
+        yield f"-> {call['function']['name']} {call['function']['arguments']}"

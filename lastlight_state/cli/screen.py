@@ -20,6 +20,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from lastlight_state.cli.plain import plain
 from lastlight_state.clock import iso_text
 
 GAP = "  "
@@ -84,7 +85,7 @@ class Screen:
         if isinstance(value, Decimal):
             return f"{value:.6f}".rstrip("0").rstrip(".")
         if isinstance(value, dict | list | tuple):
-            return printable(orjson.dumps(value, default=self.shown).decode())
+            return printable(orjson.dumps(plain(value)).decode())
         return printable(str(value))
 
     def styled(self, value: Any) -> Text:

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from cli.calls import Target, fill, lastlight_state
+
+from lastlight_state.testing.databases import Database
+from lastlight_state.workflows import Trigger
+
+
+def test_pages_show_each_run_once_although_all_began_at_the_same_time(database: Database) -> None:
+    """maintenance OP-11; case 55."""
+    with database.open() as store:
+        made = {store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id for _ in range(120)}
+    seen: list[str] = []
+    token: list[str] = []
+    while True:
+        data = lastlight_state("ls", "--url", database.url, "--limit", "50", *token, "--json").data
+        seen += [item["id"] for item in data["items"]]
+        if data["next_page_token"] is None:
+            break
+        token = ["--page-token", data["next_page_token"]]
+    assert len(seen) == 120
+    assert set(seen) == made
+
+
+def test_the_last_line_names_the_next_page(database: Database) -> None:
+    """maintenance OP-11."""
+    with database.open() as store:
+        for _ in range(2):
+            store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p")
+    lines = lastlight_state("ls", "--url", database.url, "--limit", "1").out.splitlines()
+    assert len(lines) == 3
+    more, flag, token = lines[-1].split()
+    assert (more, flag) == ("more:", "--page-token")
+    assert len(lastlight_state("ls", "--url", database.url, flag, token, "--json").data["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("runs", "(no runs)"),
+        ("executions", "(no executions)"),
+        ("approvals", "(no approvals)"),
+        ("messaging", "(no chat sessions)"),
+    ],
+)
+def test_an_empty_list_is_a_sentence_and_done(kind: str, sentence: str, sqlite_targets: dict[str, Target]) -> None:
+    """maintenance OP-11; case 55."""
+    said = lastlight_state("ls", kind, "--url", sqlite_targets["empty"].url)
+    assert (said.code, said.out) == (0, f"{sentence}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        (("runs", "--status", "paused"), 1),
+        (("runs", "--status", "running,queued"), 0),
+        (("runs", "--status", "running", "--status", "paused"), 1),
+        (("executions", "--status", "succeeded"), 1),
+        (("executions", "--status", "failed"), 0),
+        (("approvals", "--status", "pending"), 1),
+        (("approvals", "--status", "approved"), 0),
+        (("messaging", "--status", "active"), 1),
+        (("messaging", "--status", "inactive"), 0),
+        (("messaging", "--status", "inactive,active"), 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_a_list_is_filtered_by_status(words: tuple[str, ...], rows: int, targets: dict[str, Target]) -> None:
+    """maintenance OP-11."""
+    assert len(lastlight_state("ls", *words, "--url", targets["populated"].url, "--json").data["items"]) == rows
+
+
+@pytest.mark.parametrize("kind", ["runs", "executions"])
+def test_a_list_begins_where_since_says(kind: str, database: Database) -> None:
+    """maintenance OP-11."""
+    with database.open() as store:
+        fill(store)
+    begin = database.clock.now()
+    later = begin + timedelta(milliseconds=1)
+    words = ("ls", kind, "--url", database.url, "--json", "--since")
+    assert len(lastlight_state(*words, begin.isoformat()).data["items"]) == 1
+    assert len(lastlight_state(*words, later.isoformat()).data["items"]) == 0
+    assert len(lastlight_state(*words, "5200w").data["items"]) == 1
+    assert len(lastlight_state(*words, "1s").data["items"]) == 0
+
+
+def test_people_see_ids_whole_and_amounts_exact(targets: dict[str, Target]) -> None:
+    """maintenance OP-11, OP-71."""
+    target = targets["populated"]
+    heading, row = lastlight_state("ls", "--url", target.url).out.splitlines()
+    assert heading.split() == ["ID", "WORKFLOW", "STATUS", "PHASE", "TRIGGER", "UPDATED", "COST"]
+    assert row.split()[0] == target.ids.run
+    assert row.split()[-1] == "0.12"
+    assert row == row.rstrip()

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from cli.calls import Target, lastlight_state
+
+
+def test_a_run_is_shown_with_its_executions_and_gates(targets: dict[str, Target]) -> None:
+    """maintenance OP-11."""
+    target = targets["populated"]
+    data = lastlight_state("show", "run", target.ids.run, "--url", target.url, "--json").data
+    assert data["record"]["id"] == target.ids.run
+    assert data["record"]["context"] == {"long": "x" * 500}
+    assert [item["id"] for item in data["children"]["executions"]["items"]] == [target.ids.execution]
+    assert [item["id"] for item in data["children"]["approvals"]["items"]] == [target.ids.approval]
+
+
+def test_the_history_of_a_run_is_its_timeline(targets: dict[str, Target]) -> None:
+    """maintenance OP-13."""
+    target = targets["populated"]
+    words = ("show", "run", target.ids.run, "--history", "--url", target.url)
+    sources = [entry["source"] for entry in lastlight_state(*words, "--json").data["history"]]
+    assert sorted(sources) == ["approval", "execution", "execution", "transition", "transition"]
+    assert "running to paused (run.paused.gate)" in lastlight_state(*words).out
+
+
+def test_long_texts_are_cut_with_a_note_of_their_size_unless_full(targets: dict[str, Target]) -> None:
+    """maintenance OP-11."""
+    target = targets["populated"]
+    words = ("show", "execution", target.ids.execution, "--url", target.url)
+    short, full = lastlight_state(*words).out, lastlight_state(*words, "--full").out
+    assert "[511 characters; --full shows all]" in short
+    assert "y" * 500 not in short
+    assert "first line\n" + "y" * 500 in full
+    assert lastlight_state(*words, "--json").data["output_text"] == "first line\n" + "y" * 500
+
+
+def test_empty_fields_are_shown_only_in_full(targets: dict[str, Target]) -> None:
+    """maintenance OP-11."""
+    target = targets["populated"]
+    words = ("show", "approval", target.ids.approval, "--url", target.url)
+    assert "responded_by" not in lastlight_state(*words).out
+    assert "responded_by" in lastlight_state(*words, "--full").out
+
+
+def test_a_session_is_shown_with_its_messages(targets: dict[str, Target]) -> None:
+    """maintenance OP-11."""
+    target = targets["populated"]
+    words = ("show", "messaging", target.ids.messaging, "--url", target.url)
+    previews = [item["preview"] for item in lastlight_state(*words, "--json").data["children"]["messages"]["items"]]
+    assert previews == ["hi", "hello\nthere"]
+    assert "messages (2)" in lastlight_state(*words).out
+    assert r"hello\nthere" in lastlight_state(*words).out
