@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Backend, Options
+from lastlight_state.testing.databases import Database
+
+SIDE_FILES = ("-wal", "-shm", "-journal")
+
+
+@contextmanager
+def glancing(path: Path | str) -> Iterator[Backend]:
+    with closing(open_backend(path, Options(read_only=True, glance=True))) as backend:
+        yield backend
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A WAL database at rest, with one row."""
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.commit()
+    return path
+
+
+def side_files(path: Path) -> list[str]:
+    return [suffix for suffix in SIDE_FILES if path.with_name(path.name + suffix).exists()]
+
+
+def test_a_file_at_rest_is_read_without_side_files(file: Path) -> None:
+    """maintenance OP-2."""
+    with glancing(file) as backend:
+        assert backend.peek("SELECT x FROM t") == [(1,)]
+        assert side_files(file) == []
+        assert not backend.disturbed
+    assert side_files(file) == []
+
+
+def test_a_writer_that_comes_meanwhile_disturbs(file: Path) -> None:
+    """maintenance OP-2."""
+    with glancing(file) as backend, closing(sqlite3.connect(file)) as writer:
+        backend.peek("SELECT x FROM t")
+        writer.execute("INSERT INTO t VALUES (2)")
+        writer.commit()
+        assert backend.disturbed
+
+
+def test_a_writer_that_came_and_went_disturbs(file: Path) -> None:
+    """maintenance OP-2."""
+    with glancing(file) as backend:
+        backend.peek("SELECT x FROM t")
+        with closing(sqlite3.connect(file)) as writer:
+            writer.execute("INSERT INTO t VALUES (2)")
+            writer.commit()
+        assert side_files(file) == []
+        assert backend.disturbed
+
+
+def test_a_file_in_use_is_read_in_the_ordinary_way(file: Path) -> None:
+    """maintenance OP-2."""
+    with closing(sqlite3.connect(file)) as writer:
+        writer.execute("INSERT INTO t VALUES (2)")
+        writer.commit()
+        assert side_files(file) == ["-wal", "-shm"]
+        with glancing(file) as backend:
+            assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,)]
+            writer.execute("INSERT INTO t VALUES (3)")
+            writer.commit()
+            assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,), (3,)]
+            assert not backend.disturbed
+
+
+def test_a_missing_file_is_not_there_and_does_not_appear(tmp_path: Path) -> None:
+    """maintenance OP-2."""
+    with glancing(tmp_path / "none.db") as backend:
+        assert not backend.exists
+        assert backend.peek("SELECT 1") is None
+        assert not backend.disturbed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_and_a_database_in_memory_exist_and_are_never_disturbed(postgres_url: str) -> None:
+    for url in (postgres_url, ":memory:"):
+        with glancing(url) as backend:
+            assert backend.exists
+            assert not backend.disturbed
+
+
+def test_a_store_without_glance_is_never_disturbed(fresh_database: Database) -> None:
+    assert not fresh_database.open(read_only=True).backend.disturbed

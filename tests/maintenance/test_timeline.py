@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from lastlight_state.db.pages import encode_token
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.maintenance import TimelineEntry
+from lastlight_state.store import StateStore
+from lastlight_state.testing.databases import Database
+from lastlight_state.workflows import Failure, Gate, NodeRef, Trigger, Usage
+
+
+def lived(database: Database, *, seconds: float) -> tuple[StateStore, str]:
+    """A run that went through every source of facts, ``seconds`` apart."""
+    store, step = database.open(), timedelta(seconds=seconds)
+    workflows = store.workflows
+    run_id = workflows.runs.create("wf", trigger=Trigger("t", actor="ana"), phase="plan").id
+    database.clock.advance(step)
+    execution = workflows.executions.start("wf:plan", run_id=run_id, node=NodeRef("plan"))
+    database.clock.advance(step)
+    usage = Usage(turns=3, cost_usd=Decimal("0.12"))
+    workflows.executions.finish(
+        execution.id, "failed", usage=usage, failure=Failure("no", stop_reason="error_max_turns")
+    )
+    workflows.executions.skip("wf:extra", run_id=run_id, reason="not needed")
+    database.clock.advance(step)
+    gate = Gate("merge", "Merge?", requested_by="worker", expires_at=database.clock.now() + timedelta(hours=1))
+    asked = workflows.approvals.pause(run_id, gate)
+    database.clock.advance(step)
+    workflows.approvals.answer(asked.id, "approved", by="bo")
+    workflows.approvals.create(
+        run_id, Gate("how", "How?", kind="reply", expires_at=database.clock.now() + timedelta(1))
+    )
+    database.clock.advance(seconds=86_400)
+    workflows.approvals.expire_due()
+    return store, run_id
+
+
+def texts(entries: list[TimelineEntry] | tuple[TimelineEntry, ...]) -> list[str]:
+    return [entry.text for entry in entries]
+
+
+def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> None:
+    """maintenance OP-13; case 61."""
+    store, run_id = lived(database, seconds=1)
+    entries = store.maintenance.timeline.list(run_id).items
+    assert texts(entries) == [
+        "running (run.created)",
+        "wf:plan started, attempt 1",
+        "wf:extra started",
+        "wf:plan failed, after 1.0 s, 3 turns, $0.1200, error_max_turns",
+        "wf:extra skipped, after 0.0 s",
+        "running to paused (run.paused.gate)",
+        "gate merge asks for approval",
+        "paused to running (run.resumed.gate)",
+        "gate how asks for a reply",
+        "gate merge approved",
+        "running to failed (gate.expired)",
+        "gate how expired",
+    ]
+    actors = {entry.text: entry.actor for entry in entries}
+    assert actors["running (run.created)"] == "ana"
+    assert actors["gate merge asks for approval"] == "worker"
+    assert actors["gate merge approved"] == actors["paused to running (run.resumed.gate)"] == "bo"
+    assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_pages_of_any_size_show_each_fact_once_in_the_same_order(
+    limit: int, seconds: float, database: Database
+) -> None:
+    """maintenance OP-13; case 61: with all sources at one instant, pages of 1 show each entry once."""
+    store, run_id = lived(database, seconds=seconds)
+    timeline = store.maintenance.timeline
+    whole = timeline.list(run_id).items
+    assert len(whole) == 12
+    found: list[TimelineEntry] = []
+    token = None
+    while True:
+        page = timeline.list(run_id, limit=limit, page_token=token)
+        assert len(page.items) <= limit
+        found += page.items
+        token = page.next_page_token
+        if token is None:
+            break
+    assert tuple(found) == whole
+
+
+def test_facts_of_one_moment_stand_in_the_order_of_their_sources(database: Database) -> None:
+    """maintenance OP-13; case 61."""
+    store, run_id = lived(database, seconds=0)
+    sources = [entry.source for entry in store.maintenance.timeline.list(run_id).items[:10]]
+    assert sources == ["transition"] * 3 + ["approval"] * 3 + ["execution"] * 4
+
+
+def test_ten_transitions_of_one_moment_stand_in_the_order_of_their_numbers(database: Database) -> None:
+    """maintenance OP-13."""
+    store = database.open()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    for most in range(1, 12):
+        store.workflows.runs.allow_restarts(run_id, most, by="ana", reason="why not")
+    keys: list[str] = []
+    token = None
+    while True:
+        page = store.maintenance.timeline.list(run_id, limit=4, page_token=token)
+        keys += [entry.key for entry in page]
+        token = page.next_page_token
+        if token is None:
+            break
+    assert keys == [str(seq) for seq in range(1, 13)]
+
+
+def test_a_gate_that_was_withdrawn_is_told_with_who_did_it(database: Database) -> None:
+    """maintenance OP-13."""
+    store = database.open()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    asked = store.workflows.approvals.pause(run_id, Gate("merge", "Merge?"))
+    database.clock.advance(seconds=1)
+    store.workflows.approvals.cancel(asked.id, by="ana", reason="no need")
+    last = store.maintenance.timeline.list(run_id).items[-1]
+    assert (last.text, last.actor, last.key) == ("gate merge cancelled", "ana", asked.id)
+
+
+def test_the_last_attempt_that_another_program_left_without_an_end_is_not_told_as_ended(database: Database) -> None:
+    """maintenance OP-13: rows of the original have a truth value and no outcome; an end without a time has no place."""
+    store = database.open()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    for key, ended in (("one", "NULL"), ("two", "'2026-02-03T12:35:00.000Z'")):
+        database.raw().execute(
+            "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, finished_at, success, "
+            f"workflow_run_id) VALUES ('{key}', 'api', 't', 'wf:{key}', '2026-02-03T12:34:57.000Z', {ended}, "
+            f"{'true' if database.name == 'postgresql' else 1}, '{run_id}')"
+        )
+    told = texts(store.maintenance.timeline.list(run_id).items)
+    assert told[1:] == ["wf:one started", "wf:two started", "wf:two succeeded"]
+
+
+def test_other_runs_do_not_show(database: Database) -> None:
+    """maintenance OP-13."""
+    store, run_id = lived(database, seconds=1)
+    other = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    assert texts(store.maintenance.timeline.list(other).items) == ["running (run.created)"]
+    assert len(store.maintenance.timeline.list(run_id)) == 12
+
+
+def test_what_cannot_be_shown_is_refused(every_backend: StateStore) -> None:
+    """maintenance OP-13, §13."""
+    timeline = every_backend.maintenance.timeline
+    run_id = every_backend.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    every_backend.workflows.runs.cancel(run_id, by="ana", reason="no")
+    token = timeline.list(run_id, limit=1).next_page_token
+    with pytest.raises(NotFound):
+        timeline.list("no-such-run")
+    with pytest.raises(InvalidValue):
+        timeline.list("another-run", page_token=token)
+    with pytest.raises(InvalidValue):
+        timeline.list(run_id, page_token="%")
+    for limit in (0, 501):
+        with pytest.raises(InvalidValue):
+            timeline.list(run_id, limit=limit)
+
+
+@pytest.mark.parametrize("key", [[], ["x", 0, 1], ["2026-02-03T00:00:00.000Z", 0, "text"], ["2026", 99, "x"], [1, 2]])
+def test_a_token_that_is_none_of_ours_is_refused(key: list[object], every_backend: StateStore) -> None:
+    """maintenance OP-13."""
+    run_id = every_backend.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    with pytest.raises(InvalidValue, match="page_token"):
+        every_backend.maintenance.timeline.list(run_id, page_token=encode_token(["timeline", run_id], key))
