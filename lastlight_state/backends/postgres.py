@@ -276,6 +276,7 @@ def _engine(url: URL, options: Options) -> Engine:
         pool_reset_on_return=None,
         isolation_level="AUTOCOMMIT",
         json_deserializer=codec.decode,
+        use_native_hstore=False,
         connect_args={**arguments, **options.extra},
     )
 

@@ -18,7 +18,7 @@ UNDEFINED = frozenset({"42P01", "3F000"})
 
 _CONSTRAINTS = {"23505": "unique", "23503": "foreign_key", "23502": "not_null", "23514": "check"}
 _BUSY = {"40001": "serialisation failure", "40P01": "deadlock", "55P03": "lock timeout"}
-_GONE = frozenset({"57P01", "57P02", "57P03", "57P05"})
+_GONE = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"})
 
 
 def translate(error: Exception) -> StateError:

@@ -1,0 +1,139 @@
+"""Drivers' errors become ours by their codes alone."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from lastlight_state.backends import postgres_errors, sqlite_errors
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendError,
+    BackendUnavailable,
+    Conflict,
+    InvalidValue,
+    MisuseError,
+    ReadOnlyTransaction,
+    StateError,
+)
+from lastlight_state.testing import Database
+
+SECRET = "what a customer wrote"
+
+
+def sqlite_error(name: str, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> sqlite3.Error:
+    error = kind(SECRET)
+    error.sqlite_errorname = name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "facts"),
+    [
+        ("SQLITE_BUSY", BackendBusy, {}),
+        ("SQLITE_BUSY_SNAPSHOT", BackendBusy, {}),
+        ("SQLITE_LOCKED_SHAREDCACHE", BackendBusy, {}),
+        ("SQLITE_FULL", BackendUnavailable, {"outcome": "none"}),
+        ("SQLITE_IOERR_WRITE", BackendUnavailable, {"outcome": "none", "repeats": 6}),
+        ("SQLITE_CANTOPEN", BackendUnavailable, {"outcome": "none"}),
+        ("SQLITE_READONLY_DBMOVED", BackendUnavailable, {"outcome": "none"}),
+        ("SQLITE_PERM", BackendUnavailable, {"outcome": "none"}),
+        ("SQLITE_NOTADB", BackendUnavailable, {"outcome": "none", "reason": "not_a_database"}),
+        ("SQLITE_CORRUPT_INDEX", BackendUnavailable, {"outcome": "none", "reason": "not_a_database"}),
+        ("SQLITE_READONLY", ReadOnlyTransaction, {}),
+        ("SQLITE_CONSTRAINT_UNIQUE", Conflict, {}),
+        ("SQLITE_CONSTRAINT_PRIMARYKEY", Conflict, {}),
+        ("SQLITE_CONSTRAINT_FOREIGNKEY", Conflict, {}),
+        ("SQLITE_CONSTRAINT_NOTNULL", Conflict, {}),
+        ("SQLITE_CONSTRAINT_CHECK", Conflict, {}),
+    ],
+)
+def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[str, Any]) -> None:
+    """architecture §6: error kinds come from ``sqlite_errorname``."""
+    error = sqlite_errors.translate(sqlite_error(name))
+    assert type(error) is expected
+    assert error.details == facts
+    assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "facts"),
+    [
+        ("40001", BackendBusy, {}),
+        ("40P01", BackendBusy, {}),
+        ("55P03", BackendBusy, {}),
+        ("57P01", BackendUnavailable, {"outcome": "none", "repeats": 1}),
+        ("57P02", BackendUnavailable, {"outcome": "none", "repeats": 1}),
+        ("57P03", BackendUnavailable, {"outcome": "none", "repeats": 1}),
+        ("57P05", BackendUnavailable, {"outcome": "none", "repeats": 1}),
+        ("25P03", BackendUnavailable, {"outcome": "none", "repeats": 1}),
+        ("08006", BackendUnavailable, {"outcome": "none", "repeats": 1}),
+        ("57014", BackendUnavailable, {"outcome": "none", "reason": "statement_timeout"}),
+        ("53100", BackendUnavailable, {"outcome": "none"}),
+        ("53300", BackendUnavailable, {"outcome": "none"}),
+        ("28P01", BackendUnavailable, {"outcome": "none"}),
+        ("42501", BackendUnavailable, {"outcome": "none", "reason": "permission"}),
+        ("25006", ReadOnlyTransaction, {}),
+        ("23505", Conflict, {}),
+        ("23503", Conflict, {}),
+        ("23502", Conflict, {}),
+        ("23514", Conflict, {}),
+        ("22021", InvalidValue, {"where": "text", "problem": "a character that the database cannot store"}),
+    ],
+)
+def test_postgres_sqlstates(state: str, expected: type[StateError], facts: dict[str, Any]) -> None:
+    """architecture §6: error kinds come from SQLSTATE."""
+    error = postgres_errors.translate(psycopg.errors.lookup(state)(SECRET))
+    assert type(error) is expected
+    assert error.details == facts
+    assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("translate", "error", "expected"),
+    [
+        (sqlite_errors.translate, PermissionError(13, "Permission denied"), BackendUnavailable),
+        (sqlite_errors.translate, sqlite3.ProgrammingError("Cannot operate on a closed database."), MisuseError),
+        (sqlite_errors.translate, sqlite_error("SQLITE_ERROR"), BackendError),
+        (sqlite_errors.translate, sqlite3.OperationalError("without a name"), BackendError),
+        (postgres_errors.translate, psycopg.OperationalError("connection refused"), BackendUnavailable),
+        (postgres_errors.translate, psycopg.InterfaceError("the connection is closed"), BackendUnavailable),
+        (postgres_errors.translate, psycopg.DataError("NUL"), InvalidValue),
+        (postgres_errors.translate, psycopg.ProgrammingError("cannot adapt"), BackendError),
+        (postgres_errors.translate, psycopg.errors.lookup("42601")("syntax"), BackendError),
+    ],
+)
+def test_what_has_no_code_or_no_place_of_its_own(
+    translate: Callable[[Exception], StateError], error: Exception, expected: type[StateError]
+) -> None:
+    """architecture §8."""
+    assert type(translate(error)) is expected
+
+
+REFUSED = [
+    ("unique", "INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES ('w', {on}, {at})"),
+    ("not_null", "INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES (NULL, {on}, {at})"),
+    (
+        "foreign_key",
+        "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES ('-', '-', '-', {at})",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "sql"), REFUSED, ids=[code for code, _ in REFUSED])
+def test_what_the_databases_refuse_has_one_code_on_both(database: Database, code: str, sql: str) -> None:
+    """architecture §8: driver errors are translated in one place."""
+    store = database.open()
+    words = {"on": "1" if database.name == "sqlite" else "true", "at": "'2026-02-03T00:00:00.000Z'"}
+    with store.transaction() as tx:
+        driver = tx._unit.lease.driver
+        if code == "unique":
+            driver.execute(sql.format(**words))
+        with pytest.raises(store.backend.driver_errors) as raised:
+            driver.execute(sql.format(**words))
+        driver.execute("ROLLBACK")
+        driver.execute("BEGIN")
+    error = store.backend.translate(raised.value)
+    assert (type(error), error.code) == (Conflict, code)

@@ -1,0 +1,71 @@
+"""A listener that speaks just enough of Postgres' protocol to say that it is an old server."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+VERSION = "13.14"
+
+
+@contextmanager
+def old_server() -> Iterator[str]:
+    """The URL of a server of version 13, to which every SELECT answers with its version."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_serve, args=(listener,), daemon=True).start()
+        yield f"postgresql://ana@127.0.0.1:{listener.getsockname()[1]}/state?sslmode=disable&gssencmode=disable"
+
+
+def _serve(listener: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError, EOFError):
+                _talk(connection)
+
+
+def _talk(connection: socket.socket) -> None:
+    length = struct.unpack("!I", _exactly(connection, 4))[0]
+    _exactly(connection, length - 4)
+    told = _message(b"R", struct.pack("!I", 0))
+    for name, value in {
+        "server_version": VERSION,
+        "client_encoding": "UTF8",
+        "standard_conforming_strings": "on",
+    }.items():
+        told += _message(b"S", name.encode() + b"\0" + value.encode() + b"\0")
+    connection.sendall(told + _message(b"K", struct.pack("!II", 1, 1)) + _message(b"Z", b"I"))
+    while True:
+        kind = _exactly(connection, 1)
+        length = struct.unpack("!I", _exactly(connection, 4))[0]
+        _exactly(connection, length - 4)
+        if kind == b"X":
+            return
+        if kind == b"Q":
+            connection.sendall(_answer(f"PostgreSQL {VERSION} on x86_64"))
+
+
+def _answer(text: str) -> bytes:
+    column = b"version\0" + struct.pack("!IHIHIH", 0, 0, 25, 0xFFFF, 0xFFFFFFFF, 0)
+    value = struct.pack("!I", len(text)) + text.encode()
+    return (
+        _message(b"T", struct.pack("!H", 1) + column)
+        + _message(b"D", struct.pack("!H", 1) + value)
+        + _message(b"C", b"SELECT 1\0")
+        + _message(b"Z", b"I")
+    )
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!I", len(body) + 4) + body
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    read = b""
+    while len(read) < size:
+        more = connection.recv(size - len(read))
+        if not more:
+            raise EOFError
+        read += more
+    return read
