@@ -92,7 +92,7 @@ _oldest_idle = (  # in a WITH, which runs once: a plain subquery may be run agai
     .with_for_update(skip_locked=True, key_share=True)
     .cte("oldest")
 )
-CLOSE_IDLE = _retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), _idle, returning=[SESSIONS.c.id])
+CLOSE_IDLE = _retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id])
 """A row that another unit holds is about to become fresh or inactive, so it is passed over."""
 
 TOUCH = prepared(

@@ -64,7 +64,7 @@ def _resume(store: StateStore) -> None:
 def _append(store: StateStore, session_id: str) -> None:
     append = store.messaging.messages.append
     for number in count():
-        platform_id = f"p{number}" if number % 2 else None
+        platform_id = f"{os.getpid()}-{number}" if number % 2 else None
         appended = append(session_id, role="user", content=f"{number}", platform_message_id=platform_id)
         _say(str(appended.message.id))
 

@@ -16,7 +16,7 @@ from lastlight_state.testing import Database, FrozenClock
 
 MANY = pytest.mark.parametrize("many", [4_000, pytest.param(100_000, marks=pytest.mark.soak)])
 ANALYZED = pytest.mark.parametrize("analyzed", [True, False])
-FILTERS: list[dict[str, Any]] = [{}, {"platform": "slack"}, {"only_active": {}}, {"only_inactive": {}}]
+FILTERS: list[dict[str, Any]] = [{}, {"platform": "slack"}, {"only_inactive": {}}]
 
 INACTIVE = """
 INSERT INTO messaging_sessions
@@ -83,6 +83,19 @@ def test_a_page_is_read_in_the_order_of_activity(plans: Plans) -> None:
         assert not excess(plan), plan
 
 
+@MANY
+@ANALYZED
+def test_a_page_of_active_sessions_passes_no_inactive_ones_for_long(plans: Plans) -> None:
+    """messaging M-26, M-62: by activity, or by an index of the active ones alone."""
+    plan = plans.of(sql.LIST.statement({"only_active": {}}, paged=False))
+    indexes = (
+        "ix_messaging_sessions_activity",
+        "uq_messaging_sessions_active_key",
+        "ix_messaging_sessions_active_place",
+    )
+    assert any(index in plan for index in indexes), plan
+
+
 def test_closing_idle_sessions_reads_active_ones_alone(database: Database, raw: Raw, frozen_clock: FrozenClock) -> None:
     """messaging M-25: on SQLite, which has nothing to judge by but the statement."""
     plan = Plans(database, values(frozen_clock.now())).of(sql.CLOSE_IDLE)
@@ -91,7 +104,7 @@ def test_closing_idle_sessions_reads_active_ones_alone(database: Database, raw: 
 
 def test_a_list_reads_no_metadata() -> None:
     """messaging M-63."""
-    for chosen in FILTERS:
+    for chosen in [*FILTERS, {"only_active": {}}]:
         assert "metadata" not in str(sql.LIST.statement(chosen, paged=True).element)
 
 
