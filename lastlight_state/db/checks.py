@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any, get_args, overload
 
 from lastlight_state import codec
-from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError
 
 PAGE_LIMIT = 500
 _FIRST_PRINTABLE, _DELETE = " ", "\x7f"
@@ -84,6 +84,16 @@ def flag(where: str, value: Any) -> bool:
     if type(value) is not bool:
         raise InvalidValue(where, "a truth value is needed")
     return value
+
+
+def not_found(kind: str, key: Any) -> StateError:
+    """The error for a row that is not there: `InvalidValue` if no database could hold its key, else `NotFound`.
+
+    One database refuses to look for such a key, the other finds nothing; so it is judged where nothing was found.
+    """
+    if isinstance(key, str):
+        codec.check_text(kind, key)
+    return NotFound(kind, key)
 
 
 def page_limit(value: Any) -> int:

@@ -10,7 +10,7 @@ from lastlight_state.backends.base import Backend, Lease
 from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import Compiled, Statement, Values
-from lastlight_state.errors import StateError
+from lastlight_state.errors import InvalidValue, StateError
 
 R = TypeVar("R", bound=Record)
 
@@ -94,6 +94,8 @@ class Unit:
             return self._execute(compiled.sql, compiled.parameters(values))
         except self.backend.driver_errors as error:
             raise self.backend.translate(error) from error
+        except UnicodeEncodeError:
+            raise InvalidValue("text", "lone surrogate") from None
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
@@ -102,3 +104,5 @@ class Unit:
             return cursor.fetchall()  # type: ignore[no-any-return]
         except self.backend.driver_errors as error:
             raise self.backend.translate(error) from error
+        except UnicodeEncodeError:
+            raise InvalidValue("text", "lone surrogate") from None

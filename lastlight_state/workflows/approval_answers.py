@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from lastlight_state.db import checks
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, Conflict, InvalidValue, LostRace, NotFound, StaleVersion
@@ -56,7 +57,7 @@ def get(unit: Unit, approval_id: str) -> Approval:
     """The whole gate. Raises `NotFound`."""
     approval = unit.find(Approval, sql.GET, {"approval_id": approval_id})
     if approval is None:
-        raise NotFound("approval", approval_id)
+        raise checks.not_found("approval", approval_id)
     return approval
 
 

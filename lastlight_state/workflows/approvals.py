@@ -15,7 +15,7 @@ from lastlight_state.db import checks
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict, NotFound
+from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.workflows import (
     approval_answers,
     approval_checks,
@@ -134,7 +134,7 @@ class Approvals(Repository):
                 unit, ApprovalSummary.of, limit=limit, page_token=page_token, given={"run_id": run_id}
             )
             if not page.items and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
-                raise NotFound("workflow_run", run_id)
+                raise checks.not_found("workflow_run", run_id)
             return page
 
         return self._reading(work)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from lastlight_state.db import checks
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import NotFound
 from lastlight_state.workflows import run_rows, transitions, words
 from lastlight_state.workflows import run_statements as sql
 from lastlight_state.workflows.records import WorkflowRun
@@ -34,7 +34,7 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
         if run_id == cancel.run_id or row["status"] in words.LIVE:
             cancelled[run_id] = _one(unit, listeners, row, cancel)
     if cancel.run_id not in cancelled:
-        raise NotFound("workflow_run", cancel.run_id)
+        raise checks.not_found("workflow_run", cancel.run_id)
     return cancelled[cancel.run_id]
 
 

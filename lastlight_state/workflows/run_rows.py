@@ -11,10 +11,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db import checks
 from lastlight_state.db.base import table_of
 from lastlight_state.db.statements import Statement, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import ClaimLost, Conflict, NotFound
+from lastlight_state.errors import ClaimLost, Conflict
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.models import WorkflowRunModel
 from lastlight_state.workflows.records import WorkflowRun
@@ -53,7 +54,7 @@ def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]
     """The locked row's state. Raises `NotFound`."""
     row = unit.row(statement, {"run_id": run_id})
     if row is None:
-        raise NotFound("workflow_run", run_id)
+        raise checks.not_found("workflow_run", run_id)
     return row
 
 
@@ -61,7 +62,7 @@ def get(unit: Unit, run_id: str) -> WorkflowRun:
     """The whole run. Raises `NotFound`."""
     run = unit.find(WorkflowRun, GET, {"run_id": run_id})
     if run is None:
-        raise NotFound("workflow_run", run_id)
+        raise checks.not_found("workflow_run", run_id)
     return run
 
 

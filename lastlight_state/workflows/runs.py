@@ -143,7 +143,7 @@ class Runs(Repository):
             "span_id": checks.optional("span_id", span_id),
         }
         if not self._once(lambda unit: unit.change(sql.SET_TRACE, values)):
-            raise NotFound("workflow_run", run_id)
+            raise checks.not_found("workflow_run", run_id)
 
     def finish(
         self,

@@ -203,7 +203,7 @@ def test_pages_repeat_and_miss_nothing_while_runs_are_added(
     every_backend: StateStore, frozen_clock: FrozenClock
 ) -> None:
     """workflows W-24, case 40."""
-    for index in range(60):
+    for index in range(200):
         started(every_backend, status="queued")
         if index < 2:
             started(every_backend)
