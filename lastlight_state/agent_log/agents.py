@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from lastlight_state.agent_log import envelopes, events
+from lastlight_state.agent_log import events
 from lastlight_state.agent_log.recent import Recent
-from lastlight_state.agent_log.records import SessionFile
+from lastlight_state.agent_log.records import LOG_LINES, SessionFile
 from lastlight_state.agent_log.tree import LogTree
 from lastlight_state.jsonl import files
 from lastlight_state.jsonl.cursor import Mark, mark_at
@@ -55,7 +55,7 @@ class AgentFiles:
 
 def _first_session(descriptor: int, path: Path) -> str | None:
     """The session that the first dated record names."""
-    for line in LineReader(descriptor, path, envelopes.is_record).lines():
-        if envelopes.time_of(line.value) is not None:
+    for line in LineReader(descriptor, path, LOG_LINES).lines():
+        if line.timestamp is not None:
             return events.text(line.value, "sessionId")
     return None

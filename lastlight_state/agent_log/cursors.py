@@ -11,8 +11,6 @@ from lastlight_state.clock import iso_text
 from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.cursor import START, Mark, mark_of_text
 
-MAIN = "main"
-
 
 class Position(NamedTuple):
     """How far one file has been read, and the latest time met in it, which orders the files among themselves."""

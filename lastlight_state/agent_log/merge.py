@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lastlight_state.agent_log import cursors, envelopes
-from lastlight_state.agent_log.cursors import MAIN, Position
-from lastlight_state.agent_log.records import LogIssue, LogLine, SessionFile
+from lastlight_state.agent_log import cursors
+from lastlight_state.agent_log.cursors import Position
+from lastlight_state.agent_log.records import LOG_LINES, LogIssue, LogLine, SessionFile
 from lastlight_state.agent_log.tree import open_log
 from lastlight_state.jsonl import files
 from lastlight_state.jsonl.cursor import mark_at
-from lastlight_state.jsonl.reader import Line, LineReader
+from lastlight_state.jsonl.reader import MAIN, LineReader
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -28,9 +28,9 @@ class Source:
 
     def __init__(self, name: str, path: Path, descriptor: int, start: Position) -> None:
         self.name = name
-        self.next: Line | None = None
+        self.next: LogLine | None = None
         self.order = start.latest or _EARLIEST
-        self.reader = LineReader(descriptor, path, envelopes.is_record, start=start.mark.offset)
+        self.reader = LineReader(descriptor, path, LOG_LINES, start=start.mark.offset, source=name)
         self._path = path
         self._descriptor = descriptor
         self._taken_to = start.mark.offset
@@ -38,12 +38,12 @@ class Source:
         self._lines = self.reader.records()
         self._advance()
 
-    def take(self, line: Line) -> LogLine:
+    def take(self, line: LogLine) -> LogLine:
         """The next line, taken."""
         self._taken_to = line.end
         self._latest = None if self.order is _EARLIEST else self.order
         self._advance()
-        return LogLine(*line, self.name)
+        return line
 
     def position(self) -> Position:
         """Where a reader of the lines that were not taken begins."""
@@ -61,7 +61,7 @@ class Source:
 
     def _advance(self) -> None:
         self.next = next(self._lines, None)
-        moment = envelopes.time_of(self.next.value) if self.next else None
+        moment = self.next.timestamp if self.next else None
         if moment is not None and moment > self.order:
             self.order = moment
 
@@ -76,7 +76,7 @@ class Sources:
     def peek(self) -> LogLine | None:
         """The line that comes next, None at the end."""
         earliest = self._earliest()
-        return LogLine(*earliest[1], earliest[0].name) if earliest else None
+        return earliest[1] if earliest else None
 
     def take(self) -> LogLine | None:
         """The next line, None at the end."""
@@ -96,7 +96,7 @@ class Sources:
         """Whether the main file, read to its end, ends in the middle of a line."""
         return self._sources[0].reader.torn_tail
 
-    def _earliest(self) -> tuple[Source, Line] | None:
+    def _earliest(self) -> tuple[Source, LogLine] | None:
         waiting = [(source, source.next) for source in self._sources if source.next is not None]
         return min(waiting, key=lambda pair: pair[0].order, default=None)
 

@@ -6,23 +6,25 @@ Nothing that stands in a file makes a reader fail: what is no record is skipped,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.agent_log import cursors, envelopes, merge
+from lastlight_state.agent_log import cursors, merge
 from lastlight_state.agent_log.agents import AgentFiles
-from lastlight_state.agent_log.cursors import MAIN, Position
+from lastlight_state.agent_log.cursors import Position
 from lastlight_state.agent_log.messages import messages_of
-from lastlight_state.agent_log.records import Hit, LogIssue, LogLine, LogMessage, LogPage, MessagePage
+from lastlight_state.agent_log.records import LOG_LINES, Hit, LogIssue, LogLine, LogMessage, LogPage, MessagePage
 from lastlight_state.agent_log.scan import scanned
 from lastlight_state.agent_log.search import Search
 from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
 from lastlight_state.agent_log.tree import open_log
 from lastlight_state.db.checks import number, page_limit
-from lastlight_state.jsonl.cursor import Mark, mark_at
+from lastlight_state.errors import NotFound
+from lastlight_state.jsonl.cursor import mark_at
 from lastlight_state.jsonl.follow import Reset, Stop, follow
+from lastlight_state.jsonl.reader import MAIN
 from lastlight_state.jsonl.tail import read_tail
 
 
@@ -48,11 +50,12 @@ class Reader:
         changing the order inside a file. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
         limit = page_limit(limit)
+        wanted = None if types is None else frozenset([types] if isinstance(types, str) else types)
         with self._opened(session_id, after, include_agents=include_agents) as sources:
             before = sources.cursor()
             lines: list[LogLine] = []
             while len(lines) < limit and (line := sources.take()):
-                if types is None or line.type in types:
+                if wanted is None or line.type in wanted:
                     lines.append(line)
             return LogPage.of({**_state_of(sources), "lines": tuple(lines), "before": before})
 
@@ -88,12 +91,12 @@ class Reader:
             size = os.fstat(descriptor).st_size
             holds = given is None or given.mark.holds(descriptor, path)
             end = given.mark.offset if given and holds else size
-            found = read_tail(descriptor, path, envelopes.is_record, n=n, before=end)
+            found = read_tail(descriptor, path, LOG_LINES, n=n, before=end)
             first = found.lines[0].offset if found.lines else 0
             last = found.lines[-1].end if found.lines else 0
             return LogPage.of(
                 {
-                    "lines": tuple(LogLine(*line, MAIN) for line in found.lines),
+                    "lines": found.lines,
                     "cursor": cursors.to_text({MAIN: Position(mark_at(descriptor, path, last))}),
                     "before": cursors.to_text({MAIN: Position(mark_at(descriptor, path, first))}),
                     "at_end": end == size,
@@ -124,7 +127,7 @@ class Reader:
             return log.path if log else None
 
         locate()  # an unsafe id is refused now, not at the first look
-        return _followed(locate, start.mark, poll, stop)
+        return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop)
 
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
         """Messages that contain the text, whatever its case, in the sessions changed last; one hit for each message.
@@ -134,8 +137,9 @@ class Reader:
         """
         search = Search(text, page_limit(limit))
         for log in self._sessions.list(scope=scope, limit=number("sessions", sessions, least=1, most=500)):
-            if not search.add(log, scanned(log)):
-                break
+            with suppress(NotFound):  # vanished meanwhile
+                if not search.add(log, scanned(log)):
+                    break
         return search.hits
 
     def _opened(
@@ -155,10 +159,3 @@ def _state_of(sources: merge.Sources) -> dict[str, Any]:
         "issues": sources.issues(),
         "reset": sources.reset,
     }
-
-
-def _followed(
-    locate: Callable[[], Path | None], start: Mark, poll: float, stop: Stop | None
-) -> Iterator[LogLine | Reset]:
-    for news in follow(locate, envelopes.is_record, after=start, poll=poll, stop=stop):
-        yield news if isinstance(news, Reset) else LogLine(*news, MAIN)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lastlight_state.agent_log import cursors, envelopes
 from lastlight_state.agent_log.paths import Scope
 from lastlight_state.db.records import Record
 from lastlight_state.jsonl.cursor import mark_behind
-from lastlight_state.jsonl.reader import Issue
+from lastlight_state.jsonl.reader import Issue, Line, LineKind
 from lastlight_state.jsonl.recovery import Reason
 
 T = TypeVar("T")
@@ -52,18 +52,13 @@ class SessionPage(Page[SessionFile]):
     skipped: int = 0
 
 
-class LogLine(NamedTuple):
+class LogLine(Line):
     """A line of a log. ``raw`` are its exact bytes, without the newline; ``end`` is where the next one may begin.
 
     ``source`` is ``main`` or the name of a sub-agent's file; ``recovered`` lines were found inside a damaged one.
     """
 
-    offset: int
-    raw: bytes
-    value: dict[str, Any]
-    end: int
-    recovered: bool
-    source: str
+    __slots__ = ()
 
     @property
     def length(self) -> int:
@@ -87,6 +82,10 @@ class LogLine(NamedTuple):
         is_ended = self.end > self.offset + len(self.raw)
         mark = mark_behind(self.raw + b"\n" if is_ended else self.raw, self.end)
         return cursors.to_text({self.source: cursors.Position(mark, self.timestamp)})
+
+
+LOG_LINES = LineKind(LogLine, envelopes.is_record)
+"""How the files of this domain are read."""
 
 
 class LogIssue(Record):

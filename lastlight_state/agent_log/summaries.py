@@ -6,11 +6,10 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lastlight_state.agent_log import envelopes
 from lastlight_state.agent_log.agents import AgentFiles
 from lastlight_state.agent_log.arguments import SessionTypes
 from lastlight_state.agent_log.recent import Recent
-from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile
+from lastlight_state.agent_log.records import LOG_LINES, AgentSessionSummary, SessionFile
 from lastlight_state.agent_log.tally import Tally
 from lastlight_state.agent_log.tree import open_log
 from lastlight_state.errors import NotFound
@@ -104,7 +103,7 @@ class Summaries:
             os.close(descriptor)
 
     def _go_on(self, scan: _Scan, descriptor: int, path: Path) -> _Scan:
-        reader = LineReader(descriptor, path, envelopes.is_record, start=scan.mark.offset)
+        reader = LineReader(descriptor, path, LOG_LINES, start=scan.mark.offset)
         for line in reader.lines():
             scan.tally.add(line.value)
         last = reader.tail()

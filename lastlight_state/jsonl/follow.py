@@ -11,12 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol
 
 from lastlight_state.jsonl import files
 from lastlight_state.jsonl.cursor import START, Mark, mark_at
-from lastlight_state.jsonl.reader import Line, LineReader
-from lastlight_state.jsonl.recovery import Accepts
+from lastlight_state.jsonl.reader import L, LineKind, LineReader
 
 
 class Stop(Protocol):
@@ -40,19 +39,19 @@ class Reset:
 
 def follow(
     locate: Callable[[], Path | None],
-    accepts: Accepts,
+    kind: LineKind[L],
     *,
     after: Mark = START,
     poll: float = 0.5,
     stop: Stop | None = None,
-) -> Iterator[Line | Reset]:
+) -> Iterator[L | Reset]:
     """The records of a file behind ``after``, for ever or until ``stop``; looks for news every ``poll`` seconds.
 
     ``locate`` gives the file, or None while there is none: then it is waited for. Ends within one poll of ``stop``;
     leaving the iterator closes the file. Raises `BackendUnavailable` when it cannot be read.
     """
     stop = stop or threading.Event()
-    follower = _Follower(locate, accepts, after)
+    follower = _Follower(locate, kind, after)
     try:
         while not stop.is_set():
             for news in follower.look():
@@ -64,18 +63,18 @@ def follow(
         follower.close()
 
 
-class _Follower:
-    def __init__(self, locate: Callable[[], Path | None], accepts: Accepts, after: Mark) -> None:
+class _Follower(Generic[L]):
+    def __init__(self, locate: Callable[[], Path | None], kind: LineKind[L], after: Mark) -> None:
         self._locate = locate
-        self._accepts = accepts
+        self._kind = kind
         self._mark = after  # how far the file has been read
         self._is_other_file = False  # whether the one that was read is gone
         self._path = Path()
         self._descriptor = -1
-        self._reader: LineReader | None = None
+        self._reader: LineReader[L] | None = None
         self._last_seen = (0, 0)
 
-    def look(self) -> Iterator[Line | Reset]:
+    def look(self) -> Iterator[L | Reset]:
         """What is new."""
         if self._reader is None:
             yield from self._begin()
@@ -112,7 +111,7 @@ class _Follower:
             self._mark = START
         self._is_other_file = False
         self._last_seen = (0, 0)
-        self._reader = LineReader(self._descriptor, path, self._accepts, start=self._mark.offset)
+        self._reader = LineReader(self._descriptor, path, self._kind, start=self._mark.offset)
 
     def _is_current(self) -> bool:
         """Whether the path still names the open file."""
@@ -124,7 +123,7 @@ class _Follower:
             raise files.failure(error, self._path) from error
         return os.path.samestat(named, os.fstat(self._descriptor))
 
-    def _news(self, reader: LineReader) -> Iterator[Line | Reset]:
+    def _news(self, reader: LineReader[L]) -> Iterator[L | Reset]:
         """The lines that came, after a `Reset` if the bytes that were read are not there any more."""
         found = os.fstat(self._descriptor)
         if (found.st_size, found.st_mtime_ns) == self._last_seen:
@@ -132,6 +131,6 @@ class _Follower:
         self._last_seen = found.st_size, found.st_mtime_ns
         if found.st_size < reader.position or not self._mark.holds(self._descriptor, self._path):
             yield Reset("shrunk")
-            reader = self._reader = LineReader(self._descriptor, self._path, self._accepts)
+            reader = self._reader = LineReader(self._descriptor, self._path, self._kind)
         yield from reader.lines()
         self._mark = mark_at(self._descriptor, self._path, reader.position)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from lastlight_state.jsonl import recovery
-from lastlight_state.jsonl.reader import Issue, Line, line_of_pieces, read_at
-from lastlight_state.jsonl.recovery import Accepts
+from lastlight_state.jsonl.reader import MAIN, Issue, L, LineKind, lines_of_verdict, read_at
 from lastlight_state.jsonl.writer import MAX_LINE_BYTES
 
 BLOCK_BYTES = 64 * 1024
 _LARGEST_BLOCK = 1024 * 1024
 
 
-class Tail(NamedTuple):
+class Tail(NamedTuple, Generic[L]):
     """The last records before an offset, oldest first, and the bad lines met on the way."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[L, ...]
     torn_tail: bool
     issues: tuple[Issue, ...]
 
@@ -26,26 +25,26 @@ class Tail(NamedTuple):
 def read_tail(
     descriptor: int,
     path: Path,
-    accepts: Accepts,
+    kind: LineKind[L],
     *,
     n: int,
     before: int,
     max_line_bytes: int = MAX_LINE_BYTES,
     block_bytes: int = BLOCK_BYTES,
-) -> Tail:
+) -> Tail[L]:
     """The last ``n`` records that end at ``before`` or earlier. Bad lines do not count towards ``n``."""
-    found: list[Line] = []
+    found: list[L] = []
     issues: list[Issue] = []
     torn_tail = False
     for offset, length, raw, is_ended in _backwards(descriptor, path, before, max_line_bytes, block_bytes):
-        pieces, reason = recovery.judge(raw, accepts) if raw is not None else recovery.Verdict((), "oversize")
-        if not is_ended and reason is not None:
+        verdict = recovery.Verdict((), "oversize") if raw is None else recovery.judge(raw, kind.accepts)
+        if not is_ended and verdict.reason is not None:
             torn_tail = True
             continue
-        if reason is not None:
-            issues.append(Issue(offset, length, reason))
-        lines = list(line_of_pieces(pieces, offset, length if is_ended else -1, recovered=reason is not None))
-        found += reversed(lines)
+        if verdict.reason is not None:
+            issues.append(Issue(offset, length, verdict.reason))
+        lines = lines_of_verdict(kind.line, verdict, offset, length if is_ended else -1, MAIN)
+        found += reversed(list(lines))
         if len(found) >= n:
             break
     return Tail(tuple(reversed(found[:n])), torn_tail, tuple(reversed(issues)))

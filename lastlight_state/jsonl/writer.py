@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, get_args
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
 from lastlight_state.jsonl import files, forks, lock
@@ -25,6 +25,7 @@ SyncWord: TypeAlias = Literal["os", "end", "record"]
 """When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
 system has them when an append returns. ``end`` and ``record`` also bring the name of a new file to disk."""
 
+SYNC_WORDS: tuple[str, ...] = get_args(SyncWord)
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _MOST_REOPENINGS = 20
 _NEWLINE = b"\n"
@@ -47,6 +48,8 @@ class LineWriter:
         max_line_bytes: int = MAX_LINE_BYTES,
         lock_timeout: float = lock.LOCK_TIMEOUT,
     ) -> None:
+        if sync not in SYNC_WORDS:
+            raise InvalidValue("sync", f"{sync!r:.80} is not in the vocabulary", permitted=SYNC_WORDS)
         self.path = path
         self._name = os.fspath(path)
         self._sync = sync

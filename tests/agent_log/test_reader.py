@@ -82,6 +82,7 @@ def test_types_can_be_chosen(log: AgentLog) -> None:
     assert numbers(page.lines) == [1]
     assert numbers(log.reader.read("s-1", types=["result"], after=page.cursor).lines) == [3]
     assert log.reader.read("s-1").lines[2].type is None
+    assert numbers(log.reader.read("s-1", types="result").lines) == [1, 3]
 
 
 def test_bad_lines_are_located_once_over_all_pages(log: AgentLog) -> None:

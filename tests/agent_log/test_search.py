@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,20 @@ def test_what_is_damaged_or_no_text_is_passed_over(log: AgentLog) -> None:
     """agent-log L-5, L-98."""
     put(log, b'needle\n{"role":"x","content":["needle"]}\n{"type":"result","result":"needle"}\n', slug="-w")
     assert log.reader.search("needle") == []
+
+
+def test_a_session_that_vanishes_meanwhile_hides_nothing(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """agent-log L-90, L-98."""
+    session(log, "old", 1, "needle")
+    session(log, "new", 2, "needle")
+    real = os.open
+
+    def vanishing(path: Any, *arguments: Any, **options: Any) -> int:
+        Path(path).with_name("new.jsonl").unlink(missing_ok=True)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", vanishing)
+    assert [hit.session_id for hit in log.reader.search("needle")] == ["old"]
 
 
 @pytest.mark.parametrize("options", [{"text": ""}, {"limit": 0}, {"limit": 501}, {"sessions": 0}, {"sessions": 501}])

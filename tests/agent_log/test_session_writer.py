@@ -267,6 +267,8 @@ def test_the_disk_is_reached_at_results_at_sync_and_at_close(log: AgentLog, monk
 def test_the_words_for_errors_and_times_are_checked(log: AgentLog) -> None:
     with pytest.raises(InvalidValue):
         log.writer.open(on_error="ignore")  # type: ignore[arg-type]
+    with log.writer.open(sync="never") as writer, pytest.raises(InvalidValue):  # type: ignore[arg-type]
+        writer.feed_many([SESSION, said(text("hi"))])
 
 
 # ---- failures ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 
 from lastlight_state.codec import dump_line
 from lastlight_state.jsonl import files
-from lastlight_state.jsonl.reader import Line, LineReader
+from lastlight_state.jsonl.reader import Line, LineKind, LineReader
 from lastlight_state.jsonl.writer import LineWriter
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -39,10 +39,13 @@ def is_record(value: dict[str, Any]) -> bool:
     return all(isinstance(value.get(key), str) for key in ("type", "timestamp", "sessionId"))
 
 
+KIND = LineKind(Line, is_record)
+
+
 class Reading:
     """Everything that a reader has to say about a file."""
 
-    def __init__(self, reader: LineReader) -> None:
+    def __init__(self, reader: LineReader[Line]) -> None:
         self.lines: list[Line] = list(reader.lines())
         last = reader.tail()
         self.lines += [last] if last else []
@@ -55,7 +58,7 @@ class Reading:
 def read(path: Path, **options: Any) -> Reading:
     """The whole file."""
     with opened(path) as descriptor:
-        return Reading(LineReader(descriptor, path, is_record, **options))
+        return Reading(LineReader(descriptor, path, KIND, **options))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jsonl.lines import counted, is_record, opened, record
+from jsonl.lines import KIND, counted, opened, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
@@ -49,7 +49,7 @@ def line(n: int, text: str = "") -> bytes:
 def followed(path: Path, *steps: Step, after: Mark = START) -> list[int | str]:
     """Numbers of the records, and the reasons of resets, in the order delivered."""
     stop = Steps(*steps)
-    news = follow(lambda: path, is_record, after=after, stop=stop)
+    news = follow(lambda: path, KIND, after=after, stop=stop)
     found = [item.reason if isinstance(item, Reset) else item.value["n"] for item in news]
     assert stop.waits == [0.5] * (len(steps) + 1)
     return found
@@ -110,7 +110,7 @@ def test_nothing_is_followed_while_no_path_is_known(path: Path) -> None:
     path.write_bytes(line(0))
     known: list[Path] = []
     stop = Steps(lambda: None, lambda: known.append(path))
-    news = follow(lambda: known[-1] if known else None, is_record, stop=stop, poll=3.0)
+    news = follow(lambda: known[-1] if known else None, KIND, stop=stop, poll=3.0)
     assert [item.value["n"] for item in news if not isinstance(item, Reset)] == [0]
     assert stop.waits == [3.0] * 3
 
@@ -160,7 +160,7 @@ def test_leaving_the_iterator_closes_the_file(path: Path, monkeypatch: pytest.Mo
     """agent-log L-44."""
     path.write_bytes(line(0))
     opened_files = counted(monkeypatch, os, "open", "close")
-    for _ in follow(lambda: path, is_record):
+    for _ in follow(lambda: path, KIND):
         break
     gc.collect()
     assert opened_files == ["open", "close"]
@@ -170,7 +170,7 @@ def test_a_stop_between_two_lines_ends_it_there(path: Path) -> None:
     """agent-log L-44."""
     path.write_bytes(line(0) + line(1))
     stop = Steps()
-    news = follow(lambda: path, is_record, stop=stop)
+    news = follow(lambda: path, KIND, stop=stop)
     next(news)
     stop.stopped = True
     assert list(news) == []
@@ -181,9 +181,9 @@ def test_a_path_that_cannot_be_opened_or_looked_at_is_backend_unavailable(
 ) -> None:
     """agent-log L-24."""
     with pytest.raises(BackendUnavailable):
-        next(follow(lambda: path.with_name("x" * 300), is_record, stop=Steps()))
+        next(follow(lambda: path.with_name("x" * 300), KIND, stop=Steps()))
     path.write_bytes(line(0))
-    news = follow(lambda: path, is_record, stop=Steps(lambda: None))
+    news = follow(lambda: path, KIND, stop=Steps(lambda: None))
 
     def fail(name: object) -> os.stat_result:
         raise PermissionError(13, "Permission denied")

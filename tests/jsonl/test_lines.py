@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -103,6 +105,17 @@ def test_what_no_line_can_hold_is_named_by_its_path(make: Callable[[], Any], whe
 def test_five_hundred_levels_are_written_and_read() -> None:
     """agent-log L-31."""
     assert load_line(dump_line(nested(500))) == nested(500)
+
+
+def test_levels_beyond_what_is_left_of_the_stack_are_refused_and_do_no_harm() -> None:
+    """agent-log L-31."""
+
+    def deeper(frames: int) -> bytes:
+        return dump_line(nested(490)) if frames == 0 else deeper(frames - 1)
+
+    frames_in_use = len(inspect.stack(0))
+    with pytest.raises(InvalidValue):
+        deeper(sys.getrecursionlimit() - frames_in_use - 200)
 
 
 def test_a_value_without_an_object_around_it_is_written_by_the_same_rules() -> None:

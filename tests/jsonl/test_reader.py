@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonl.lines import is_record, opened, read, record
+from jsonl.lines import KIND, is_record, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
@@ -189,7 +189,7 @@ def test_all_issues_are_counted_and_the_first_thousand_told(path: Path) -> None:
     """agent-log L-37."""
     path.write_bytes(b"x\n" * 1_200)
     with opened(path) as descriptor:
-        reader = LineReader(descriptor, path, is_record)
+        reader = LineReader(descriptor, path, KIND)
         assert list(reader.lines()) == []
     assert (reader.issue_count, len(reader.issues)) == (1_200, 1_000)
 
@@ -198,7 +198,7 @@ def test_a_reader_goes_on_where_the_file_has_grown(path: Path) -> None:
     """agent-log L-35: nothing is read twice, also not the beginning of a line that was not finished."""
     path.write_bytes(whole(0) + b"\n" + whole(1)[:20])
     with opened(path) as descriptor:
-        reader = LineReader(descriptor, path, is_record)
+        reader = LineReader(descriptor, path, KIND)
         assert [line.value["n"] for line in reader.lines()] == [0]
         with path.open("ab") as file:
             file.write(whole(1)[20:] + b"\n" + whole(2))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonl.lines import counted, is_record, opened, read, record
+from jsonl.lines import KIND, counted, opened, read, record
 
 from lastlight_state.codec import dump_line
+from lastlight_state.jsonl.reader import Line
 from lastlight_state.jsonl.tail import Tail, read_tail
 
 FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -21,13 +22,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.jsonl"
 
 
-def tail(path: Path, n: int, *, before: int | None = None, **options: int) -> Tail:
+def tail(path: Path, n: int, *, before: int | None = None, **options: int) -> Tail[Line]:
     size = path.stat().st_size
     with opened(path) as descriptor:
-        return read_tail(descriptor, path, is_record, n=n, before=size if before is None else before, **options)
+        return read_tail(descriptor, path, KIND, n=n, before=size if before is None else before, **options)
 
 
-def numbers(found: Tail) -> list[int]:
+def numbers(found: Tail[Line]) -> list[int]:
     return [line.value["n"] for line in found.lines]
 
 
