@@ -8,7 +8,7 @@ import platform
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import awaited, executions, lines, lists, messages, opening, runs
@@ -22,10 +22,9 @@ def main() -> int:
     """Run, print the table, and write the JSON that ``--json`` asks for. Missed goals are shown, not failed."""
     options = _options()
     found = []
-    with tempfile.TemporaryDirectory() as folder, sides(options.database or DATABASES, Path(folder)) as opened:
-        for result in _results(opened, options.runs, options.only):
-            found.append(result)
-            _show(result)
+    for result in _results(options.database or DATABASES, options.runs, options.only):
+        found.append(result)
+        _show(result)
     if options.json:
         report = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "runs": options.runs}
         report["results"] = [result.as_dict() for result in found]
@@ -33,7 +32,7 @@ def main() -> int:
     return 0
 
 
-def _results(opened: list[Side], many: int, only: str | None) -> Iterator[Result]:
+def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[Result]:
     groups: dict[str, Callable[[Side], Iterator[Result]]] = {
         "runs": runs.results,
         "executions": executions.results,
@@ -44,12 +43,18 @@ def _results(opened: list[Side], many: int, only: str | None) -> Iterator[Result
     }
     for name, group in groups.items():
         if only in (None, name):
-            for side in opened:
-                yield from group(side)
+            yield from _on_each(databases, group)
     if only in (None, "lines"):
         yield from lines.results()
     if only in (None, "opening"):
         yield from opening.import_results()
+
+
+def _on_each(databases: Sequence[str], group: Callable[[Side], Iterator[Result]]) -> Iterator[Result]:
+    """The group on databases of its own, so that no group meets what another one left."""
+    with tempfile.TemporaryDirectory() as folder, sides(databases, Path(folder)) as opened:
+        for side in opened:
+            yield from group(side)
 
 
 def _show(result: Result) -> None:
