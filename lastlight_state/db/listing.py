@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from lastlight_state.db import columns, pages
+from lastlight_state.db import checks, columns, pages
 from lastlight_state.db.indexes import through
 from lastlight_state.db.pages import Page
 from lastlight_state.db.statements import Statement, Values
@@ -103,14 +103,9 @@ class Listing:
 
     def checked_key(self, key: Sequence[Any]) -> list[Any]:
         """A key as it came out of a token, its times as times. Raises `InvalidValue` when it is no key of this list."""
-        if len(key) != len(self._order):
-            raise InvalidValue("page_token", "damaged, or no page token")
         try:
-            return [
-                columns.parse_time(part) if column.type is columns.Timestamp and part is not None else part
-                for part, column in zip(key, self._order, strict=True)
-            ]
-        except (TypeError, ValueError):
+            return [_part(column, part) for part, column in zip(key, self._order, strict=True)]
+        except (InvalidValue, TypeError, ValueError, OverflowError):
             raise InvalidValue("page_token", "damaged, or no page token") from None
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
@@ -172,6 +167,22 @@ class Listing:
 
     def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
         return [column.desc() if self._descending else column.asc() for column in order]
+
+
+def _part(column: sa.Column[Any], part: Any) -> Any:
+    """A value of the column, from JSON that anybody may have written."""
+    if part is None:
+        return None
+    if column.type is columns.Timestamp:
+        return columns.parse_time(part)
+    kind = column.type.python_type
+    if kind is str:
+        return checks.content("page_token", part, pages.LONGEST)
+    if kind is int:
+        return checks.number("page_token", part, least=-(2**63))
+    if type(part) is not kind:
+        raise TypeError(part)
+    return part
 
 
 def _written(limit: int) -> sa.ColumnElement[int]:

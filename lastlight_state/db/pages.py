@@ -22,6 +22,9 @@ from lastlight_state.errors import InvalidValue
 
 T = TypeVar("T")
 
+LONGEST = 4096
+"""Bytes of a text in a key: no index entry is longer."""
+
 
 class Page(Record, Generic[T]):
     """Some of a list, in its order. ``next_page_token`` is None at the end."""

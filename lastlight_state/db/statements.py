@@ -22,6 +22,8 @@ from lastlight_state.errors import CorruptData
 
 Values = Mapping[str, Any]
 Convert = Callable[[Any], Any]
+UNREADABLE = (ValueError, TypeError, OverflowError)
+"""What converters raise for stored values that they cannot make sense of, a value of another type included."""
 
 
 class Compiled:
@@ -70,7 +72,7 @@ class Compiled:
                     value = values[name]
                     if value is not None:
                         values[name] = convert(value)
-            except ValueError as error:
+            except UNREADABLE as error:
                 raise self._corrupt(keys, row) from error
             found.append(values)
         return found
@@ -80,7 +82,7 @@ class Compiled:
         for name, convert, table in self._converters:
             try:
                 convert(values[name])
-            except ValueError:
+            except UNREADABLE:
                 return CorruptData(table, values.get("id"), name)
         return CorruptData("row", values.get("id"), "unknown")
 

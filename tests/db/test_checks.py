@@ -1,0 +1,103 @@
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastlight_state.db import checks
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+
+PRINTABLE = st.text(
+    st.characters(codec="utf-8", min_codepoint=32, exclude_characters="\x7f"), min_size=1, max_size=60
+).filter(str.strip)
+
+
+@given(text=PRINTABLE)
+def test_names_are_kept_verbatim(text: str) -> None:
+    """architecture §5."""
+    assert checks.identifier("name", text) == text
+    assert checks.optional("name", text) == text
+    assert checks.optional("name", None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "blank"),
+        (" \u2003 ", "blank"),
+        ("a\0b", "NUL"),
+        ("a\nb", "control character"),
+        ("a\x7fb", "control character"),
+        ("half \ud83d", "lone surrogate"),
+        ("é" * 129, "258 bytes, more than the limit of 256"),
+        (5, "text is needed, not int"),
+        (b"bytes", "text is needed, not bytes"),
+        (None, "text is needed, not NoneType"),
+    ],
+)
+def test_what_is_no_name_is_refused(name: Any, problem: str) -> None:
+    """architecture §5: limits count UTF-8 bytes."""
+    with pytest.raises(InvalidValue, match=f"name: {problem}"):
+        checks.identifier("name", name)
+
+
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50))
+def test_free_text_is_kept_verbatim_to_the_last_byte_of_its_limit(text: str) -> None:
+    """architecture §5."""
+    size = len(text.encode())
+    assert checks.content("text", text, size) == text
+    if size:
+        with pytest.raises(PayloadTooLarge) as raised:
+            checks.content("text", text, size - 1, hint="write less")
+        assert (raised.value.limit, raised.value.actual) == (size - 1, size)
+
+
+def test_free_text_may_be_empty_and_missing_text_stays_missing() -> None:
+    assert checks.content("text", "", 0) == ""
+    assert checks.optional_content("text", None, 0) is None
+    with pytest.raises(InvalidValue, match="NUL"):
+        checks.optional_content("text", "a\0b", 10)
+
+
+def test_a_word_is_one_of_its_vocabulary() -> None:
+    """architecture §5: strict on write."""
+    vocabulary = checks.words(Literal["running", "failed"])
+    assert checks.word("status", "running", vocabulary) == "running"
+    for wrong in ("Running", "", 5, None, ["running"]):
+        with pytest.raises(InvalidValue) as raised:
+            checks.word("status", wrong, vocabulary)
+        assert raised.value.details["permitted"] == ("failed", "running")
+
+
+def test_a_wrong_word_is_not_repeated_at_length() -> None:
+    with pytest.raises(InvalidValue) as raised:
+        checks.word("status", "x" * 10_000, frozenset({"running"}))
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, True, 1.0, "1", None])
+def test_what_is_no_number_within_bounds_is_refused(number: Any) -> None:
+    with pytest.raises(InvalidValue, match="count: "):
+        checks.number("count", number)
+
+
+def test_bounds_belong_to_the_range() -> None:
+    assert [checks.number("n", n, least=-1, most=1) for n in (-1, 0, 1)] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("limit", [0, 501, -1, None, "10", True])
+def test_a_page_has_one_to_five_hundred_items(limit: Any) -> None:
+    """architecture §5: at most 500."""
+    with pytest.raises(InvalidValue, match="limit: "):
+        checks.page_limit(limit)
+    assert [checks.page_limit(n) for n in (1, 500)] == [1, 500]
+
+
+@pytest.mark.parametrize("check", [checks.flag, checks.several])
+def test_a_truth_value_and_several_values_are_not_guessed(check: Callable[[str, Any], Any]) -> None:
+    for wrong in ("true", 1, None):
+        with pytest.raises(InvalidValue, match="what: "):
+            check("what", wrong)
+    assert checks.flag("what", False) is False
+    assert checks.several("what", ("a", "b")) == ["a", "b"]

@@ -1,0 +1,213 @@
+import base64
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scratch import THINGS
+
+from lastlight_state import StateStore
+from lastlight_state.db.listing import MOST_SHAPES, Listing
+from lastlight_state.db.pages import Page, encode_token
+from lastlight_state.errors import InvalidValue
+
+START = datetime(2026, 2, 3, tzinfo=UTC)
+KINDS = ("a", "b", "c")
+
+c = THINGS.c
+FILTERS = {"since": c.at >= sa.bindparam("since", type_=c.at.type), "number": c.number == sa.bindparam("number")}
+ORDERS = {
+    descending: Listing(
+        f"things {descending}",
+        [c.id, c.at, c.kind],
+        order=[c.at, c.id],
+        filters=FILTERS,
+        spread={"kinds": c.kind, "ids": c.id},
+        descending=descending,
+    )
+    for descending in (True, False)
+}
+
+INSERT = sa.insert(THINGS)
+
+# Few times and many ties, ids whose order as text is not their order of making.
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.text("aB1é_~", min_size=1, max_size=4),
+            "at": st.integers(0, 4).map(lambda step: START + timedelta(milliseconds=step)),
+            "kind": st.sampled_from(KINDS),
+            "number": st.integers(0, 1),
+        }
+    ),
+    max_size=25,
+    unique_by=lambda row: row["id"],
+)
+CHOSEN = st.fixed_dictionaries(
+    {},
+    optional={
+        "kinds": st.lists(st.sampled_from(KINDS), max_size=4),
+        "number": st.integers(0, 1),
+        "since": st.just(START + timedelta(milliseconds=2)),
+    },
+)
+
+
+def stored(store: StateStore, rows: Sequence[dict[str, Any]]) -> None:
+    with store.transaction() as tx:
+        tx.connection.execute(sa.delete(THINGS))
+        if rows:
+            tx.connection.execute(INSERT, list(rows))
+
+
+def page(store: StateStore, listing: Listing, limit: int, token: str | None = None, **given: Any) -> Page[str]:
+    return store._scope.reading(
+        lambda unit: listing.page(unit, lambda row: str(row["id"]), limit=limit, page_token=token, given=given)
+    )
+
+
+def every_page(
+    store: StateStore, listing: Listing, limit: int, between: Callable[[], object] = lambda: None, **given: Any
+) -> list[list[str]]:
+    found = page(store, listing, limit, **given)
+    pages = [list(found.items)]
+    while found.next_page_token:
+        between()
+        found = page(store, listing, limit, found.next_page_token, **given)
+        pages.append(list(found.items))
+    return pages
+
+
+def admitted(row: dict[str, Any], chosen: dict[str, Any]) -> bool:
+    return (
+        row["kind"] in chosen.get("kinds", KINDS)
+        and row["number"] == chosen.get("number", row["number"])
+        and row["at"] >= chosen.get("since", START)
+    )
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS, chosen=CHOSEN, limit=st.integers(1, 7), descending=st.booleans())
+def test_pages_show_every_row_that_is_admitted_once_and_in_order(
+    scratch: StateStore, rows: list[dict[str, Any]], chosen: dict[str, Any], limit: int, descending: bool
+) -> None:
+    """architecture §5: keyset pages, the same order of text on both databases."""
+    stored(scratch, rows)
+    expected = sorted((row for row in rows if admitted(row, chosen)), key=lambda row: (row["at"], row["id"].encode()))
+    ids = [row["id"] for row in (reversed(expected) if descending else expected)]
+    pages = every_page(scratch, ORDERS[descending], limit, **chosen)
+    assert [one for items in pages for one in items] == ids
+    assert all(len(items) == limit for items in pages[:-1])
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS, limit=st.integers(1, 4))
+def test_rows_that_come_or_go_between_pages_make_no_other_row_skipped_or_repeated(
+    scratch: StateStore, rows: list[dict[str, Any]], limit: int
+) -> None:
+    """architecture §5."""
+    stored(scratch, rows)
+    newer = iter(range(1000))
+
+    def disturb() -> None:
+        number = next(newer)
+        with scratch.transaction() as tx:
+            late = {"id": f"late{number}", "at": START + timedelta(days=1), "kind": "a", "number": 0}
+            tx.connection.execute(INSERT, [late])
+            tx.connection.execute(sa.delete(THINGS).where(c.id == f"late{number - 1}"))
+
+    pages = every_page(scratch, ORDERS[True], limit, disturb)
+    ids = [one for items in pages for one in items]
+    assert sorted(ids) == sorted(row["id"] for row in rows)
+
+
+def some(store: StateStore, count: int = 5) -> None:
+    stored(store, [{"id": f"t{i}", "at": START, "kind": KINDS[i % 3], "number": i % 2} for i in range(count)])
+
+
+def test_an_empty_sequence_admits_nothing_and_none_filters_nothing(scratch: StateStore) -> None:
+    some(scratch)
+    assert page(scratch, ORDERS[True], 50, kinds=[]).items == ()
+    assert len(page(scratch, ORDERS[True], 50, kinds=None)) == 5
+
+
+def test_two_filters_of_several_values_hold_together(scratch: StateStore) -> None:
+    some(scratch)
+    assert every_page(scratch, ORDERS[True], 1, kinds=["a", "b"], ids=["t0", "t2", "t3"]) == [["t3"], ["t0"]]
+
+
+def test_values_that_stand_twice_count_once(scratch: StateStore) -> None:
+    some(scratch)
+    assert page(scratch, ORDERS[True], 50, kinds=["a", "a", "b"] * 5).items == ("t4", "t3", "t1", "t0")
+
+
+def test_more_values_than_a_page_may_ask_for_are_refused(scratch: StateStore) -> None:
+    with pytest.raises(InvalidValue, match="ids: 51 values, more than the limit of 50"):
+        page(scratch, ORDERS[True], 50, ids=[str(i) for i in range(51)])
+
+
+def test_a_full_last_page_has_no_token(scratch: StateStore) -> None:
+    some(scratch, 4)
+    first = page(scratch, ORDERS[True], 2)
+    assert first.next_page_token
+    assert page(scratch, ORDERS[True], 2, first.next_page_token).next_page_token is None
+
+
+@pytest.mark.parametrize("given", [{"kinds": ["a"]}, {"number": 1}, {"since": START}])
+def test_a_token_serves_only_the_list_and_the_filters_it_was_made_for(
+    scratch: StateStore, given: dict[str, Any]
+) -> None:
+    """architecture §5: opaque tokens."""
+    some(scratch)
+    token = page(scratch, ORDERS[True], 1).next_page_token
+    for listing, filters in ((ORDERS[True], given), (ORDERS[False], {})):
+        with pytest.raises(InvalidValue, match="made for another list or another filter"):
+            page(scratch, listing, 1, token, **filters)
+
+
+FORGED: list[Any] = [[], ["2026-02-03T00:00:00.000Z"], ["yesterday", "t"], [5, "t"], [{}, "t"], ["x" * 300, "t"]]
+WRONG: list[Any] = [5, True, 2**80, [], {"a": 1}, "a\0b", 1.5]
+FORGED += [["2026-02-03T00:00:00.000Z", wrong] for wrong in WRONG]
+FORGED += ["no list", {"at": 1}, None, ["2026-02-03T00:00:00.000Z", "t", "more"]]
+
+
+@pytest.mark.parametrize("key", FORGED, ids=repr)
+def test_a_forged_key_is_refused_before_the_database_sees_it(scratch: StateStore, key: Any) -> None:
+    """architecture §5."""
+    some(scratch)
+    honest = encode_token(["things True", {}], [])
+    digest = decoded(honest)[0]
+    with pytest.raises(InvalidValue, match="damaged, or no page token"):
+        page(scratch, ORDERS[True], 1, encoded([digest, key]))
+
+
+def decoded(token: str) -> Any:
+    return orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+
+
+def encoded(content: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(token=st.text(max_size=60) | st.binary(max_size=60).map(lambda data: data.hex()))
+def test_any_other_text_is_no_token(scratch: StateStore, token: str) -> None:
+    """architecture §5."""
+    with pytest.raises(InvalidValue, match="page_token"):
+        page(scratch, ORDERS[True], 1, token)
+
+
+def test_each_shape_is_compiled_once_and_shapes_are_bounded(scratch: StateStore) -> None:
+    """backends §5: nothing on a hot path builds a statement."""
+    listing = Listing("shapes", [c.id, c.at], order=[c.at, c.id], filters=FILTERS)
+    first = listing.statement({"number": 1}, paged=False)
+    assert listing.statement({"number": 2}, paged=False) is first
+    assert listing.statement({"number": 2}, paged=True) is not first
+    for limit in range(1, MOST_SHAPES + 10):
+        listing.statement({}, paged=False, limit=limit)
+    assert len(listing._made) <= MOST_SHAPES

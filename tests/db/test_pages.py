@@ -1,0 +1,51 @@
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lastlight_state.db.pages import Page, decode_token, encode_token
+from lastlight_state.errors import InvalidValue
+
+PARTS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()
+ASKED = st.lists(st.text(max_size=5) | st.dictionaries(st.text(max_size=5), PARTS, max_size=3), max_size=3)
+
+
+@given(asked=ASKED, key=st.lists(PARTS, max_size=4))
+def test_a_token_gives_back_the_key_it_was_made_of(asked: list[Any], key: list[Any]) -> None:
+    """architecture §5."""
+    token = encode_token(asked, key)
+    assert decode_token(asked, token) == key
+    assert token.isascii()
+    assert not set(token) & set("+/= ")
+
+
+def test_times_travel_as_text() -> None:
+    at = datetime(2026, 2, 3, tzinfo=UTC)
+    assert decode_token({"since": at}, encode_token({"since": at}, [at])) == ["2026-02-03T00:00:00.000Z"]
+
+
+def test_sets_are_asked_without_an_order_and_lists_with_one() -> None:
+    token = encode_token([{"b", "a"}, ("x", "y")], [1])
+    assert decode_token([frozenset({"a", "b"}), ["x", "y"]], token) == [1]
+    with pytest.raises(InvalidValue, match="another list or another filter"):
+        decode_token([{"a", "b"}, ["y", "x"]], token)
+
+
+def test_no_token_is_the_beginning() -> None:
+    assert decode_token(["list"], None) is None
+
+
+@pytest.mark.parametrize("token", ["", "=", "é", "W10", "bnVsbA", "eyJhIjoxfQ", "WzEsMl0", "not base64!", 5, b"W10"])
+def test_what_is_no_token_is_refused(token: Any) -> None:
+    """architecture §5: opaque tokens."""
+    with pytest.raises(InvalidValue, match="page_token"):
+        decode_token(["list"], token)
+
+
+def test_a_page_is_walked_and_counted_like_its_items() -> None:
+    page = Page(items=(1, 2, 3), next_page_token="x")
+    assert list(page) == [1, 2, 3]
+    assert len(page) == 3
+    assert Page[int].model_validate_json(page.model_dump_json()) == page
