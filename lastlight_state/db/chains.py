@@ -20,8 +20,9 @@ NEW = "new_"
 class Chain:
     """``head`` changes or inserts a row and returns columns; then ``into`` gets one row for each that it returned.
 
-    """``head`` changes or inserts a row and returns columns; ``into`` gets one row for each that it returned.
-    returned. The result is the head's columns, and those of ``returning`` of the row inserted, as ``new_<column>``.
+    A value of ``values`` is a SQL expression, usually a bind parameter with the column's type. `from_head` stands for
+    a column that the head returned. The result is the head's columns, and those of ``returning`` of the row inserted,
+    as ``new_<column>``.
     """
 
     def __init__(
