@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sqlalchemy import FromClause, Index, Select, text
+from sqlalchemy import BinaryExpression, BindParameter, Column, FromClause, Index, Select, text
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import operators
+from sqlalchemy.sql.compiler import SQLCompiler
 
 ONLY = "only"
 """The key in an index's ``info`` that holds the name of the one product that has it."""
@@ -24,6 +27,25 @@ def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any
     Its planner, as long as it has no statistics, takes any equality for better than the order of a partial index.
     """
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
+
+
+class Leading(BinaryExpression[bool]):
+    """Equality with the first column of the index whose order is wanted; the order names that column too.
+
+    With a plain equality Postgres takes the column's part of the order for given. Then the primary key would do for
+    the rest, and where many rows are equal it walks that one backwards, through everything that is not. A list, of
+    the value and the value again, leaves only the index. On SQLite a plain equality reads by that index, and faster.
+    """
+
+    inherit_cache = False
+
+    def __init__(self, column: Column[Any], value: BindParameter[Any]) -> None:
+        super().__init__(column, value, operators.eq)
+
+
+@compiles(Leading, "postgresql")
+def _listed(element: Leading, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(element.left.in_([element.right, element.right]), **options)
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:

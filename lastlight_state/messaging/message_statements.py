@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain, from_head
+from lastlight_state.db.indexes import Leading
 from lastlight_state.db.statements import Family, Statement, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
@@ -130,18 +131,15 @@ GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MES
 
 
 def _window(columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool) -> Statement:
-    """Some messages of a session in the order of their ids.
+    """Some messages of a session in the order of their ids, whatever was said elsewhere.
 
-    The session is compared with a list of two equal values, and leads the order. With a plain equality Postgres takes
-    that part of the order for given, and to find the messages of a long conversation that has ended it walks the
-    primary key through what everybody said since. The limit is a parameter for the same reason: written out, a plan
-    for conversations of average length would sort a long one.
+    The limit is a parameter: written out, Postgres would plan once for conversations of average length, and for a
+    limit beyond that length sort a long one.
     """
-    twice = MESSAGES.c.session_id.in_([bind("session_id", MESSAGES.c.session_id)] * 2)
     order = (MESSAGES.c.session_id, MESSAGES.c.id)
     return prepared(
         sa.select(*columns)
-        .where(twice, condition)
+        .where(Leading(MESSAGES.c.session_id, bind("session_id", MESSAGES.c.session_id)), condition)
         .order_by(*(column.desc() if newest_first else column for column in order))
         .limit(sa.bindparam("limit", type_=sa.Integer))
     )
