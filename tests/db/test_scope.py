@@ -1,0 +1,116 @@
+"""Where statements run, and what surrounds them."""
+
+import pytest
+import sqlalchemy as sa
+from scratch import THINGS, scratch_tables
+from sent import Sent, recorded
+
+from lastlight_state import StateStore
+from lastlight_state.db.statements import prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+c = THINGS.c
+INSERT = prepared(
+    sa.insert(THINGS).values(id=sa.bindparam("id"), at=sa.literal_column("'2026-02-03T00:00:00.000Z'", c.at.type))
+)
+COUNT = prepared(sa.select(sa.func.count()).select_from(THINGS))
+
+
+def kinds(sent: Sent) -> list[str]:
+    """The first words of what was sent, which are then forgotten."""
+    found = [text.split()[0] for text in sent]
+    sent.clear()
+    return found
+
+
+def count(unit: Unit) -> int:
+    return int(unit.value(COUNT))
+
+
+def test_each_way_of_running_sends_what_it_says(database: Database) -> None:
+    """backends §3, §4: a single read or write is one round trip."""
+    with recorded(database) as (store, sent), scratch_tables(store):
+        scope = store._scope
+        sent.clear()
+        scope.reading(count)
+        assert kinds(sent) == ["SELECT"]
+        scope.once(lambda unit: unit.change(INSERT, {"id": "a"}))
+        assert kinds(sent) == ["INSERT"]
+        scope.viewing(count)
+        assert kinds(sent) == ["BEGIN", "SELECT", "COMMIT"]
+        scope.writing(lambda unit: (count(unit), unit.change(INSERT, {"id": "b"})))
+        assert kinds(sent) == ["BEGIN", "SELECT", "INSERT", "COMMIT"]
+
+
+def test_writing_units_of_sqlite_take_their_lock_at_once(sqlite_database: Database) -> None:
+    """backends §2: ``BEGIN IMMEDIATE``, never upgraded; reading ones are deferred."""
+    with recorded(sqlite_database) as (store, sent), scratch_tables(store):
+        sent.clear()
+        store._scope.writing(count)
+        assert sent[0] == "BEGIN IMMEDIATE"
+        sent.clear()
+        store._scope.viewing(count)
+        assert sent[0] == "BEGIN DEFERRED"
+
+
+def test_hot_calls_of_a_domain_are_one_round_trip_where_one_statement_suffices(postgres_database: Database) -> None:
+    """backends §3."""
+    with recorded(postgres_database) as (store, sent):
+        runs = store.workflows.runs
+        sent.clear()
+        run = runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p")
+        assert len(kinds(sent)) == 1
+        runs.get(run.id)
+        assert kinds(sent) == ["SELECT"]
+        runs.set_trace(run.id, trace_id="t", span_id="s")
+        assert kinds(sent) == ["UPDATE"]
+
+
+def fail_after(unit: Unit) -> None:
+    unit.change(INSERT, {"id": "undone"})
+    unit.after_commit(lambda: pytest.fail("a hook of a call that failed"))
+    raise Conflict("after its first statement")
+
+
+def test_a_call_that_fails_inside_a_block_takes_its_hooks_along(scratch: StateStore) -> None:
+    """backends §4: never after a rollback."""
+    ran: list[str] = []
+    with scratch.transaction() as tx:
+        scope = tx.workflows.runs._scope
+        scope.writing(lambda unit: unit.after_commit(lambda: ran.append("kept")))
+        with pytest.raises(Conflict):
+            scope.writing(fail_after)
+        assert scope.reading(count) == 0
+    assert ran == ["kept"]
+    assert scratch._scope.reading(count) == 0
+
+
+def test_a_unit_that_fails_leaves_nothing_and_runs_no_hook(scratch: StateStore) -> None:
+    """backends §4."""
+    with pytest.raises(Conflict):
+        scratch._scope.writing(fail_after)
+    assert scratch._scope.reading(count) == 0
+
+
+def test_a_named_lock_keeps_units_of_the_same_name_apart_and_ends_with_them(scratch: StateStore) -> None:
+    """backends §4: transaction-scoped named lock."""
+
+    def work(unit: Unit) -> int:
+        unit.named_lock("name")
+        unit.named_lock("name")
+        return count(unit)
+
+    assert [scratch._scope.writing(work) for _ in range(2)] == [0, 0]
+
+
+def test_values_of_a_unit_are_told_apart_from_nothing(scratch: StateStore) -> None:
+    missing = prepared(sa.select(c.id, c.kind).where(c.id == sa.bindparam("id")))
+    scratch._scope.once(lambda unit: unit.change(INSERT, {"id": "a"}))
+    scope = scratch._scope
+    assert scope.reading(lambda unit: unit.row(missing, {"id": "a"})) == {"id": "a", "kind": None}
+    assert scope.reading(lambda unit: unit.row(missing, {"id": "b"})) is None
+    assert scope.reading(lambda unit: unit.value(missing, {"id": "b"})) is None
+    assert scope.reading(lambda unit: unit.rows(missing, {"id": "b"})) == []
