@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
-from lastlight_state.agent_log import envelopes, opaque, paths
+from lastlight_state.agent_log import opaque, paths
 from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile, SessionPage
 from lastlight_state.agent_log.summaries import Summaries
-from lastlight_state.agent_log.tree import LogTree
-from lastlight_state.clock import iso_text
+from lastlight_state.agent_log.tree import Found, LogTree
 from lastlight_state.db.checks import page_limit
 from lastlight_state.errors import InvalidValue, NotFound
 
@@ -44,7 +43,7 @@ class Sessions:
         paths.readable_id(session_id)
         slugs = self._tree.slugs()[0] if slug is None else [paths.checked_slug(slug)]
         found = (self._tree.find(session_id, name) for name in slugs)
-        return tuple(sorted((log for log in found if log), key=_order))
+        return tuple(self._tree.file_of(log) for log in sorted(log for log in found if log))
 
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
@@ -60,17 +59,18 @@ class Sessions:
         asked = [scope, None if slug is None else paths.checked_slug(slug)]
         after = _key_of(asked, page_token)
         slugs, skipped = self._tree.slugs()
-        logs: list[SessionFile] = []
+        logs: list[Found] = []
         for name in slugs:
             if slug in (None, name) and scope in ("all", paths.scope_of(name)):
                 found, unseen = self._tree.logs(name)
                 logs += found
                 skipped += unseen
-        logs.sort(key=_order)
+        logs.sort()
         if after is not None:
-            logs = [log for log in logs if _order(log) > after]
-        token = _token(asked, logs[limit - 1]) if len(logs) > limit else None
-        return SessionPage(items=tuple(logs[:limit]), next_page_token=token, skipped=skipped)
+            logs = [log for log in logs if log[:3] > after]
+        token = opaque.pack([asked, *logs[limit - 1][:3]]) if len(logs) > limit else None
+        items = tuple(self._tree.file_of(log) for log in logs[:limit])
+        return SessionPage(items=items, next_page_token=token, skipped=skipped)
 
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
         """What the session is about. Of a log summarised before, only what was added is read. Raises `NotFound`."""
@@ -82,21 +82,10 @@ class Sessions:
         return tuple(summary for summary in found if summary)
 
 
-def _order(log: SessionFile) -> tuple[float, str, str]:
-    return -log.modified_at.timestamp(), log.slug, log.id
-
-
-def _token(asked: list[Any], log: SessionFile) -> str:
-    return opaque.pack([asked, iso_text(log.modified_at), log.slug, log.id])
-
-
-def _key_of(asked: list[Any], token: str | None) -> tuple[float, str, str] | None:
+def _key_of(asked: list[Any], token: str | None) -> tuple[int, str, str] | None:
     if token is None:
         return None
-    key = opaque.unpack("page_token", token)
-    if not isinstance(key, list) or len(key) != len(("asked", "modified", "slug", "id")) or key[0] != asked:
-        raise InvalidValue("page_token", "made for another list or another filter")
-    modified = envelopes.parse_time(key[1])
-    if modified is None:
-        raise InvalidValue("page_token", "damaged, or no page token")
-    return -modified.timestamp(), str(key[2]), str(key[3])
+    match opaque.unpack("page_token", token):
+        case [found, int(age), str(slug), str(session_id)] if found == asked:
+            return age, slug, session_id
+    raise InvalidValue("page_token", "made for another list or another filter")

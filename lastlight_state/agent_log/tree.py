@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.records import SessionFile
-from lastlight_state.clock import to_millis
 from lastlight_state.errors import NotFound, UnsafePath
 from lastlight_state.jsonl import files
 
 PROJECTS = "projects"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def open_log(log: SessionFile) -> int:
@@ -25,6 +27,29 @@ def open_log(log: SessionFile) -> int:
         raise NotFound("agent_session", log.id) from None
     except OSError as error:
         raise files.failure(error, log.path) from error
+
+
+class Found(NamedTuple):
+    """A log file by what orders it: the one changed last first, equal times by slug and id. Times in milliseconds."""
+
+    age: int  # negative time of the last change
+    slug: str
+    session_id: str
+    bytes: int
+
+    def in_directory(self, directory: Path) -> SessionFile:
+        """The file as callers get it."""
+        return SessionFile.of(
+            {
+                "id": self.session_id,
+                "slug": self.slug,
+                "scope": paths.scope_of(self.slug),
+                "bytes": self.bytes,
+                "modified_at": _EPOCH - timedelta(milliseconds=self.age),
+                "path": directory / (self.session_id + paths.LOG_SUFFIX),
+                "safe": paths.is_safe_id(self.session_id),
+            }
+        )
 
 
 class LogTree:
@@ -40,10 +65,15 @@ class LogTree:
             raise UnsafePath("slug", f"{slug!r} leads out of {self.projects}")
         return directory / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
 
-    def find(self, session_id: str, slug: str) -> SessionFile | None:
+    def find(self, session_id: str, slug: str) -> Found | None:
         """The log of this id in one project directory."""
         directory = self.projects / slug
-        return self._file(slug, directory / (session_id + paths.LOG_SUFFIX)) if self._is_ours(directory) else None
+        path = directory / (session_id + paths.LOG_SUFFIX)
+        return _found(slug, session_id, path.lstat) if self._is_ours(directory) else None
+
+    def file_of(self, found: Found) -> SessionFile:
+        """What was found, as callers get it."""
+        return found.in_directory(self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:
         """The project directories, and how many entries were none: links out of the tree, plain files, bad names."""
@@ -56,24 +86,23 @@ class LogTree:
         found = [name for name in entries if not paths.component_problem(name) and self._is_ours(self.projects / name)]
         return found, len(entries) - len(found)
 
-    def logs(self, slug: str) -> tuple[list[SessionFile], int]:
+    def logs(self, slug: str) -> tuple[list[Found], int]:
         """The main logs of a project directory, and how many could not be looked at."""
-        directory = self.projects / slug
-        found: list[SessionFile] = []
-        skipped = 0
+        found: list[Found] = []
+        seen = 0
         try:
-            names = os.listdir(directory)  # noqa: PTH208 - names are needed, not paths
+            with os.scandir(self.projects / slug) as entries:
+                for entry in entries:
+                    session_id = paths.session_of(entry.name)
+                    if session_id is None:
+                        continue
+                    seen += 1
+                    log = _found(slug, session_id, partial(entry.stat, follow_symlinks=False))
+                    if log is not None:
+                        found.append(log)
         except OSError:
-            return [], 1
-        for name in names:
-            if paths.session_of(name) is None:
-                continue
-            log = None if paths.component_problem(name) else self._file(slug, directory / name)
-            if log is None:
-                skipped += 1
-            else:
-                found.append(log)
-        return found, skipped
+            return found, seen - len(found) + 1
+        return found, seen - len(found)
 
     def agent_files(self, log: SessionFile) -> Iterator[tuple[Path, bool]]:
         """Files that may be sub-agents' logs of a session, and whether they lie in its own directory."""
@@ -87,27 +116,6 @@ class LogTree:
                 if name.startswith(paths.AGENT_PREFIX) and name.endswith(paths.LOG_SUFFIX):
                     yield directory / name, is_own
 
-    def _file(self, slug: str, path: Path) -> SessionFile | None:
-        try:
-            found = path.lstat()
-        except OSError:  # vanished meanwhile, or behind something that is no directory
-            return None
-        if not stat.S_ISREG(found.st_mode):
-            return None
-        session_id = path.name.removesuffix(paths.LOG_SUFFIX)
-        modified = datetime.fromtimestamp(found.st_mtime_ns // 1_000_000 / 1000, UTC)
-        return SessionFile.of(
-            {
-                "id": session_id,
-                "slug": slug,
-                "scope": paths.scope_of(slug),
-                "bytes": found.st_size,
-                "modified_at": to_millis(modified),
-                "path": path,
-                "safe": paths.is_safe_id(session_id),
-            }
-        )
-
     def _is_ours(self, directory: Path) -> bool:
         try:
             return directory.is_dir() and not self._leads_outside(directory)
@@ -116,3 +124,16 @@ class LogTree:
 
     def _leads_outside(self, directory: Path) -> bool:
         return directory.is_symlink() and not directory.resolve().is_relative_to(self.projects.resolve())
+
+
+def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Found | None:
+    """A log file by its looks; None for what is no regular file, has vanished, or has a name that is no text."""
+    if paths.component_problem(session_id):
+        return None
+    try:
+        seen = look()
+    except OSError:
+        return None
+    if not stat.S_ISREG(seen.st_mode):
+        return None
+    return Found(-(seen.st_mtime_ns // 1_000_000), slug, session_id, seen.st_size)
