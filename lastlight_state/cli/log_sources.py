@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lastlight_state.agent_log import AgentLog
 from lastlight_state.cli.call import Call
@@ -33,12 +33,15 @@ class Source(ABC):
         """Says when nothing more will come into a session's log."""
 
 
-def source_of(call: Call, key: str) -> Source:
-    """The source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`."""
+def source_of(call: Call, key: str, *, pause: Callable[[float], object] = time.sleep) -> Source:
+    """The source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`.
+
+    ``pause`` waits for so many seconds between two looks.
+    """
     log = AgentLog(settings_of(call).agent_sessions)
     if _has_log(log, key):
-        return _Session(log, key)
-    source = _Database(call, log, key)
+        return _Session(log, key, pause)
+    source = _Database(call, log, key, pause)
     source.look()
     return source
 
@@ -46,24 +49,26 @@ def source_of(call: Call, key: str) -> Source:
 class _Session(Source):
     """One log, which may grow as long as it likes."""
 
-    def __init__(self, log: AgentLog, session_id: str) -> None:
+    def __init__(self, log: AgentLog, session_id: str, pause: Callable[[float], object]) -> None:
         super().__init__(log)
         self._session_id = session_id
+        self._pause = pause
 
     def sessions(self, *, wait: bool) -> Iterator[str]:
         yield self._session_id
 
     def until(self, session_id: str) -> Stop:
-        return _Never()
+        return _Never(self._pause)
 
 
 class _Database(Source):
     """The sessions of a run's executions, or of one execution, in the order in which they began."""
 
-    def __init__(self, call: Call, log: AgentLog, key: str) -> None:
+    def __init__(self, call: Call, log: AgentLog, key: str, pause: Callable[[float], object]) -> None:
         super().__init__(log)
         self._call = call
         self._key = key
+        self.pause = pause
         self.known: list[str] = []
         self.ended = False
 
@@ -79,7 +84,7 @@ class _Database(Source):
                 yield self.known[given - 1]
             if not wait or self.ended:
                 return
-            time.sleep(POLL_SECONDS)
+            self.pause(POLL_SECONDS)
             self.look()
 
     def until(self, session_id: str) -> Stop:
@@ -101,11 +106,14 @@ class _Database(Source):
 class _Never:
     """Stops never."""
 
+    def __init__(self, pause: Callable[[float], object]) -> None:
+        self._pause = pause
+
     def is_set(self) -> bool:
         return False
 
     def wait(self, timeout: float) -> None:
-        time.sleep(timeout)
+        self._pause(timeout)
 
 
 class _UntilOver:
@@ -124,7 +132,7 @@ class _UntilOver:
         if self._over:
             self._looked_since = True
             return
-        time.sleep(timeout)
+        self._source.pause(timeout)
         self._source.look()
         self._over = self._is_over()
 

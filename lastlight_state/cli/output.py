@@ -10,8 +10,6 @@ import os
 from functools import cached_property
 from typing import Any, TextIO
 
-from rich.text import Text
-
 from lastlight_state import codec
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.exits import Failure
@@ -140,6 +138,3 @@ def hush(stream: TextIO) -> None:
 
 def _json(value: Any) -> str:
     return codec.dump_line(plain(value)).decode()
-
-
-Line = str | Text

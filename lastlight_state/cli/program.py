@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from lastlight_state.cli import parser
@@ -64,8 +62,8 @@ def _asks_for_json(words: Sequence[str]) -> bool:
 
 
 def _stream(stream: TextIO | None) -> TextIO:
-    """The stream, or nowhere for one that was closed before the program began."""
-    return stream if stream is not None else Path(os.devnull).open("w", encoding="utf-8")
+    """The stream, or a place where words vanish for one that was closed before the program began."""
+    return stream if stream is not None else io.StringIO()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,9 +18,7 @@ def measured(root: Path) -> LineFiles:
         for name in names:
             if not name.endswith(".jsonl"):
                 continue
-            try:
+            with suppress(OSError):
                 found = Path(folder, name).lstat()
-            except OSError:
-                continue
-            files, size, newest = files + 1, size + found.st_size, max(newest, found.st_mtime)
+                files, size, newest = files + 1, size + found.st_size, max(newest, found.st_mtime)
     return LineFiles(files=files, bytes=size, newest=to_millis(datetime.fromtimestamp(newest, UTC)) if files else None)

@@ -10,7 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.flags import Flags
+from lastlight_state.cli.output import Output
 from lastlight_state.cli.program import run
+from lastlight_state.cli.redaction import Secrets
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Gate, Trigger, Usage
@@ -52,6 +56,12 @@ def lastlight_state(*words: object) -> Said:
     with redirect_stdout(out), redirect_stderr(err):
         code = run([str(word) for word in words])
     return Said(code, out.getvalue(), err.getvalue())
+
+
+def call_on(url: str) -> Call:
+    """A call with this database, as commands get it."""
+    flags, secrets = Flags(url=url), Secrets()
+    return Call(flags, secrets, Output(flags, secrets, io.StringIO(), io.StringIO()))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.calls import STATES, Said, Target, files_of, lastlight_state
+from cli.calls import STATES, Said, Target, call_on, files_of, lastlight_state
 
 from lastlight_state.agent_log import Cwd
+from lastlight_state.cli.log_sources import source_of
 from lastlight_state.cli.program import run
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
@@ -201,6 +202,23 @@ def test_following_a_run_ends_with_it_and_finds_the_session_that_began_later(log
     assert program.returncode == 0
     assert [line.get("session_id") for line in seen] == [FIRST] * 3 + [SECOND] * 6 + ["reviewer-1"] * 3 + [None]
     assert seen[-1]["records"] == 12
+
+
+def test_following_a_run_waits_for_its_first_session(database: Database) -> None:
+    """maintenance OP-72."""
+    with database.open() as store:
+        run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                store.workflows.executions.start("wf:p", run_id=run_id, session_id=FIRST)
+                store.workflows.runs.finish(run_id, "succeeded")
+
+        sessions = source_of(call_on(database.url), run_id, pause=pause).sessions(wait=True)
+        assert list(sessions) == [FIRST]
+    assert pauses == [0.5, 0.5]
 
 
 def test_following_a_session_goes_on_until_it_is_stopped(logged: Logged) -> None:

@@ -1,26 +1,16 @@
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-from cli.calls import files_of
+from cli.calls import call_on, files_of
 
-from lastlight_state.cli.call import Call
-from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.output import Output
-from lastlight_state.cli.redaction import Secrets
 from lastlight_state.errors import CorruptData
 from lastlight_state.store import StateStore
 from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.databases import SqliteTemplate
 
 SWITCH_OFF = "INSERT INTO workflow_overrides (name, updated_at) VALUES (?, '2026-02-03T12:00:00.000Z')"
-
-
-def call_on(url: str) -> Call:
-    flags, secrets = Flags(url=url), Secrets()
-    return Call(flags, secrets, Output(flags, secrets, io.StringIO(), io.StringIO()))
 
 
 def switches(store: StateStore) -> int:

@@ -10,14 +10,16 @@ import subprocess
 import sys
 from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from cli.calls import Said, Target, lastlight_state
 
 import lastlight_state as library
+from lastlight_state.agent_log import Cwd
 from lastlight_state.cli.program import run
 from lastlight_state.settings import Settings
-from lastlight_state.store import connect
+from lastlight_state.store import StateStore, connect
 
 PROGRAM = [sys.executable, "-c", "from lastlight_state.cli import main; main()"]
 
@@ -48,6 +50,7 @@ BAD = {
     "empty url": ("check", "--url", ""),
     "url twice": ("check", "--url", "a.db", "--url-file", "a.txt"),
     "file of the url missing": ("check", "--url-file", "a.txt"),
+    "file of the url empty": ("check", "--url-file", os.devnull),
     "schema on SQLite": ("check", "--schema", "s"),
 }
 
@@ -122,17 +125,48 @@ def test_what_needs_no_database_imports_only_what_it_needs(words: tuple[str, ...
         assert loaded & {"sqlalchemy", "pydantic", "pydantic_settings", "alembic", "lastlight_state.store"} == set()
 
 
+def hung_up() -> TextIO:
+    """A pipe whose reader has gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w", encoding="utf-8")
+
+
 def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_targets: dict[str, Target]) -> None:
     """maintenance OP-71, OP-72; case 51."""
-    command = [*PROGRAM, "check", "--url", sqlite_targets["behind"].url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
-        assert program.stdout is not None
-        assert program.stderr is not None
-        program.stdout.close()
-        complaint = program.stderr.read()
-    assert program.returncode == 3
-    assert b"Traceback" not in complaint
-    assert b"Broken" not in complaint
+    for flags in ((), ("--json",)):
+        with hung_up() as pipe, redirect_stdout(pipe), redirect_stderr(io.StringIO()) as complaint:
+            code = run(["check", "--url", sqlite_targets["behind"].url, *flags])
+        assert code == 3
+        assert "roken" not in complaint.getvalue()
+
+
+def test_a_pipe_closed_in_the_middle_of_a_stream_ends_it_in_silence(tmp_path: Path) -> None:
+    """maintenance OP-71; case 51."""
+    with StateStore.open(state_dir=tmp_path) as store:
+        place = Cwd("/work")
+        with store.agent_log.writer.open(place=place, session_id="s", prompt="Begin.") as log:
+            log.feed({"type": "session", "id": "s"})
+    for flags in ((), ("--json",), ("--raw",)):
+        with hung_up() as pipe, redirect_stdout(pipe), redirect_stderr(io.StringIO()) as complaint:
+            code = run(["log", "s", "--state-dir", str(tmp_path), "--quiet", *flags])
+        assert (code, complaint.getvalue()) == (0, "")
+
+
+def test_nobody_listening_on_stderr_is_no_failure(tmp_path: Path) -> None:
+    """maintenance OP-71."""
+    with hung_up() as pipe, redirect_stderr(pipe), redirect_stdout(io.StringIO()) as out:
+        code = run(["migrate", "--url", str(tmp_path / "new.db")])
+    assert code == 0
+    assert out.getvalue().startswith("applied ")
+
+
+def test_streams_that_were_closed_before_the_program_began_are_no_failure(
+    sqlite_targets: dict[str, Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run(["check", "--url", sqlite_targets["behind"].url]) == 3
 
 
 def test_a_full_disk_behind_stdout_is_told(sqlite_targets: dict[str, Target]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -74,6 +76,7 @@ def test_line_files_are_counted_and_measured(database: Database) -> None:
     for name in ("one", "two"):
         with store.agent_log.writer.open(place=Cwd("/work"), session_id=name, prompt="x") as log:
             log.feed({"type": "session", "id": name})
+    (database.state_dir / "agent-sessions" / "notes.txt").write_text("no log", encoding="utf-8")
     found = store.maintenance.stats.collect().line_files
     logs = sorted((database.state_dir / "agent-sessions").rglob("*.jsonl"))
     assert (found.files, found.bytes) == (2, sum(path.stat().st_size for path in logs))
@@ -130,6 +133,22 @@ def test_without_a_database_all_is_zero_and_none_appears(tmp_path: Path) -> None
     assert stats.schema_state.state == "empty"
     assert (stats.size_bytes, stats.tables, stats.messages.oldest, stats.version) == (0, (), None, None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_without_any_table_of_ours_is_measured_and_nothing_counted(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """maintenance OP-5, OP-10."""
+    file = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(file)) as raw:
+        raw.execute("CREATE TABLE recipes (name TEXT)")
+    for url in (str(file), postgres_url):
+        settings = Settings(url=url, read_only=True, state_dir=tmp_path)
+        with StateStore(connect(settings), settings) as store:
+            stats = store.maintenance.stats.collect()
+        assert stats.exists
+        assert stats.size_bytes > 0
+        assert (stats.schema_state.state, stats.tables, dict(stats.statuses)) == ("empty", (), {})
 
 
 @pytest.mark.parametrize("to", ["0001", "0002", "0003"])

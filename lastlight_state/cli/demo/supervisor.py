@@ -21,7 +21,12 @@ def work(settings: Settings, run_id: str, note: Note) -> bool:
     """Let one worker process drive the run until it stops by itself (True), or is killed (False)."""
     command = [sys.executable, "-m", WORKER, run_id]
     with subprocess.Popen(  # noqa: S603 our own interpreter and our own module
-        command, env=environment(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        env=environment(settings),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for us; we end the worker
     ) as worker:
         note(f"worker {worker.pid} started")
         try:
