@@ -38,7 +38,7 @@ class IsoTimestamp(TypeDecorator[datetime]):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Any:
-        return _time_texts()
+        return _time_text
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         return _read_time
@@ -118,7 +118,10 @@ def _read_json(text: str | None) -> Any:
 
 
 def _time_texts() -> Callable[[datetime | None], str | None]:
-    """Formats times, remembering the last: the times of one write are nearly always one object."""
+    """Formats times, remembering the last: the times of one write are nearly always one object.
+
+    Threads that write at once merely make each other forget.
+    """
     last: tuple[datetime | None, str | None] = (None, None)
 
     def text_of(value: datetime | None) -> str | None:
@@ -131,6 +134,9 @@ def _time_texts() -> Callable[[datetime | None], str | None]:
         return text
 
     return text_of
+
+
+_time_text = _time_texts()
 
 
 def parse_time(text: str) -> datetime:
