@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,17 +18,32 @@ from lastlight_state.messaging.session_checks import known
 Row = dict[str, Any]
 
 
-def draft(given: MessageDraft, now: datetime, max_bytes: int, where: str = "") -> Row:
+def message(
+    role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
+) -> Row:
     """The parameters of a message. Without a platform id, ``""`` included, that is None."""
-    platform_id, timestamp = given.platform_message_id, given.timestamp
     return {
-        "role": checks.word(f"{where}role", given.role, words.ROLES),
-        "content": checks.content(f"{where}content", given.content, max_bytes),
+        "role": checks.word(f"{where}role", role, words.ROLES),
+        "content": checks.content(f"{where}content", content, max_bytes),
+        "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
         "platform_message_id": None
         if platform_id is None or platform_id == ""
         else checks.identifier(f"{where}platform_message_id", platform_id, words.FOREIGN_ID),
-        "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
     }
+
+
+def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Row:
+    """The parameters of a `MessageDraft`."""
+    one = _one_draft(where, given)
+    return message(
+        one.role,
+        one.content,
+        one.platform_message_id,
+        one.timestamp,
+        now=now,
+        max_bytes=max_bytes,
+        where=f"{where}.",
+    )
 
 
 def drafts(given: Any, now: datetime, max_bytes: int) -> list[Row]:
@@ -35,17 +51,17 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Row]:
     if not isinstance(given, Sequence):
         raise InvalidValue("drafts", f"a sequence of drafts is needed, not {type(given).__name__}")
     checks.number("drafts", len(given), least=1, most=words.BATCH)
-    return [draft(one_draft(f"drafts[{i}]", one), now, max_bytes, f"drafts[{i}].") for i, one in enumerate(given)]
+    return [draft(f"drafts[{i}]", one, now, max_bytes) for i, one in enumerate(given)]
 
 
 def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Row | None:
     """The parameters of a message that was posted into a thread: stripped and clipped. None when it is blank."""
-    one = one_draft("draft", given)
+    one = _one_draft("draft", given)
     if clip is not None:
         checks.number("clip", clip, least=transcript.LEAST)
     said = known("draft.content", one.content).strip()
     kept = said if clip is None else transcript.clip_tail(said, clip)
-    row = draft(MessageDraft(one.role, kept, one.platform_message_id, one.timestamp), now, max_bytes, "draft.")
+    row = draft("draft", replace(one, content=kept), now, max_bytes)
     return row if kept else None
 
 
@@ -58,8 +74,7 @@ def position(key: Any) -> int:
     return checks.number("page_token", key[0])
 
 
-def one_draft(where: str, given: Any) -> MessageDraft:
-    """The draft itself. Raises `InvalidValue` for anything else."""
+def _one_draft(where: str, given: Any) -> MessageDraft:
     if not isinstance(given, MessageDraft):
         raise InvalidValue(where, f"a MessageDraft is needed, not {type(given).__name__}")
     return given

@@ -46,8 +46,8 @@ class Messages(Repository):
         `PayloadTooLarge` for content past 1 MiB.
         """
         now = self._now()
-        draft = MessageDraft(role, content, platform_message_id, timestamp)
-        row = message_checks.draft(draft, now, self._settings.limits.message_content)
+        most = self._settings.limits.message_content
+        row = message_checks.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
         found = known("session_id", session_id)
         if row["platform_message_id"] is not None:
             return self._writing(lambda unit: deliveries.append(unit, found, [row], now), keyed=True)[0]
