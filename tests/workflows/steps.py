@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from lastlight_state import StateStore, Transaction
 from lastlight_state.clock import iso_text
+from lastlight_state.ids import new_id
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Approval, Claim, Gate, RunOptions, Trigger, WorkflowRun
 
@@ -56,8 +57,9 @@ class Raw:
             lease_expires_at=taken + lease,
         )
 
-    def execution(self, run_id: str, execution_id: str = "e-1") -> str:
-        """An execution in flight."""
+    def execution(self, run_id: str, execution_id: str | None = None) -> str:
+        """An execution in flight; its id."""
+        execution_id = execution_id or new_id()
         self(
             "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, workflow_run_id) "
             "SELECT ?, 'webhook', trigger_id, 'deploy:plan', started_at, id FROM workflow_runs WHERE id = ?",

@@ -85,18 +85,19 @@ def test_a_pause_that_fails_leaves_the_run_as_it_was(store: StateStore, raw: Raw
     raw.check_history(run.id)
 
 
-@pytest.mark.parametrize("status", ["queued", "paused", "succeeded"])
-def test_only_a_running_run_is_paused(store: StateStore, raw: Raw, status: str) -> None:
+def test_only_a_running_run_is_paused(store: StateStore, raw: Raw) -> None:
     """workflows W-12, W-81."""
-    run = started(store, status="queued" if status == "queued" else "running")
-    if status == "paused":
-        store.workflows.approvals.pause(run.id, Gate("first", ""))
-    elif status == "succeeded":
-        store.workflows.runs.finish(run.id, "succeeded")
-    with pytest.raises(Conflict) as refused:
-        store.workflows.approvals.pause(run.id, PLAN)
-    assert (refused.value.code, refused.value.details["found"]) == ("run_status", status)
-    assert not raw("SELECT 1 FROM workflow_approvals WHERE gate = ?", PLAN.gate)
+    cases: list[str] = ["queued", "paused", "succeeded"]
+    for status in cases:
+        run = started(store, status="queued" if status == "queued" else "running")
+        if status == "paused":
+            store.workflows.approvals.pause(run.id, Gate("first", ""))
+        elif status == "succeeded":
+            store.workflows.runs.finish(run.id, "succeeded")
+        with pytest.raises(Conflict) as refused:
+            store.workflows.approvals.pause(run.id, PLAN)
+        assert (refused.value.code, refused.value.details["found"]) == ("run_status", status)
+        assert not raw("SELECT 1 FROM workflow_approvals WHERE gate = ?", PLAN.gate)
 
 
 def test_the_same_pause_again_returns_the_stored_gate(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
@@ -113,23 +114,21 @@ def test_the_same_pause_again_returns_the_stored_gate(store: StateStore, raw: Ra
     assert store.workflows.approvals.pause(run.id, gate, claim=claim) == answered.approval
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_a_used_gate_id_with_another_content_is_refused(store: StateStore) -> None:
+    """workflows W-81."""
+    given = Gate("plan", "Go?", id="gate-1", action=ACTION)
+    approval = paused(store, given)
+    changed: list[dict[str, Any]] = [
         {"summary": "other"},
         {"action": {"command": "drop"}},
         {"kind": "reply"},
         {"node": NodeRef("build", 1)},
         {"on_reject": "resume"},
-    ],
-)
-def test_a_used_gate_id_with_another_content_is_refused(store: StateStore, changed: dict[str, Any]) -> None:
-    """workflows W-81."""
-    given = Gate("plan", "Go?", id="gate-1", action=ACTION)
-    approval = paused(store, given)
-    with pytest.raises(AlreadyExists) as taken:
-        store.workflows.approvals.create(approval.workflow_run_id, replace(given, **changed))
-    assert (taken.value.kind, taken.value.key) == ("approval", "gate-1")
+    ]
+    for change in changed:
+        with pytest.raises(AlreadyExists) as taken:
+            store.workflows.approvals.create(approval.workflow_run_id, replace(given, **change))
+        assert (taken.value.kind, taken.value.key) == ("approval", "gate-1")
     assert store.workflows.approvals.get("gate-1") == approval
 
 
@@ -182,16 +181,17 @@ def test_a_gate_beside_a_run_stops_nothing(store: StateStore, raw: Raw) -> None:
     assert store.workflows.approvals.create(run.id, Gate("more", "And this?")).status == "pending"
 
 
-@pytest.mark.parametrize("status", ["queued", "failed"])
-def test_no_gate_is_opened_beside_a_run_that_does_not_run(store: StateStore, raw: Raw, status: str) -> None:
+def test_no_gate_is_opened_beside_a_run_that_does_not_run(store: StateStore, raw: Raw) -> None:
     """workflows W-12."""
-    run = started(store, status="queued")
-    if status == "failed":
-        store.workflows.runs.finish(run.id, "failed")
-    with pytest.raises(Conflict) as refused:
-        store.workflows.approvals.create(run.id, PLAN)
-    assert refused.value.details["allowed"] == ("running", "paused")
-    assert not raw("SELECT 1 FROM workflow_approvals")
+    cases: list[str] = ["queued", "failed"]
+    for status in cases:
+        run = started(store, status="queued")
+        if status == "failed":
+            store.workflows.runs.finish(run.id, "failed")
+        with pytest.raises(Conflict) as refused:
+            store.workflows.approvals.create(run.id, PLAN)
+        assert refused.value.details["allowed"] == ("running", "paused")
+        assert not raw("SELECT 1 FROM workflow_approvals")
 
 
 def test_an_expiry_that_is_not_ahead_is_refused(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
@@ -204,26 +204,26 @@ def test_an_expiry_that_is_not_ahead_is_refused(store: StateStore, frozen_clock:
     assert store.workflows.approvals.pause(run.id, Gate("plan", "Go?", expires_at=expires_at)).expires_at == expires_at
 
 
-@pytest.mark.parametrize(
-    ("gate", "where"),
-    [
-        (Gate("", "Go?"), "gate.gate"),
-        (Gate("plan", "x" * 16_385), "gate.summary"),
-        (Gate("plan", "Go?", kind="maybe"), "gate.kind"),  # type: ignore[arg-type]
-        (Gate("plan", "Go?", on_reject="retry"), "gate.on_reject"),  # type: ignore[arg-type]
-        (Gate("plan", "Go?", requested_by=" "), "gate.requested_by"),
-        (Gate("plan", "Go?", node=NodeRef("build", -1)), "gate.node.iteration"),
-        (Gate("plan", "Go?", action={"x": float("nan")}), "gate.action.x"),
-        (Gate("plan", "Go?", action="x" * 16_383), "gate.action"),
-        (Gate("plan", "Go?", request_key=""), "gate.request_key"),
-    ],
-)
-def test_a_gate_that_may_not_be_stored_is_refused(store: StateStore, raw: Raw, gate: Gate, where: str) -> None:
+REFUSED = [
+    (Gate("", "Go?"), "gate.gate"),
+    (Gate("plan", "x" * 16_385), "gate.summary"),
+    (Gate("plan", "Go?", kind="maybe"), "gate.kind"),  # type: ignore[arg-type]
+    (Gate("plan", "Go?", on_reject="retry"), "gate.on_reject"),  # type: ignore[arg-type]
+    (Gate("plan", "Go?", requested_by=" "), "gate.requested_by"),
+    (Gate("plan", "Go?", node=NodeRef("build", -1)), "gate.node.iteration"),
+    (Gate("plan", "Go?", action={"x": float("nan")}), "gate.action.x"),
+    (Gate("plan", "Go?", action="x" * 16_383), "gate.action"),
+    (Gate("plan", "Go?", request_key=""), "gate.request_key"),
+]
+
+
+def test_a_gate_that_may_not_be_stored_is_refused(store: StateStore, raw: Raw) -> None:
     """workflows W-1 to W-4."""
     run = started(store)
-    with pytest.raises(InvalidValue) as refused:
-        store.workflows.approvals.pause(run.id, gate)
-    assert refused.value.where == where
+    for gate, where in REFUSED:
+        with pytest.raises(InvalidValue) as refused:
+            store.workflows.approvals.pause(run.id, gate)
+        assert (gate, refused.value.where) == (gate, where)
     assert store.workflows.runs.get(run.id) == run
     assert not raw("SELECT 1 FROM workflow_approvals")
 

@@ -45,23 +45,21 @@ def test_the_same_answer_again_is_repeated_long_after(store: StateStore, frozen_
     assert len(raw.transitions(approval.workflow_run_id)) == 4
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_any_other_answer_meets_the_winner(store: StateStore, raw: Raw) -> None:
+    """workflows W-83, case 18."""
+    approval = paused(store)
+    first = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine")
+    others: list[dict[str, Any]] = [
         {"by": "ana", "response": "fine indeed"},
         {"by": "ana", "decision": "rejected", "response": "fine"},
         {"by": "bo", "response": "fine"},
         {"by": "ana"},
         {"by": "ana", "response": "fine", "digest": "0" * 64},
-    ],
-)
-def test_any_other_answer_meets_the_winner(store: StateStore, raw: Raw, other: dict[str, Any]) -> None:
-    """workflows W-83, case 18."""
-    approval = paused(store)
-    first = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine")
-    with pytest.raises(AlreadyAnswered) as lost:
-        store.workflows.approvals.answer(approval.id, **{"decision": "approved", **other})
-    assert lost.value.winner == first.approval
+    ]
+    for other in others:
+        with pytest.raises(AlreadyAnswered) as lost:
+            store.workflows.approvals.answer(approval.id, **{"decision": "approved", **other})
+        assert lost.value.winner == first.approval
     assert store.workflows.approvals.get(approval.id) == first.approval
     assert len(raw.transitions(approval.workflow_run_id)) == 3
 
@@ -115,34 +113,39 @@ def test_a_reply_is_stored_as_approved_with_its_text(store: StateStore) -> None:
     assert repeated.repeated
 
 
-@pytest.mark.parametrize("response", [None, "", " \n"])
-def test_a_blank_reply_is_refused(store: StateStore, response: str | None) -> None:
+def test_a_blank_reply_is_refused(store: StateStore) -> None:
     """workflows W-82."""
     approval = paused(store, REPLY)
-    with pytest.raises(InvalidValue) as refused:
-        store.workflows.approvals.answer(approval.id, "replied", by="ana", response=response)
-    assert refused.value.where == "response"
+    for response in (None, "", " \n"):
+        with pytest.raises(InvalidValue) as refused:
+            store.workflows.approvals.answer(approval.id, "replied", by="ana", response=response)
+        assert refused.value.where == "response"
     assert store.workflows.approvals.get(approval.id) == approval
 
 
-@pytest.mark.parametrize(
-    ("gate", "decision"), [(REPLY, "approved"), (REPLY, "rejected"), (PLAN, "replied"), (PLAN, "expired")]
-)
-def test_the_wrong_decision_for_the_kind_is_refused(store: StateStore, gate: Gate, decision: Any) -> None:
+def test_the_wrong_decision_for_the_kind_is_refused(store: StateStore) -> None:
     """workflows W-82, case 21."""
-    approval = paused(store, gate)
-    with pytest.raises(InvalidValue) as refused:
-        store.workflows.approvals.answer(approval.id, decision, by="ana", response="main")
-    assert refused.value.where == "decision"
-    assert store.workflows.approvals.get(approval.id) == approval
+    wrong: tuple[tuple[Gate, Any], ...] = (
+        (REPLY, "approved"),
+        (REPLY, "rejected"),
+        (PLAN, "replied"),
+        (PLAN, "expired"),
+    )
+    for gate, decision in wrong:
+        approval = paused(store, gate)
+        with pytest.raises(InvalidValue) as refused:
+            store.workflows.approvals.answer(approval.id, decision, by="ana", response="main")
+        assert refused.value.where == "decision"
+        assert store.workflows.approvals.get(approval.id) == approval
 
 
-@pytest.mark.parametrize("given", [{"by": " "}, {"by": ""}, {"by": "a" * 129}, {"via": "fax"}, {"scratch": [1]}])
-def test_an_answer_that_may_not_be_stored_is_refused(store: StateStore, given: dict[str, Any]) -> None:
+def test_an_answer_that_may_not_be_stored_is_refused(store: StateStore) -> None:
     """workflows W-1, W-2, W-82."""
     approval = paused(store)
-    with pytest.raises(InvalidValue):
-        store.workflows.approvals.answer(approval.id, "approved", **{"by": "ana", **given})
+    refused: list[dict[str, Any]] = [{"by": " "}, {"by": ""}, {"by": "a" * 129}, {"via": "fax"}, {"scratch": [1]}]
+    for given in refused:
+        with pytest.raises(InvalidValue):
+            store.workflows.approvals.answer(approval.id, "approved", **{"by": "ana", **given})
     assert store.workflows.approvals.get(approval.id) == approval
 
 
@@ -230,13 +233,13 @@ def test_a_rejection_beside_a_claimed_run_fails_it_and_fences_the_holder(store: 
     )
 
 
-@pytest.mark.parametrize("why", ["operator", "timer", "signal"])
-def test_a_run_paused_for_something_else_stays_paused(store: StateStore, raw: Raw, why: str) -> None:
+def test_a_run_paused_for_something_else_stays_paused(store: StateStore, raw: Raw) -> None:
     """workflows W-85."""
-    approval = paused(store)
-    raw("UPDATE workflow_runs SET pause_reason = ? WHERE id = ?", why, approval.workflow_run_id)
-    answered = store.workflows.approvals.answer(approval.id, "approved", by="ana")
-    assert (answered.run.status, answered.run.pause_reason) == ("paused", why)
+    for why in ("operator", "timer", "signal"):
+        approval = paused(store)
+        raw("UPDATE workflow_runs SET pause_reason = ? WHERE id = ?", why, approval.workflow_run_id)
+        answered = store.workflows.approvals.answer(approval.id, "approved", by="ana")
+        assert (answered.run.status, answered.run.pause_reason) == ("paused", why)
 
 
 def test_a_run_paused_by_another_program_was_paused_for_its_gate(store: StateStore, raw: Raw) -> None:

@@ -70,11 +70,12 @@ def test_gates_are_listed_newest_first_by_any_filter(store: StateStore, frozen_c
     assert ids(approvals.list(gate="plan", artifact="plan.md", statuses=["pending"])) == [first]
 
 
-@pytest.mark.parametrize("given", [{"statuses": ["open"]}, {"kind": "maybe"}, {"gate": ""}, {"limit": 0}])
-def test_a_filter_that_means_nothing_is_refused(store: StateStore, given: dict[str, Any]) -> None:
+def test_a_filter_that_means_nothing_is_refused(store: StateStore) -> None:
     """workflows W-1, W-20."""
-    with pytest.raises(InvalidValue):
-        store.workflows.approvals.list(**given)
+    cases: list[dict[str, Any]] = [{"statuses": ["open"]}, {"kind": "maybe"}, {"gate": ""}, {"limit": 0}]
+    for given in cases:
+        with pytest.raises(InvalidValue):
+            store.workflows.approvals.list(**given)
 
 
 def test_a_token_of_another_list_is_refused(store: StateStore) -> None:

@@ -119,40 +119,38 @@ def test_a_disabled_workflow_begins_nothing(store: StateStore, raw: Raw, frozen_
     assert started(store).status == "running"
 
 
-@pytest.mark.parametrize("max_restarts", [0, 100])
-def test_restart_limits_have_bounds(store: StateStore, max_restarts: int) -> None:
+def test_restart_limits_have_bounds(store: StateStore) -> None:
     """workflows W-22."""
-    assert started(store, max_restarts=max_restarts).max_restarts == max_restarts
+    for most in (0, 100):
+        assert started(store, max_restarts=most).max_restarts == most
 
 
-@pytest.mark.parametrize(
-    ("given", "where"),
-    [
-        ({"max_restarts": 101}, "max_restarts"),
-        ({"max_restarts": -1}, "max_restarts"),
-        ({"max_restarts": True}, "max_restarts"),
-        ({"status": "paused"}, "status"),
-        ({"trigger": Trigger("t", type="email")}, "trigger.type"),  # type: ignore[arg-type]
-        ({"trigger": Trigger("t", actor_type="robot")}, "trigger.actor_type"),  # type: ignore[arg-type]
-        ({"trigger": Trigger("t", issue_number=-1)}, "trigger.issue_number"),
-        ({"trigger": Trigger(" ")}, "trigger.id"),
-        ({"phase": ""}, "phase"),
-        ({"workflow_name": "a\nb"}, "workflow_name"),
-        ({"deadline_at": datetime(2026, 1, 1)}, "deadline_at"),  # noqa: DTZ001
-        ({"not_before": "soon"}, "not_before"),
-        ({"context": {"a": [1, float("inf")]}}, "context.a[1]"),
-        ({"context": nested(33)}, "context.a" + ".a" * 31),
-        ({"scratch": [1]}, "scratch"),
-        ({"scratch": {"a": {1: 2}}}, "scratch.a"),
-    ],
-)
-def test_what_may_not_be_stored_is_refused_by_name(
-    store: StateStore, raw: Raw, given: dict[str, Any], where: str
-) -> None:
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"max_restarts": 101}, "max_restarts"),
+    ({"max_restarts": -1}, "max_restarts"),
+    ({"max_restarts": True}, "max_restarts"),
+    ({"status": "paused"}, "status"),
+    ({"trigger": Trigger("t", type="email")}, "trigger.type"),  # type: ignore[arg-type]
+    ({"trigger": Trigger("t", actor_type="robot")}, "trigger.actor_type"),  # type: ignore[arg-type]
+    ({"trigger": Trigger("t", issue_number=-1)}, "trigger.issue_number"),
+    ({"trigger": Trigger(" ")}, "trigger.id"),
+    ({"phase": ""}, "phase"),
+    ({"workflow_name": "a\nb"}, "workflow_name"),
+    ({"deadline_at": datetime(2026, 1, 1)}, "deadline_at"),  # noqa: DTZ001
+    ({"not_before": "soon"}, "not_before"),
+    ({"context": {"a": [1, float("inf")]}}, "context.a[1]"),
+    ({"context": nested(33)}, "context.a" + ".a" * 31),
+    ({"scratch": [1]}, "scratch"),
+    ({"scratch": {"a": {1: 2}}}, "scratch.a"),
+]
+
+
+def test_what_may_not_be_stored_is_refused_by_name(store: StateStore, raw: Raw) -> None:
     """workflows W-1, W-2, W-3."""
-    with pytest.raises(InvalidValue) as refused:
-        started(store, **given)
-    assert refused.value.where == where
+    for given, where in REFUSED:
+        with pytest.raises(InvalidValue) as refused:
+            started(store, **given)
+        assert (given, refused.value.where) == (given, where)
     assert not raw("SELECT 1 FROM workflow_runs")
 
 
@@ -163,18 +161,17 @@ def test_a_word_outside_the_vocabulary_names_the_vocabulary(store: StateStore) -
     assert refused.value.details["permitted"] == ("api", "chat", "cli", "cron", "webhook")
 
 
-@pytest.mark.parametrize("part", ["context", "scratch"])
-def test_contents_at_their_limit_are_stored_and_one_byte_more_is_not(store: StateStore, part: str) -> None:
+def test_contents_at_their_limit_are_stored_and_one_byte_more_is_not(store: StateStore) -> None:
     """workflows W-3, case 43: bytes, not characters."""
-    limit = {"context": 256 * KIB, "scratch": 64 * KIB}[part]
-    text = "é" * ((limit - len('{"a":""}')) // 2)
-    given: dict[str, Any] = {part: {"a": text}}
-    assert getattr(started(store, **given), part) == {"a": text}
-    given[part]["a"] += "x"
-    with pytest.raises(PayloadTooLarge) as refused:
-        started(store, **given)
-    assert (refused.value.where, refused.value.limit, refused.value.actual) == (part, limit, limit + 1)
-    assert "é" not in str(refused.value)
+    for part, limit in {"context": 256 * KIB, "scratch": 64 * KIB}.items():
+        text = "é" * ((limit - len('{"a":""}')) // 2)
+        given: dict[str, Any] = {part: {"a": text}}
+        assert getattr(started(store, **given), part) == {"a": text}
+        given[part]["a"] += "x"
+        with pytest.raises(PayloadTooLarge) as refused:
+            started(store, **given)
+        assert (refused.value.where, refused.value.limit, refused.value.actual) == (part, limit, limit + 1)
+        assert "é" not in str(refused.value)
 
 
 def test_a_context_may_be_as_deep_as_the_limit(store: StateStore) -> None:
@@ -208,23 +205,21 @@ def test_an_ensured_run_is_made_once_whatever_became_of_it(store: StateStore, ra
     assert len(raw("SELECT 1 FROM workflow_runs")) == 1
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_an_ensured_key_with_another_content_is_refused(store: StateStore) -> None:
+    """workflows W-23, case 33."""
+    started(store, id="run-0")
+    first = ensured(store, "key-1", context={"a": 1})
+    others: list[dict[str, Any]] = [
         {"context": {"a": 2}},
         {"context": None},
         {"trigger": replace(TRIGGER, id="t-2")},
         {"trigger": replace(TRIGGER, repo="gadget")},
         {"parent_run_id": "run-0"},
-    ],
-)
-def test_an_ensured_key_with_another_content_is_refused(store: StateStore, other: dict[str, Any]) -> None:
-    """workflows W-23, case 33."""
-    started(store, id="run-0")
-    first = ensured(store, "key-1", context={"a": 1})
-    with pytest.raises(AlreadyExists) as refused:
-        ensured(store, "key-1", **{"context": {"a": 1}, **other})
-    assert (refused.value.key, refused.value.details["run_key"]) == (first.run.id, "key-1")
+    ]
+    for other in others:
+        with pytest.raises(AlreadyExists) as refused:
+            ensured(store, "key-1", **{"context": {"a": 1}, **other})
+        assert (refused.value.key, refused.value.details["run_key"]) == (first.run.id, "key-1")
     assert store.workflows.runs.get(first.run.id) == first.run
 
 

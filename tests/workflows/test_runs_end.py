@@ -49,39 +49,33 @@ def test_a_marker_has_its_own_success(store: StateStore) -> None:
     assert (ended.status, ended.phase_history[0]["success"], ended.error) == ("succeeded", False, None)
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
+def test_the_reason_is_the_one_given_or_that_of_the_failure(store: StateStore) -> None:
+    """workflows W-11, W-27."""
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "run.finished"),
         ({"reason": "done"}, "done"),
         ({"failure": Failure("boom", stop_reason="timeout")}, "timeout"),
         ({"failure": Failure("boom", stop_reason="timeout"), "reason": "late"}, "late"),
-    ],
-)
-def test_the_reason_is_the_one_given_or_that_of_the_failure(
-    store: StateStore, given: dict[str, Any], reason: str
-) -> None:
-    """workflows W-11, W-27."""
-    assert store.workflows.runs.finish(started(store).id, "failed", **given).status_reason == reason
+    ]
+    for given, reason in cases:
+        assert store.workflows.runs.finish(started(store).id, "failed", **given).status_reason == reason
 
 
-@pytest.mark.parametrize(
-    ("given", "where"),
-    [
+def test_an_end_that_may_not_be_stored_is_refused(store: StateStore) -> None:
+    """workflows W-1 to W-3."""
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"status": "paused"}, "status"),
         ({"reason": "r" * 65}, "reason"),
         ({"failure": Failure("x" * 16_385)}, "failure.error"),
         ({"failure": Failure("boom", "x" * 65_536)}, "failure.detail"),
         ({"failure": Failure("boom", stop_reason=" ")}, "reason"),
-    ],
-)
-def test_an_end_that_may_not_be_stored_is_refused(store: StateStore, given: dict[str, Any], where: str) -> None:
-    """workflows W-1 to W-3."""
-    run = started(store)
-    with pytest.raises(InvalidValue) as refused:
-        store.workflows.runs.finish(run.id, **{"status": "failed", **given})
-    assert refused.value.where == where
-    assert store.workflows.runs.get(run.id) == run
+    ]
+    for given, where in cases:
+        run = started(store)
+        with pytest.raises(InvalidValue) as refused:
+            store.workflows.runs.finish(run.id, **{"status": "failed", **given})
+        assert refused.value.where == where
+        assert store.workflows.runs.get(run.id) == run
 
 
 def test_a_finish_that_fails_leaves_the_run_as_it_was(store: StateStore, raw: Raw) -> None:
@@ -112,25 +106,24 @@ def test_ending_a_run_closes_all_that_hangs_on_it(store: StateStore, raw: Raw, f
     assert store.workflows.approvals.count_pending() == 1
 
 
-@pytest.mark.parametrize("status", ENDED)
-def test_the_same_finish_again_returns_the_stored_run(
-    store: StateStore, raw: Raw, frozen_clock: FrozenClock, status: Any
-) -> None:
+def test_the_same_finish_again_returns_the_stored_run(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-27, case 25: by the same claim, once told."""
-    told: list[WorkflowRun] = []
-    store.workflows.on_terminal(told.append)
-    run = started(store)
-    claim = raw.hold(run.id)
-    ended = store.workflows.runs.finish(run.id, status, claim=claim)
-    frozen_clock.advance(seconds=1)
-    again = store.workflows.runs.finish(run.id, status, marker=PhaseEntry("late", True), claim=claim)
-    assert again == ended
-    assert told == [ended]
-    assert len(raw.transitions(run.id)) == 2
-    for other in {"succeeded", "failed", "cancelled"} - {status}:
-        with pytest.raises((Conflict, ClaimLost)):
-            store.workflows.runs.finish(run.id, other, claim=claim)  # type: ignore[arg-type]
-    assert store.workflows.runs.get(run.id) == ended
+    cases: list[Any] = ENDED
+    for status in cases:
+        told: list[WorkflowRun] = []
+        store.workflows.on_terminal(told.append)
+        run = started(store)
+        claim = raw.hold(run.id)
+        ended = store.workflows.runs.finish(run.id, status, claim=claim)
+        frozen_clock.advance(seconds=1)
+        again = store.workflows.runs.finish(run.id, status, marker=PhaseEntry("late", True), claim=claim)
+        assert again == ended
+        assert told == [ended]
+        assert len(raw.transitions(run.id)) == 2
+        for other in {"succeeded", "failed", "cancelled"} - {status}:
+            with pytest.raises((Conflict, ClaimLost)):
+                store.workflows.runs.finish(run.id, other, claim=claim)  # type: ignore[arg-type]
+        assert store.workflows.runs.get(run.id) == ended
 
 
 def test_a_finish_is_repeated_after_its_restarts_were_allowed(store: StateStore, raw: Raw) -> None:
@@ -158,18 +151,19 @@ def test_a_finish_by_another_claim_is_not_the_same(store: StateStore, raw: Raw) 
     assert store.workflows.runs.get(run.id) == ended
 
 
-@pytest.mark.parametrize("status", ["queued", "paused"])
-def test_a_run_that_does_not_run_can_only_fail(store: StateStore, status: str) -> None:
+def test_a_run_that_does_not_run_can_only_fail(store: StateStore) -> None:
     """workflows W-12, W-27."""
-    run = started(store, status="queued" if status == "queued" else "running")
-    if status == "paused":
-        store.workflows.approvals.pause(run.id, PLAN)
-    for refused in ("succeeded", "cancelled"):
-        with pytest.raises(Conflict) as conflict:
-            store.workflows.runs.finish(run.id, refused)
-        assert (conflict.value.details["found"], conflict.value.details["allowed"]) == (status, ("running",))
-    assert store.workflows.runs.finish(run.id, "failed").status == "failed"
-    assert not store.workflows.approvals.list_pending().items
+    cases: list[str] = ["queued", "paused"]
+    for status in cases:
+        run = started(store, status="queued" if status == "queued" else "running")
+        if status == "paused":
+            store.workflows.approvals.pause(run.id, PLAN)
+        for refused in ("succeeded", "cancelled"):
+            with pytest.raises(Conflict) as conflict:
+                store.workflows.runs.finish(run.id, refused)
+            assert (conflict.value.details["found"], conflict.value.details["allowed"]) == (status, ("running",))
+        assert store.workflows.runs.finish(run.id, "failed").status == "failed"
+        assert not store.workflows.approvals.list_pending().items
 
 
 def test_a_cancel_request_does_not_spoil_a_success(store: StateStore) -> None:
@@ -208,39 +202,42 @@ def test_asking_a_running_run_to_stop_changes_no_status(store: StateStore, raw: 
     raw.check_history(run.id)
 
 
-@pytest.mark.parametrize("status", ["queued", "paused"])
-def test_asking_where_nobody_is_there_cancels_at_once(store: StateStore, raw: Raw, status: str) -> None:
+def test_asking_where_nobody_is_there_cancels_at_once(store: StateStore, raw: Raw) -> None:
     """workflows W-28, case 37."""
-    run_id = paused(store).workflow_run_id if status == "paused" else started(store, status="queued").id
-    cancelled = store.workflows.runs.request_cancel(run_id, by="ana", reason="stop")
-    assert (cancelled.status, cancelled.status_reason) == ("cancelled", "run.cancelled")
-    assert raw(
-        "SELECT actor, source, detail FROM run_transitions WHERE run_id = ? AND to_status = 'cancelled'", run_id
-    ) == [("ana", "operator", "stop")]
+    cases: list[str] = ["queued", "paused"]
+    for status in cases:
+        run_id = paused(store).workflow_run_id if status == "paused" else started(store, status="queued").id
+        cancelled = store.workflows.runs.request_cancel(run_id, by="ana", reason="stop")
+        assert (cancelled.status, cancelled.status_reason) == ("cancelled", "run.cancelled")
+        assert raw(
+            "SELECT actor, source, detail FROM run_transitions WHERE run_id = ? AND to_status = 'cancelled'", run_id
+        ) == [("ana", "operator", "stop")]
 
 
-@pytest.mark.parametrize("status", ENDED)
-def test_an_ended_run_is_not_asked(store: StateStore, status: Any) -> None:
+def test_an_ended_run_is_not_asked(store: StateStore) -> None:
     """workflows W-28."""
-    run = started(store)
-    store.workflows.runs.finish(run.id, status)
-    with pytest.raises(Conflict) as refused:
-        store.workflows.runs.request_cancel(run.id, by="ana", reason="stop")
-    assert (refused.value.code, refused.value.details["found"]) == ("run_status", status)
+    cases: list[Any] = ENDED
+    for status in cases:
+        run = started(store)
+        store.workflows.runs.finish(run.id, status)
+        with pytest.raises(Conflict) as refused:
+            store.workflows.runs.request_cancel(run.id, by="ana", reason="stop")
+        assert (refused.value.code, refused.value.details["found"]) == ("run_status", status)
 
 
-@pytest.mark.parametrize("status", ["queued", "running", "paused"])
-def test_a_cancel_ends_any_live_run_and_fences_its_holder(store: StateStore, raw: Raw, status: str) -> None:
+def test_a_cancel_ends_any_live_run_and_fences_its_holder(store: StateStore, raw: Raw) -> None:
     """workflows W-29."""
-    run = started(store, status="queued" if status == "queued" else "running")
-    claim = raw.hold(run.id)
-    if status == "paused":
-        store.workflows.approvals.pause(run.id, PLAN, claim=claim)
-    cancelled = store.workflows.runs.cancel(run.id, by="ana", reason="stop")
-    assert (cancelled.status, cancelled.claim_owner, cancelled.pause_reason) == ("cancelled", None, None)
-    with pytest.raises(ClaimLost) as lost:
-        store.workflows.runs.merge_scratch(run.id, {"late": 1}, claim=claim)
-    assert lost.value.status == "cancelled"
+    cases: list[str] = ["queued", "running", "paused"]
+    for status in cases:
+        run = started(store, status="queued" if status == "queued" else "running")
+        claim = raw.hold(run.id)
+        if status == "paused":
+            store.workflows.approvals.pause(run.id, PLAN, claim=claim)
+        cancelled = store.workflows.runs.cancel(run.id, by="ana", reason="stop")
+        assert (cancelled.status, cancelled.claim_owner, cancelled.pause_reason) == ("cancelled", None, None)
+        with pytest.raises(ClaimLost) as lost:
+            store.workflows.runs.merge_scratch(run.id, {"late": 1}, claim=claim)
+        assert lost.value.status == "cancelled"
 
 
 def test_cancelling_again_changes_nothing(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
@@ -252,15 +249,16 @@ def test_cancelling_again_changes_nothing(store: StateStore, raw: Raw, frozen_cl
     assert len(raw.transitions(run.id)) == 2
 
 
-@pytest.mark.parametrize("status", ["succeeded", "failed"])
-def test_what_has_succeeded_or_failed_is_not_cancelled(store: StateStore, status: Any) -> None:
+def test_what_has_succeeded_or_failed_is_not_cancelled(store: StateStore) -> None:
     """workflows W-29."""
-    run = started(store)
-    ended = store.workflows.runs.finish(run.id, status)
-    with pytest.raises(Conflict) as refused:
-        store.workflows.runs.cancel(run.id, by="ana", reason="stop")
-    assert refused.value.details["found"] == status
-    assert store.workflows.runs.get(run.id) == ended
+    cases: list[Any] = ["succeeded", "failed"]
+    for status in cases:
+        run = started(store)
+        ended = store.workflows.runs.finish(run.id, status)
+        with pytest.raises(Conflict) as refused:
+            store.workflows.runs.cancel(run.id, by="ana", reason="stop")
+        assert refused.value.details["found"] == status
+        assert store.workflows.runs.get(run.id) == ended
 
 
 def tree(store: StateStore) -> dict[str, WorkflowRun]:
@@ -398,19 +396,20 @@ def test_a_restart_may_join_the_end_of_the_queue(store: StateStore, frozen_clock
         store.workflows.runs.restart(run.id, by="bo", reason="again", into="paused")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("status", ["queued", "running", "paused", "succeeded"])
-def test_only_what_failed_or_was_cancelled_restarts(store: StateStore, status: str) -> None:
+def test_only_what_failed_or_was_cancelled_restarts(store: StateStore) -> None:
     """workflows W-12, W-30."""
-    run = started(store, status="queued" if status == "queued" else "running")
-    if status == "paused":
-        store.workflows.approvals.pause(run.id, PLAN)
-    elif status == "succeeded":
-        store.workflows.runs.finish(run.id, "succeeded")
-    before = store.workflows.runs.get(run.id)
-    with pytest.raises(Conflict) as refused:
-        store.workflows.runs.restart(run.id, by="ana", reason="again")
-    assert refused.value.details["allowed"] == ("failed", "cancelled")
-    assert store.workflows.runs.get(run.id) == before
+    cases: list[str] = ["queued", "running", "paused", "succeeded"]
+    for status in cases:
+        run = started(store, status="queued" if status == "queued" else "running")
+        if status == "paused":
+            store.workflows.approvals.pause(run.id, PLAN)
+        elif status == "succeeded":
+            store.workflows.runs.finish(run.id, "succeeded")
+        before = store.workflows.runs.get(run.id)
+        with pytest.raises(Conflict) as refused:
+            store.workflows.runs.restart(run.id, by="ana", reason="again")
+        assert refused.value.details["allowed"] == ("failed", "cancelled")
+        assert store.workflows.runs.get(run.id) == before
 
 
 def test_restarts_end_at_their_limit(store: StateStore, raw: Raw) -> None:
@@ -449,20 +448,21 @@ def test_of_many_restarts_at_once_one_counts(every_backend: StateStore, raw: Raw
     raw.check_history(run.id)
 
 
-@pytest.mark.parametrize("most", [0, 100])
-def test_restarts_are_allowed_on_the_record(store: StateStore, raw: Raw, most: int) -> None:
+def test_restarts_are_allowed_on_the_record(store: StateStore, raw: Raw) -> None:
     """workflows W-31: a note with the old and the new number, in any status."""
-    run = started(store)
-    allowed = store.workflows.runs.allow_restarts(run.id, most, by="ana", reason="flaky network")
-    assert (allowed.max_restarts, allowed.status, allowed.status_reason) == (most, "running", "run.created")
-    [*_, (to_status, reason, detail, actor)] = raw(
-        "SELECT to_status, reason, detail, actor FROM run_transitions WHERE run_id = ? ORDER BY seq", run.id
-    )
-    assert (to_status, reason, detail) == ("running", "restarts.allowed", f"3 to {most}: flaky network")
-    assert actor == "ana"
-    ended = store.workflows.runs.finish(run.id, "failed")
-    assert store.workflows.runs.allow_restarts(run.id, 4, by="ana", reason="more").finished_at == ended.finished_at
-    raw.check_history(run.id)
+    cases: list[int] = [0, 100]
+    for most in cases:
+        run = started(store)
+        allowed = store.workflows.runs.allow_restarts(run.id, most, by="ana", reason="flaky network")
+        assert (allowed.max_restarts, allowed.status, allowed.status_reason) == (most, "running", "run.created")
+        [*_, (to_status, reason, detail, actor)] = raw(
+            "SELECT to_status, reason, detail, actor FROM run_transitions WHERE run_id = ? ORDER BY seq", run.id
+        )
+        assert (to_status, reason, detail) == ("running", "restarts.allowed", f"3 to {most}: flaky network")
+        assert actor == "ana"
+        ended = store.workflows.runs.finish(run.id, "failed")
+        assert store.workflows.runs.allow_restarts(run.id, 4, by="ana", reason="more").finished_at == ended.finished_at
+        raw.check_history(run.id)
 
 
 def test_a_limit_below_the_count_means_no_more(store: StateStore) -> None:
@@ -477,21 +477,22 @@ def test_a_limit_below_the_count_means_no_more(store: StateStore) -> None:
     assert refused.value.code == "restart_limit"
 
 
-@pytest.mark.parametrize("given", [{"by": ""}, {"by": "a" * 129}, {"reason": "x" * 2_049}])
-def test_operators_say_who_and_why(store: StateStore, given: dict[str, str]) -> None:
+def test_operators_say_who_and_why(store: StateStore) -> None:
     """workflows W-2."""
-    run = started(store)
-    said = {"by": "ana", "reason": "because", **given}
-    calls: tuple[Callable[..., object], ...] = (
-        store.workflows.runs.cancel,
-        store.workflows.runs.request_cancel,
-        store.workflows.runs.restart,
-        partial(store.workflows.runs.allow_restarts, max_restarts=5),
-    )
-    for call in calls:
-        with pytest.raises(InvalidValue):
-            call(run.id, **said)
-    assert store.workflows.runs.get(run.id) == run
+    cases: list[dict[str, str]] = [{"by": ""}, {"by": "a" * 129}, {"reason": "x" * 2_049}]
+    for given in cases:
+        run = started(store)
+        said = {"by": "ana", "reason": "because", **given}
+        calls: tuple[Callable[..., object], ...] = (
+            store.workflows.runs.cancel,
+            store.workflows.runs.request_cancel,
+            store.workflows.runs.restart,
+            partial(store.workflows.runs.allow_restarts, max_restarts=5),
+        )
+        for call in calls:
+            with pytest.raises(InvalidValue):
+                call(run.id, **said)
+        assert store.workflows.runs.get(run.id) == run
 
 
 def test_an_end_in_a_transaction_that_raises_is_none(store: StateStore, frozen_clock: FrozenClock) -> None:

@@ -64,22 +64,20 @@ def test_times_never_move_back(store: StateStore, frozen_clock: FrozenClock) -> 
     assert store.workflows.runs.finish(run.id, "succeeded").updated_at == run.updated_at
 
 
-@pytest.mark.parametrize(
-    ("entry", "where"),
-    [
+def test_a_phase_that_may_not_be_stored_is_refused(store: StateStore) -> None:
+    """workflows W-2, W-3."""
+    cases: list[tuple[PhaseEntry, str]] = [
         (PhaseEntry("", True), "entry.phase"),
         (PhaseEntry("build", 1), "entry.success"),  # type: ignore[arg-type]
         (PhaseEntry("build", True, "x" * 2_049), "entry.summary"),
         (PhaseEntry("build", True, at=datetime(2026, 1, 1)), "entry.at"),  # noqa: DTZ001
-    ],
-)
-def test_a_phase_that_may_not_be_stored_is_refused(store: StateStore, entry: PhaseEntry, where: str) -> None:
-    """workflows W-2, W-3."""
-    run = started(store)
-    with pytest.raises(InvalidValue) as refused:
-        store.workflows.runs.append_phase(run.id, entry)
-    assert refused.value.where == where
-    assert store.workflows.runs.get(run.id) == run
+    ]
+    for entry, where in cases:
+        run = started(store)
+        with pytest.raises(InvalidValue) as refused:
+            store.workflows.runs.append_phase(run.id, entry)
+        assert refused.value.where == where
+        assert store.workflows.runs.get(run.id) == run
 
 
 def test_the_history_is_bounded_in_entries_and_in_bytes(store: StateStore, raw: Raw) -> None:
@@ -108,30 +106,32 @@ def test_a_history_that_is_no_list_is_not_guessed(store: StateStore, raw: Raw) -
     assert corrupt.value.column == "scratch"
 
 
-@pytest.mark.parametrize("status", ["queued", "paused", "running"])
-def test_every_live_run_moves_on(store: StateStore, status: str) -> None:
+def test_every_live_run_moves_on(store: StateStore) -> None:
     """workflows W-25, W-26."""
-    run = started(store, status="queued" if status == "queued" else "running")
-    if status == "paused":
-        store.workflows.approvals.pause(run.id, PLAN)
-    assert store.workflows.runs.append_phase(run.id, PhaseEntry("build", True)).phase_count == 1
-    assert store.workflows.runs.merge_scratch(run.id, {"a": 1}).scratch_bytes == len('{"a":1}')
+    cases: list[str] = ["queued", "paused", "running"]
+    for status in cases:
+        run = started(store, status="queued" if status == "queued" else "running")
+        if status == "paused":
+            store.workflows.approvals.pause(run.id, PLAN)
+        assert store.workflows.runs.append_phase(run.id, PhaseEntry("build", True)).phase_count == 1
+        assert store.workflows.runs.merge_scratch(run.id, {"a": 1}).scratch_bytes == len('{"a":1}')
 
 
-@pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled"])
-def test_an_ended_run_does_not(store: StateStore, status: Any) -> None:
+def test_an_ended_run_does_not(store: StateStore) -> None:
     """workflows W-25, W-26."""
-    run = started(store)
-    ended = store.workflows.runs.finish(run.id, status)
-    moves: tuple[Callable[[], object], ...] = (
-        partial(store.workflows.runs.append_phase, run.id, PhaseEntry("late", True)),
-        partial(store.workflows.runs.merge_scratch, run.id, {"a": 1}),
-    )
-    for move in moves:
-        with pytest.raises(Conflict) as refused:
-            move()
-        assert (refused.value.code, refused.value.details["found"]) == ("run_status", status)
-    assert store.workflows.runs.get(run.id) == ended
+    cases: list[Any] = ["succeeded", "failed", "cancelled"]
+    for status in cases:
+        run = started(store)
+        ended = store.workflows.runs.finish(run.id, status)
+        moves: tuple[Callable[[], object], ...] = (
+            partial(store.workflows.runs.append_phase, run.id, PhaseEntry("late", True)),
+            partial(store.workflows.runs.merge_scratch, run.id, {"a": 1}),
+        )
+        for move in moves:
+            with pytest.raises(Conflict) as refused:
+                move()
+            assert (refused.value.code, refused.value.details["found"]) == ("run_status", status)
+        assert store.workflows.runs.get(run.id) == ended
 
 
 def test_only_the_holder_moves_a_run_on(store: StateStore, raw: Raw) -> None:
@@ -187,13 +187,14 @@ def test_one_key_to_drop_is_not_taken_for_its_letters(store: StateStore) -> None
     assert store.workflows.runs.get(run.id) == run
 
 
-@pytest.mark.parametrize("patch", [None, [], "text", {"a": float("nan")}, {1: 2}, {"a": "\0"}])
-def test_a_patch_is_an_object_of_json(store: StateStore, patch: Any) -> None:
+def test_a_patch_is_an_object_of_json(store: StateStore) -> None:
     """workflows W-4, W-26."""
-    run = started(store, scratch={"a": 1})
-    with pytest.raises(InvalidValue):
-        store.workflows.runs.merge_scratch(run.id, patch)
-    assert store.workflows.runs.get(run.id) == run
+    cases: list[Any] = [None, [], "text", {"a": float("nan")}, {1: 2}, {"a": "\0"}]
+    for patch in cases:
+        run = started(store, scratch={"a": 1})
+        with pytest.raises(InvalidValue):
+            store.workflows.runs.merge_scratch(run.id, patch)
+        assert store.workflows.runs.get(run.id) == run
 
 
 def test_scratch_of_exactly_the_limit_is_accepted(store: StateStore) -> None:
