@@ -1,20 +1,23 @@
 """Runs the revisions of this folder.
 
 The runner (`lastlight_state.migrations`) hands its connection in, already locked and inside the one transaction of the
-upgrade. The plain ``alembic`` command gets one from the database that ``-x url=...`` names, else the environment, else
-``./state/lastlight.db``; ``-x schema=...`` chooses the schema on Postgres.
+upgrade, or for a script its dialect. The plain ``alembic`` command takes the database that ``-x url=...`` names, else
+the one of the environment, else ``./state/lastlight.db``; ``-x schema=...`` chooses the schema on Postgres.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from alembic import context
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import open_backend
-from lastlight_state.backends.base import Options
+from lastlight_state.backends.base import Backend, Options
 from lastlight_state.migrations.autogenerate import options
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.operations import RefuseRows
+from lastlight_state.migrations.present import spare
 from lastlight_state.settings import DATABASE_FILE, load_settings
 
 LOCK_SECONDS = 60.0
@@ -23,23 +26,42 @@ OPERATIONS = (RefuseRows,)  # importing them makes them known to `op`
 
 def run(connection: Connection) -> None:
     context.configure(connection=connection, target_metadata=METADATA, **options(connection.dialect))
+    spare(context.get_context(), context.config.attributes.get("present", ()))
     with context.begin_transaction():
         context.run_migrations()
 
 
-def run_from_command_line() -> None:
+def write(dialect: Dialect) -> None:
+    """The statements instead of their effect, without the frame that makes them one transaction."""
+    context.configure(
+        dialect_name=dialect.name,
+        dialect_opts={"paramstyle": "named"},  # others double each percent sign, which here nobody halves again
+        literal_binds=True,
+        transactional_ddl=False,
+        **options(dialect),
+    )
+    context.run_migrations()
+
+
+def named_backend() -> Backend:
     named = context.get_x_argument(as_dictionary=True)
     settings = load_settings(None, url=named.get("url"), schema_name=named.get("schema"))
-    backend = open_backend(settings.url or settings.state_dir / DATABASE_FILE, Options(schema=settings.schema_name))
-    try:
+    return open_backend(settings.url or settings.state_dir / DATABASE_FILE, Options(schema=settings.schema_name))
+
+
+def run_from_command_line() -> None:
+    with closing(named_backend()) as backend:
+        if context.is_offline_mode():
+            write(backend.dialect)
+            return
         with backend.migration(LOCK_SECONDS) as connection:
             run(connection)
-    finally:
-        backend.close()
 
 
-given = context.config.attributes.get("connection")
-if given is None:
-    run_from_command_line()
+given = context.config.attributes
+if "connection" in given:
+    run(given["connection"])
+elif "dialect" in given:
+    write(given["dialect"])
 else:
-    run(given)
+    run_from_command_line()

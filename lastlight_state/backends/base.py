@@ -18,8 +18,9 @@ from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.measures import Measures
+from lastlight_state.backends.originals import Original
 from lastlight_state.backends.triggers import Guard
-from lastlight_state.errors import MisuseError, StateError
+from lastlight_state.errors import MisuseError, NotSupported, StateError
 
 Params = Sequence[Any] | Mapping[str, Any]
 
@@ -182,11 +183,28 @@ class Backend(ABC):
         """Hold ``name`` until the unit ends; others who ask for it wait."""
 
     @abstractmethod
-    def migration(self, lock_timeout: float) -> AbstractContextManager[Connection]:
+    def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> AbstractContextManager[Connection]:
         """A connection that no other migration shares: locked, in one transaction that commits on leaving.
 
-        Raises `BackendBusy` when another holds the lock for longer than ``lock_timeout`` seconds.
+        ``rebuilds``: a table may be replaced in it, so that foreign keys are not enforced meanwhile. Raises
+        `BackendBusy` when another holds the lock for longer than ``lock_timeout`` seconds.
         """
+
+    def scratch(self) -> AbstractContextManager[Connection]:
+        """A connection to an empty place where revisions can be tried; nothing of it is left, and nobody sees it."""
+        raise NotSupported(f"{self.name} has no place to try revisions in")
+
+    def script(self, body: str, lock_timeout: float) -> str:
+        """The statements of an upgrade as a script that does what `migration` does, for whoever runs it by hand."""
+        raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
+
+    def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        """The statements that give a role the rights to each of these tables. Asks where the tables are."""
+        raise NotSupported(f"{self.name} has no roles: whoever may write the file may do everything with it")
+
+    def original(self, connection: Connection) -> Original | None:
+        """The database as a file that another program has made; None where there is no such program."""
+        return None
 
     @abstractmethod
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
@@ -195,6 +213,10 @@ class Backend(ABC):
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:
         """What the database says about the schema that the connection is in; two equal answers are equal schemas."""
+
+    def shape(self, connection: Connection) -> Catalogue:
+        """What the tables are like, however the statements were written that made them."""
+        return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
 
     @abstractmethod
     def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:

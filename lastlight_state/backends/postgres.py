@@ -7,34 +7,28 @@ costs a system call instead of a round trip; what dies later surfaces as `Backen
 
 from __future__ import annotations
 
-import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, cast
+from typing import Any
+from uuid import uuid4
 
 import psycopg
-from psycopg.abc import Loader
-from psycopg.pq import Format, TransactionStatus
-from psycopg.types.json import set_json_loads
-from sqlalchemy import create_engine
+from psycopg.pq import TransactionStatus
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
 
-from lastlight_state import codec
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.measures import Measures
 from lastlight_state.backends.postgres_catalogue import catalogue
+from lastlight_state.backends.postgres_connections import borrow, checked_out, give_back, pooled
 from lastlight_state.backends.postgres_errors import UNDEFINED, translate
 from lastlight_state.backends.postgres_measures import measured
-from lastlight_state.backends.quoting import quoted
+from lastlight_state.backends.postgres_scripts import grants, script
+from lastlight_state.backends.quoting import literal, quoted
 from lastlight_state.backends.triggers import Guard, postgres_ddl
 from lastlight_state.errors import (
     BackendBusy,
@@ -47,8 +41,6 @@ from lastlight_state.errors import (
 )
 
 OLDEST = 140_000
-POOL_SECONDS = 30.0
-RECYCLE_SECONDS = 1800
 DDL_WAIT_SECONDS = 5.0
 """A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon."""
 
@@ -59,8 +51,6 @@ _NAMED_LOCK = (
     "SELECT pg_advisory_xact_lock(hashtextextended("
     "'lastlight_state:' || coalesce(%s::text, current_schema()::text) || ':' || %s::text, 0))"
 )
-_JSONB = 3802
-"""The type's number, the same on every server."""
 
 
 class PostgresBackend(Backend):
@@ -78,7 +68,7 @@ class PostgresBackend(Backend):
         self.options = options
         self.location = urls.shown(url.set(drivername="postgresql"))
         self._owns_engine = engine is None
-        self._engine = engine if engine is not None else _engine(url, options)
+        self._engine = engine if engine is not None else pooled(url, options)
         self._version_checked = False
         self._closed = False
 
@@ -121,7 +111,7 @@ class PostgresBackend(Backend):
             lease.owner.invalidate()
             return
         if not self._owns_engine:
-            _give_back(lease)
+            give_back(lease)
         lease.owner.close()
 
     def translate(self, error: Exception) -> StateError:
@@ -145,14 +135,14 @@ class PostgresBackend(Backend):
                 "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
             )
         lease = Lease(driver, Mode.WRITE, owner=connection.connection)
-        _borrow(lease)
+        borrow(lease)
         return lease
 
     def leave(self, lease: Lease) -> None:
-        _give_back(lease)
+        give_back(lease)
 
     @contextmanager
-    def migration(self, lock_timeout: float) -> Iterator[Connection]:
+    def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
         lease = self.acquire(Mode.WRITE)
         try:
             schema = self.schema or self._current_schema(lease)
@@ -169,6 +159,28 @@ class PostgresBackend(Backend):
         finally:
             self.rollback(lease)
             self.release(lease)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Connection]:
+        lease = self.acquire(Mode.WRITE)
+        try:
+            self._enter_schema(lease, f"lastlight_scratch_{uuid4().hex}")
+            connection = Connection(self._engine, connection=lease.owner)
+            connection.begin()
+            yield connection
+        except psycopg.Error as error:
+            raise translate(error) from error
+        finally:
+            self.rollback(lease)
+            self.release(lease)
+
+    def script(self, body: str, lock_timeout: float) -> str:
+        schema, exists, _ = self._place()
+        return script(body, schema, exists=exists, lock_timeout=lock_timeout, ddl_wait=DDL_WAIT_SECONDS)
+
+    def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        schema, _, database = self._place()
+        return grants(role, database, schema, rights)
 
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         lease = self.acquire(Mode.READ)
@@ -199,34 +211,14 @@ class PostgresBackend(Backend):
             self._engine.dispose()
 
     def _checkout(self, mode: Mode) -> Lease:
-        while True:
-            try:
-                owner = self._engine.raw_connection()
-            except PoolTimeout as error:
-                raise self._exhausted() from error
-            except psycopg.Error as error:
-                raise translate(error) from error
-            except SQLAlchemyError as error:
-                cause = getattr(error, "orig", None) or error
-                raise translate(cause) from cause
-            driver: Any = owner.dbapi_connection
-            if _is_alive(driver):
-                break
-            owner.invalidate()
-        lease = Lease(driver, mode, owner=owner)
+        owner = checked_out(self._engine)
+        lease = Lease(owner.dbapi_connection, mode, owner=owner)
         if not self._owns_engine:
-            _borrow(lease)
-            driver.autocommit = True
+            borrow(lease)
+            lease.driver.autocommit = True
         if not self._version_checked:
             self._check_version(lease)
         return lease
-
-    def _exhausted(self) -> BackendUnavailable:
-        if not self._owns_engine:
-            return BackendUnavailable("all connections of the engine's pool stayed in use", reason="pool")
-        return BackendUnavailable(
-            f"all {self.options.pool_size} pooled connections were in use for {POOL_SECONDS:g} s", reason="pool"
-        )
 
     def _check_version(self, lease: Lease) -> None:
         if lease.driver.info.server_version < OLDEST:
@@ -234,11 +226,21 @@ class PostgresBackend(Backend):
             raise NotSupported("the server is older than PostgreSQL 14")
         self._version_checked = True
 
-    def _current_schema(self, lease: Lease) -> str:
-        schema: str | None = lease.driver.execute("SELECT current_schema()").fetchone()[0]
+    def _place(self) -> tuple[str, bool, str]:
+        """The schema, whether it exists, and the database."""
+        named = literal(self.schema) if self.schema else "current_schema()"
+        [(schema, exists, database)] = self.peek(
+            f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
+        ) or [(None, False, "")]
+        return self._known(schema), exists, database
+
+    def _known(self, schema: str | None) -> str:
         if schema is None:
             raise InvalidValue("schema", "the connection's search_path names no schema that exists")
         return schema
+
+    def _current_schema(self, lease: Lease) -> str:
+        return self._known(lease.driver.execute("SELECT current_schema()").fetchone()[0])
 
     def _lock_migration(self, lease: Lease, schema: str, lock_timeout: float) -> None:
         """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
@@ -257,70 +259,3 @@ class PostgresBackend(Backend):
         if lease.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
             lease.driver.execute(f"CREATE SCHEMA {name}")
         lease.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
-
-
-def _engine(url: URL, options: Options) -> Engine:
-    arguments: dict[str, Any] = {"application_name": "lastlight-state"}
-    if options.pooler == "transaction":
-        arguments["prepare_threshold"] = None
-    else:
-        arguments["options"] = " ".join(_server_settings(options))
-    return create_engine(
-        url.set(drivername="postgresql+psycopg"),
-        poolclass=QueuePool,
-        pool_size=options.pool_size,
-        max_overflow=0,
-        pool_timeout=POOL_SECONDS,
-        pool_recycle=RECYCLE_SECONDS,
-        pool_use_lifo=True,
-        pool_reset_on_return=None,
-        isolation_level="AUTOCOMMIT",
-        json_deserializer=codec.decode,
-        use_native_hstore=False,
-        connect_args={**arguments, **options.extra},
-    )
-
-
-def _borrow(lease: Lease) -> None:
-    """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it."""
-    driver = lease.driver
-    lease.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
-    driver.adapters.register_loader(_JSONB, _json_loader())
-
-
-def _give_back(lease: Lease) -> None:
-    """Make a caller's connection what it was."""
-    driver = lease.driver
-    autocommit, loader = lease.before
-    driver.adapters.register_loader(_JSONB, loader)
-    if driver.autocommit != autocommit:
-        driver.autocommit = autocommit
-
-
-@cache
-def _json_loader() -> type[Loader]:
-    adapters = psycopg.adapt.AdaptersMap(psycopg.adapters)
-    set_json_loads(codec.decode, adapters)
-    return cast("type[Loader]", adapters.get_loader(_JSONB, Format.TEXT))
-
-
-def _server_settings(options: Options) -> Iterator[str]:
-    yield "-c timezone=UTC"
-    if options.statement_timeout is not None:
-        yield f"-c statement_timeout={int(options.statement_timeout * 1000)}"
-    if options.lock_timeout is not None:
-        yield f"-c lock_timeout={int(options.lock_timeout * 1000)}"
-
-
-def _is_alive(driver: Any) -> bool:
-    """False when the server has hung up. A silent socket is a live one, as far as anybody can tell without asking."""
-    if driver.closed:
-        return False
-    socket = driver.pgconn.socket
-    if not select.select([socket], [], [], 0)[0]:
-        return True
-    try:
-        driver.pgconn.consume_input()
-    except psycopg.Error:
-        return False
-    return not select.select([socket], [], [], 0)[0]

@@ -23,6 +23,7 @@ from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.backends.measures import Measures
+from lastlight_state.backends.originals import Original
 from lastlight_state.backends.sqlite_catalogue import catalogue
 from lastlight_state.backends.sqlite_connections import (
     Connections,
@@ -32,7 +33,9 @@ from lastlight_state.backends.sqlite_connections import (
 )
 from lastlight_state.backends.sqlite_errors import translate
 from lastlight_state.backends.sqlite_measures import measured
+from lastlight_state.backends.sqlite_originals import SqliteOriginal
 from lastlight_state.backends.sqlite_pragmas import BUSY_SECONDS
+from lastlight_state.backends.sqlite_shape import shape
 from lastlight_state.backends.triggers import Guard, sqlite_ddl
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 
@@ -140,10 +143,11 @@ class SqliteBackend(Backend):
         return bool(lease.driver.in_transaction)
 
     @contextmanager
-    def migration(self, lock_timeout: float) -> Iterator[Connection]:
+    def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
         lease = self.acquire(Mode.ONE)
         try:
             lease.driver.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
+            lease.driver.execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # no transaction can change it
             lease.driver.execute("BEGIN IMMEDIATE")
             connection = self.connection(lease)
             connection.begin()
@@ -153,8 +157,24 @@ class SqliteBackend(Backend):
             raise translate(error) from error
         finally:
             self.rollback(lease)
+            lease.driver.execute("PRAGMA foreign_keys = ON")
             lease.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
             self.release(lease)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Connection]:
+        memory = SqliteBackend(MEMORY, Options())
+        try:
+            with memory.migration(0) as connection:
+                yield connection
+        finally:
+            memory.close()
+
+    def script(self, body: str, lock_timeout: float) -> str:
+        return f"PRAGMA busy_timeout = {int(lock_timeout * 1000)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
+
+    def original(self, connection: Connection) -> Original:
+        return SqliteOriginal(connection.connection.dbapi_connection)
 
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         if self._path is not None and not self._path.exists():
@@ -171,6 +191,9 @@ class SqliteBackend(Backend):
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue(connection.connection.dbapi_connection)
+
+    def shape(self, connection: Connection) -> Catalogue:
+        return shape(connection.connection.dbapi_connection)
 
     def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
         try:

@@ -21,6 +21,8 @@ COMMANDS = {
     "check": "Say whether the schema fits, and what migrate would do.",
     "current": "Print the revision that the database is at.",
     "history": "List the revisions that this version knows.",
+    "stamp": "Write the version of a database whose schema is that of a revision.",
+    "grants": "Print the SQL that a service's role needs.",
     "ls": "List runs, executions, approvals or chat sessions.",
     "show": "Show one record with what belongs to it.",
     "log": "Print or follow the agent's event log of a run, execution or session.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from alembic import command
 from alembic.config import Config
@@ -11,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
+from lastlight_state.backends.catalogue import Entry
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import scripts
@@ -22,21 +24,31 @@ MOST_NAMED = 20
 _log = logging.getLogger("lastlight_state.migrations")
 
 
-def upgrade(connection: Connection, target: str) -> MigrationResult:
-    """Apply what is missing up to ``target``. Looks at the version itself: the caller looked before it had the lock."""
-    found = _version(connection)
+def upgrade(connection: Connection, target: str, present: Collection[Entry] = ()) -> MigrationResult:
+    """Apply what is missing up to ``target``, without the columns and indexes that are ``present``.
+
+    Looks at the version itself: the caller looked before it had the lock.
+    """
+    found = version(connection)
     if found is None:
         _refuse_strangers(connection)
     elif found >= target:
         return MigrationResult(word_for(found), found, found, ())
     configured = config()
-    configured.attributes["connection"] = connection
+    configured.attributes.update(connection=connection, present=present)
     command.upgrade(configured, target)
     applied = [known for known in history() if (found or "") < known.revision <= target]
     for revision in applied:
         for step in revision.data_steps:
             _report(connection, revision.revision, step)
     return MigrationResult(word_for(target), found, target, tuple(revision.revision for revision in applied))
+
+
+def stamp(connection: Connection, revision: str) -> None:
+    """Write that the database is at this revision, whatever it said before."""
+    configured = config()
+    configured.attributes["connection"] = connection
+    command.stamp(configured, revision, purge=True)
 
 
 def config() -> Config:
@@ -62,7 +74,8 @@ def history() -> tuple[Revision, ...]:
     return tuple(reversed(found))
 
 
-def _version(connection: Connection) -> str | None:
+def version(connection: Connection) -> str | None:
+    """The revision that the database is at, None without one."""
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     heads = context.get_current_heads()
     return heads[0] if heads else None
@@ -74,7 +87,9 @@ def _refuse_strangers(connection: Connection) -> None:
     strangers = [table for table in SEED_TABLES if inspector.has_table(table)]
     if strangers:
         raise SchemaMismatch(
-            "there are tables named like ours, but no version of ours beside them", differences=strangers
+            "there are tables named like ours, but no version of ours beside them; if the original program made them, "
+            "`lastlight-state migrate` takes them over:",
+            differences=strangers,
         )
 
 

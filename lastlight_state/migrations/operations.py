@@ -11,6 +11,7 @@ from typing import Self
 from alembic.operations import MigrateOperation, Operations
 from sqlalchemy import text
 
+from lastlight_state.backends.refusals import refusal
 from lastlight_state.errors import SchemaMismatch
 
 MOST = 20
@@ -33,6 +34,11 @@ class RefuseRows(MigrateOperation):
 
 @Operations.implementation_for(RefuseRows)
 def _refuse_rows(operations: Operations, operation: RefuseRows) -> None:
+    context = operations.get_context()
+    if context.as_sql:
+        for statement in refusal(context.dialect.name, operation.query, operation.message):
+            context.impl.static_output(f"{statement};")
+        return
     found = operations.get_bind().execute(text(operation.query)).fetchmany(MOST)
     if found:
         listed = [", ".join(repr(value) for value in row) for row in found]

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Revision, Rewrite
-from lastlight_state.migrations.runner import history
-from lastlight_state.migrations.state import qualified, read_state
+from lastlight_state.migrations.runner import history, target_of
+from lastlight_state.migrations.state import SchemaState, qualified, read_state
 
 
-def check(backend: Backend) -> Plan:
+def check(backend: Backend, to: str = "head") -> Plan:
     """The state of the schema, and the revisions that ``migrate`` would apply, with the rows that each would change.
 
-    Works on databases that no store would open, and raises for none of them.
+    Says too how a database of the original program would be taken over, or why it would not. Works on databases that
+    no store would open, and raises for none of them.
     """
+    target = target_of(to)
     state = read_state(backend)
-    pending = _after(state.revision or "") if state.state in ("empty", "behind") else []
+    if state.state == "unversioned":
+        return _of_original(backend, state, target)
+    pending = _between(state.revision or "", target) if state.state in ("empty", "behind") else []
     return Plan(state, tuple(_planned(backend, revision) for revision in pending), backend.migration_lock)
 
 
-def _after(revision: str) -> list[Revision]:
-    return [known for known in history() if known.revision > revision]
+def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
+    """Imported here because it needs Alembic, and most plans are of databases that are current."""
+    from lastlight_state.migrations import survey  # noqa: PLC0415
+
+    found = survey.look(backend)
+    if found is None or found.differences:
+        return Plan(state, (), backend.migration_lock, differences=found.differences if found else ())
+    pending = tuple(_planned(backend, revision) for revision in _between(survey.FIRST, target))
+    return Plan(state, pending, backend.migration_lock, found.adoption)
+
+
+def _between(found: str, target: str) -> list[Revision]:
+    return [known for known in history() if found < known.revision <= target]
 
 
 def _planned(backend: Backend, revision: Revision) -> PlannedRevision:

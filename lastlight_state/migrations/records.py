@@ -32,13 +32,15 @@ class Revision:
 class MigrationResult:
     """``revisions`` were applied by this call: none when another was faster, or there was nothing to do.
 
-    ``state`` is what the schema is now: ``current``, ``behind`` (not asked to go further), or ``ahead``.
+    ``state`` is what the schema is now: ``current``, ``behind`` (not asked to go further), or ``ahead``. ``adopted``
+    when this call took over a database of the original program.
     """
 
     state: State
     from_revision: str | None
     to_revision: str
     revisions: tuple[str, ...]
+    adopted: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,27 @@ class PlannedRevision:
 
 
 @dataclass(frozen=True)
+class Adoption:
+    """How a database of the original program would be taken over, before its first upgrade.
+
+    ``rewrites`` are tables that are rebuilt, ``indexes`` those that older versions of the program did not make;
+    ``remarks`` say what is odd about its rows, which stay as they are.
+    """
+
+    rewrites: tuple[Rewrite, ...]
+    indexes: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What ``migrate`` would do now, and what it holds while it does."""
+    """What ``migrate`` would do now, and what it holds while it does.
+
+    A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over.
+    """
 
     state: SchemaState
     revisions: tuple[PlannedRevision, ...]
     lock: str
+    adoption: Adoption | None = None
+    differences: tuple[str, ...] = ()

@@ -2,20 +2,22 @@
 
 Any number of processes may start at once: those that find the newest revision lock nothing; of the others one migrates
 and the rest find it done. A process that dies in between leaves the schema as it was.
+
+Whatever needs Alembic is imported when it is needed, because that takes longer than a current database takes to open.
 """
 
 from __future__ import annotations
 
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.hosted import hold_migration_lock
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import InvalidValue, NotSupported
 from lastlight_state.migrations import scripts
+from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult, Revision
 from lastlight_state.migrations.state import read_state, word_for
-from lastlight_state.migrations.verify import refuse
+from lastlight_state.migrations.verify import refuse, refuse_strangers
 
 LOCK_SECONDS = 60.0
 
@@ -23,21 +25,54 @@ LOCK_SECONDS = 60.0
 def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
     """Bring the database up to ``to``, which is a revision or ``"head"``. There is no way down: at or past it, nothing.
 
-    Raises what `verify` raises for a schema that an upgrade cannot mend, and `BackendBusy` when another migration, or
-    the traffic on a table, held its lock for longer than ``lock_timeout`` seconds. After any error, and after a
-    ``kill -9``, the schema is as it was.
+    A database of the original program is taken over first. Raises what `verify` raises for a schema that an upgrade
+    cannot mend, and `BackendBusy` when another migration, or the traffic on a table, held its lock for longer than
+    ``lock_timeout`` seconds. After any error, and after a ``kill -9``, the schema is as it was.
     """
-    target = _target(to)
+    target = target_of(to)
     state = read_state(backend)
     refuse(state)
     if state.revision is not None and state.revision >= target:
         return MigrationResult(word_for(state.revision), state.revision, state.revision, ())
-    try:
-        with backend.migration(lock_timeout) as connection:
-            return _apply(connection, target)
-    except DBAPIError as error:
-        cause = error.orig
-        raise (backend.translate(cause) if isinstance(cause, backend.driver_errors) else error) from cause
+    unversioned = state.state == "unversioned"
+    with translated(backend), backend.migration(lock_timeout, rebuilds=unversioned) as connection:
+        return _adopt(backend, connection, target) if unversioned else _apply(connection, target)
+
+
+def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> str | None:
+    """What `migrate` would do as SQL that does it when it is executed as it stands; None when there is nothing to do.
+
+    Writes nothing. Raises as `migrate` does, and `NotSupported` for a database that would have to be taken over.
+    """
+    target = target_of(to)
+    state = read_state(backend)
+    refuse(state)
+    if state.state == "unversioned":
+        refuse_strangers(backend)
+        raise NotSupported("a database that is to be taken over must be looked at: run migrate without --sql")
+    if state.revision is not None and state.revision >= target:
+        return None
+    from lastlight_state.migrations import offline  # noqa: PLC0415
+
+    return offline.script(backend, state.revision, target, lock_timeout)
+
+
+def stamp(
+    backend: Backend, to: str = "head", *, force: bool = False, lock_timeout: float = LOCK_SECONDS
+) -> MigrationResult:
+    """Write that the database is at ``to``, and change nothing else.
+
+    For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from what
+    the revisions up to ``to`` make, unless ``force``: then whoever asks knows better. No row is looked at.
+    """
+    from lastlight_state.migrations import stamping  # noqa: PLC0415
+
+    target = target_of(to)
+    found = read_state(backend).revision
+    expected = None if force else stamping.blueprint(backend, target)
+    with translated(backend), backend.migration(lock_timeout) as connection:
+        stamping.stamp(backend, connection, target, expected)
+    return MigrationResult(word_for(target), found, target, ())
 
 
 def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
@@ -46,7 +81,7 @@ def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
     For services that migrate their own tables together with ours: our version table stands beside theirs. The schema
     on Postgres is the first of the connection's ``search_path``. Driver errors come as SQLAlchemy raises them.
     """
-    target = _target(to)
+    target = target_of(to)
     hold_migration_lock(connection)
     return _apply(connection, target)
 
@@ -58,12 +93,13 @@ def current(backend: Backend) -> str | None:
 
 def history() -> tuple[Revision, ...]:
     """All revisions that this library knows, oldest first."""
-    from lastlight_state.migrations import apply  # noqa: PLC0415 see `_apply`
+    from lastlight_state.migrations import apply  # noqa: PLC0415
 
     return apply.history()
 
 
-def _target(to: str) -> str:
+def target_of(to: str) -> str:
+    """The revision that a caller means. Raises `InvalidValue` with all that there are."""
     known = scripts.revisions()
     if to != "head" and to not in known:
         raise InvalidValue("to", f"unknown revision {to!r}", permitted=("head", *known))
@@ -71,7 +107,12 @@ def _target(to: str) -> str:
 
 
 def _apply(connection: Connection, target: str) -> MigrationResult:
-    """Imported here because Alembic takes longer to import than a current database takes to open."""
     from lastlight_state.migrations import apply  # noqa: PLC0415
 
     return apply.upgrade(connection, target)
+
+
+def _adopt(backend: Backend, connection: Connection, target: str) -> MigrationResult:
+    from lastlight_state.migrations import adoption  # noqa: PLC0415
+
+    return adoption.adopt(backend, connection, target)

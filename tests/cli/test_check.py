@@ -71,8 +71,9 @@ def test_migrating_twice_does_nothing_the_second_time(tmp_path: Path) -> None:
     url = tmp_path / "new.db"
     first = lastlight_state("migrate", "--url", url, "--json").data
     second = lastlight_state("migrate", "--url", url, "--json").data
-    assert first == {"state": "current", "from": None, "to": "0004", "revisions": ["0001", "0002", "0003", "0004"]}
-    assert second == {"state": "current", "from": "0004", "to": "0004", "revisions": []}
+    all_of_them = ["0001", "0002", "0003", "0004"]
+    assert first == {"state": "current", "from": None, "to": "0004", "revisions": all_of_them, "adopted": False}
+    assert second == {"state": "current", "from": "0004", "to": "0004", "revisions": [], "adopted": False}
     assert lastlight_state("migrate", "--url", url).out == "nothing to do\n0004  current\n"
 
 

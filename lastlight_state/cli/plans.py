@@ -1,0 +1,57 @@
+"""What ``migrate`` would do, as ``check`` and ``migrate --dry-run`` show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lastlight_state.cli.screen import Screen
+from lastlight_state.migrations import Adoption, Plan, Rewrite
+
+
+def data_of(plan: Plan, target: str) -> dict[str, Any]:
+    """The plan for programs."""
+    return {
+        "state": plan.state.state,
+        "from": plan.state.revision,
+        "to": target,
+        "revisions": [revision.revision for revision in plan.revisions],
+        "plan": plan.revisions,
+        "adoption": plan.adoption,
+        "differences": plan.differences,
+        "lock": plan.lock,
+        "unfinished_copy": plan.state.unfinished_copy,
+    }
+
+
+def lines_of(plan: Plan, screen: Screen) -> Iterator[Any]:
+    """The plan for people."""
+    state = plan.state
+    yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head})
+    if plan.differences:
+        yield ""
+        yield screen.heading("not as the original program makes it")
+        yield from plan.differences
+    if not plan.revisions and plan.adoption is None:
+        return
+    yield ""
+    yield screen.heading("migrate would apply")
+    if plan.adoption is not None:
+        yield from _adoption(plan.adoption)
+    for revision in plan.revisions:
+        yield f"{revision.revision}  {revision.summary}"
+        yield from map(_rewrite, revision.rewrites)
+    yield f"holding: {plan.lock}"
+
+
+def _adoption(adoption: Adoption) -> Iterator[str]:
+    yield "0001  taken over from the original program, which has made these tables"
+    yield from map(_rewrite, adoption.rewrites)
+    for index in adoption.indexes:
+        yield f"      makes the index {index}, which is missing"
+    for remark in adoption.remarks:
+        yield f"      stays as it is: {remark}"
+
+
+def _rewrite(step: Rewrite) -> str:
+    return f"      {step.what}: {step.rows} rows of {step.table}, in {step.groups} groups"

@@ -1,0 +1,30 @@
+"""``stamp``: write the version of a database whose schema is that of a revision."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from lastlight_state import migrations
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.opening import connected, existing, settings_of
+
+
+def run(
+    ctx: typer.Context,
+    to: Annotated[str, typer.Option("--to", metavar="REVISION", help="The revision that the schema has.")] = "head",
+    force: Annotated[bool, typer.Option("--force", help="Do not compare the schema with the revision.")] = False,
+) -> Answer:
+    """Write that the database is at a revision, and change nothing else.
+
+    For a database that lost its version or got a wrong one. The schema is compared first, and refused with every
+    difference from what the revisions make.
+    """
+    call: Call = ctx.obj
+    with closing(connected(call, settings_of(call))) as backend:
+        result = migrations.stamp(existing(backend), to, force=force)
+    data = {"state": result.state, "from": result.from_revision, "to": result.to_revision}
+    return Answer(data, lambda _: [f"{result.to_revision}  {result.state}  (was: {result.from_revision or '-'})"])

@@ -1,0 +1,24 @@
+"""An upgrade as a script, for those who let nobody but themselves change a schema."""
+
+from __future__ import annotations
+
+import io
+
+from alembic import command
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.migrations import apply
+
+
+def script(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:
+    """The statements from revision ``found`` (None: nothing is there) to ``target``, executable as they stand.
+
+    They are one transaction with the lock and the limits on waiting of the runner. On a database that is at another
+    revision than ``found`` they fail, and change nothing.
+    """
+    config = apply.config()
+    written = io.StringIO()
+    config.output_buffer = written
+    config.attributes["dialect"] = backend.dialect
+    command.upgrade(config, f"{found or 'base'}:{target}", sql=True)
+    return backend.script(written.getvalue().strip(), lock_timeout)

@@ -1,0 +1,43 @@
+"""Writes the version of a database whose schema is what that revision promises, and changes nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.migrations import apply, fit, scripts
+from lastlight_state.migrations.blueprint import blueprints, without_version
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The shape of a schema at a revision, and at the newest one."""
+
+    promised: Catalogue
+    newest: Catalogue
+
+
+def blueprint(backend: Backend, revision: str) -> Blueprint:
+    """What the revisions up to this one make on that server, tried out in a place that nobody sees."""
+    promised, newest = blueprints(backend, revision, scripts.head())
+    return Blueprint(promised, newest)
+
+
+def stamp(backend: Backend, connection: Connection, revision: str, expected: Blueprint | None) -> None:
+    """Write the version, on a connection of `Backend.migration`. Raises `SchemaMismatch` for another schema."""
+    if expected is not None:
+        found = without_version(backend.shape(connection))
+        differences = [
+            *fit.misfits(found, expected.promised),
+            *fit.clashes(found, expected.promised, expected.newest),
+        ]
+        if differences:
+            raise SchemaMismatch(
+                f"the schema is not the one of revision {revision}; --force stamps it all the same:",
+                differences=differences,
+            )
+    apply.stamp(connection, revision)
