@@ -254,7 +254,7 @@ class EngineConnections(Connections):
         try:
             return self._engine.raw_connection()
         except PoolTimeout as error:
-            raise BackendUnavailable("all connections of the engine's pool stayed in use", reason="pool") from error
+            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
         except SQLAlchemyError as error:
             raise getattr(error, "orig", None) or error from None
 

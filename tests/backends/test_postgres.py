@@ -1,6 +1,8 @@
 """What is true of Postgres alone: the pool, schemas, timeouts, connections that die."""
 
 import logging
+import subprocess
+import sys
 import threading
 import traceback
 import uuid
@@ -15,7 +17,7 @@ from old_server import old_server
 from sqlalchemy import make_url
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.backends import open_backend, postgres
+from lastlight_state.backends import open_backend, postgres_connections
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
@@ -91,6 +93,16 @@ def test_otherwise_a_statement_is_prepared_when_it_has_been_used_often(postgres_
     assert asked(store, "SELECT count(*) FROM pg_prepared_statements") > 0
 
 
+def test_what_the_url_says_to_the_server_is_said_too(postgres_database: Database) -> None:
+    """backends §3: beside our own settings."""
+    said = {"options": "-c geqo=off", "application_name": "worker-7"}
+    url = make_url(postgres_database.url).update_query_dict(said).render_as_string(hide_password=False)
+    with StateStore.open(url, settings=Settings(statement_timeout=7)) as store:
+        settings = "SELECT concat_ws(' ', current_setting({}), current_setting({}), current_setting({}))"
+        asked_for = settings.format("'geqo'", "'statement_timeout'", "'application_name'")
+        assert asked(store, asked_for) == "off 7s worker-7"
+
+
 # ---- The pool --------------------------------------------------------------------------------------------------------
 
 
@@ -104,10 +116,10 @@ def test_the_pool_is_bounded_and_says_when_it_is_exhausted(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """backends §3: timeouts that name themselves."""
-    monkeypatch.setattr(postgres, "POOL_SECONDS", 0.05)
+    monkeypatch.setattr(postgres_connections, "POOL_SECONDS", 0.05)
     store = postgres_database.open(settings=Settings(pool_size=2))
     leases = [store.backend.acquire(Mode.READ) for _ in range(2)]
-    with pytest.raises(BackendUnavailable, match=r"all 2 pooled connections were in use for 0\.05 s") as raised:
+    with pytest.raises(BackendUnavailable, match="all connections of the pool stayed in use") as raised:
         create(store)
     assert raised.value.details["reason"] == "pool"
     for lease in leases:
@@ -129,6 +141,24 @@ def test_a_connection_that_died_in_the_pool_is_found_before_it_is_used(postgres_
         assert tx.workflows.runs.get(run).id == run
     assert store.metrics.retries == 0
     assert asked(store, "SELECT pg_backend_pid()") not in pids
+
+
+MANY_FILES = """
+import resource, sys
+from lastlight_state import StateStore
+
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (1200, most))
+files = [open("/dev/null") for _ in range(1100)]
+with StateStore.open(sys.argv[1]) as store:
+    print([len(store.workflows.runs.list()) for _ in range(2)])
+"""
+
+
+def test_a_process_may_have_any_number_of_files_open(postgres_database: Database) -> None:
+    """backends §3: ``select`` would know no file beyond the 1,024th."""
+    command = [sys.executable, "-W", "ignore", "-c", MANY_FILES, postgres_database.url]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[0, 0]\n"
 
 
 # A trigger that ends the connection of the first so many rows.
