@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from lastlight_state.agent_log import envelopes, opaque
+from lastlight_state.agent_log import envelopes
 from lastlight_state.clock import iso_text
+from lastlight_state.db import opaque
 from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.cursor import START, Mark, mark_of_text
 

@@ -6,32 +6,16 @@ parsing it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from lastlight_state.agent_log import cursors, envelopes
 from lastlight_state.agent_log.paths import Scope
-from lastlight_state.db.records import Record
+from lastlight_state.db.records import Page, Record
 from lastlight_state.jsonl.cursor import mark_behind
 from lastlight_state.jsonl.reader import Issue, Line, LineKind
 from lastlight_state.jsonl.recovery import Reason
-
-T = TypeVar("T")
-
-
-class Page(Record, Generic[T]):
-    """Some of a list, in its order. ``next_page_token`` is None at the end."""
-
-    items: tuple[T, ...]
-    next_page_token: str | None = None
-
-    def __iter__(self) -> Iterator[T]:  # type: ignore[override]
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
 
 
 class SessionFile(Record):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
-from lastlight_state.agent_log import opaque, paths
+from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile, SessionPage
 from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import Found, LogTree
+from lastlight_state.db import opaque
 from lastlight_state.db.checks import page_limit
 from lastlight_state.errors import InvalidValue, NotFound
 

@@ -106,7 +106,7 @@ class Listing:
         try:
             return [_part(column, part) for part, column in zip(key, self._order, strict=True)]
         except (InvalidValue, TypeError, ValueError, OverflowError):
-            raise InvalidValue("page_token", "damaged, or no page token") from None
+            raise InvalidValue("page_token", "damaged, or made by something else") from None
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
         """The statement that a page with these filters runs, for tests of its plan."""

@@ -6,59 +6,40 @@ list or another filter. There is no offset and no total.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import orjson
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
-from lastlight_state.db.records import Record
+from lastlight_state.db import opaque
+from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
-T = TypeVar("T")
+__all__ = ["LONGEST", "Page", "after", "after_values", "decode_token", "encode_token"]
 
 LONGEST = 4096
 """Bytes of a text in a key: no index entry is longer."""
 
 
-class Page(Record, Generic[T]):
-    """Some of a list, in its order. ``next_page_token`` is None at the end."""
-
-    items: tuple[T, ...]
-    next_page_token: str | None = None
-
-    def __iter__(self) -> Iterator[T]:  # type: ignore[override]
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-
 def encode_token(asked: Any, key: Sequence[Any]) -> str:
     """The token that goes on after ``key`` in the list that ``asked`` describes."""
-    data = orjson.dumps([_digest(asked), [_plain(part) for part in key]])
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return opaque.pack([_digest(asked), [_plain(part) for part in key]])
 
 
 def decode_token(asked: Any, token: str | None) -> list[Any] | None:
     """The key of a token, None for none. Raises `InvalidValue` for a damaged one, or one of another list or filter."""
     if token is None:
         return None
-    try:
-        padded = token + "=" * (-len(token) % 4)
-        found, key = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, TypeError, binascii.Error):
-        raise InvalidValue("page_token", "damaged, or no page token") from None
-    if found != _digest(asked):
-        raise InvalidValue("page_token", "made for another list or another filter")
-    if not isinstance(key, list):
-        raise InvalidValue("page_token", "damaged, or no page token")
-    return key
+    match opaque.unpack("page_token", token):
+        case [str(found), list(key)]:
+            if found != _digest(asked):
+                raise InvalidValue("page_token", "made for another list or another filter")
+            return key
+        case _:
+            raise InvalidValue("page_token", "damaged, or made by something else")
 
 
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:

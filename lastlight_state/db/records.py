@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+
+T = TypeVar("T")
 
 _set = object.__setattr__
 
@@ -32,3 +35,16 @@ class Record(BaseModel):
         _set(record, "__pydantic_extra__", None)
         _set(record, "__pydantic_private__", None)
         return record
+
+
+class Page(Record, Generic[T]):
+    """Some of a list, in its order. ``next_page_token`` is None at the end."""
+
+    items: tuple[T, ...]
+    next_page_token: str | None = None
+
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)

@@ -71,4 +71,4 @@ def _place(token: list[Any] | None) -> Place | None:
             return parse_time(at), rank, key
     except (ValueError, TypeError, IndexError):
         pass
-    raise InvalidValue("page_token", "damaged, or no page token")
+    raise InvalidValue("page_token", "damaged, or made by something else")

@@ -13,7 +13,7 @@ from typing import Any
 
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import NotFound
-from lastlight_state.messaging import message_statements as sql
+from lastlight_state.messaging import delivery_statements as sql
 from lastlight_state.messaging.records import Appended, MessagingMessage
 from lastlight_state.messaging.words import SESSION
 
@@ -24,23 +24,20 @@ Delivery = tuple[str, str]
 
 def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
     """Append the drafts in their order, those with a platform id only once. Raises `NotFound`."""
-    keyed = any(_delivery(draft) for draft in drafts)
-    if keyed:
-        held = unit.row(sql.LOCK, {"session_id": session_id}) is not None
-    else:  # whatever is counted is inserted, so the count is the lock
-        held = _count(unit, session_id, len(drafts), now)
-    if not held:
-        raise NotFound(SESSION, session_id)
-    if keyed:
+    if any(_delivery(draft) for draft in drafts):
+        if unit.row(sql.LOCK, {"session_id": session_id}) is None:
+            raise NotFound(SESSION, session_id)
         return append_locked(unit, session_id, drafts, now)
-    return [appended(message, created=True) for message in _insert(unit, session_id, drafts)]
+    if not _count(unit, session_id, len(drafts), now):  # whatever is counted is inserted, so the count is the lock
+        raise NotFound(SESSION, session_id)
+    statement, values = sql.insert_unless_there(drafts)
+    rows = unit.rows(statement, {**values, "session_id": session_id})
+    return [appended(message, created=True) for message in _made(session_id, drafts, rows)]
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
     """Append to a session whose row this unit holds: insert unless there, then count what was inserted."""
-    made = _insert(unit, session_id, _once_each(drafts))
-    if made:
-        _count(unit, session_id, len(made), now)
+    made = _insert_and_count(unit, session_id, _once_each(drafts), now)
     new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
     redelivered = [key for key in map(_delivery, drafts) if key is not None and key not in new]
     known = {**_stored(unit, session_id, redelivered), **new}
@@ -60,10 +57,18 @@ def appended(message: MessagingMessage, *, created: bool) -> Appended:
     return Appended.of({"message": message, "created": created})
 
 
-def _insert(unit: Unit, session_id: str, drafts: Sequence[Row]) -> list[MessagingMessage]:
-    """Those that were inserted. Ids are given in the order of the drafts, whatever the order of the answer."""
-    statement, values = sql.insert_unless_there(drafts)
-    rows = unit.rows(statement, {**values, "session_id": session_id})
+def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[MessagingMessage]:
+    """Those that were inserted."""
+    at_once = unit.backend.writes_in_ctes
+    statement, values = sql.insert_unless_there(drafts, counted=at_once)
+    rows = unit.rows(statement, {**values, "session_id": session_id, "at": now})
+    if rows and not at_once:
+        _count(unit, session_id, len(rows), now)
+    return _made(session_id, drafts, rows)
+
+
+def _made(session_id: str, drafts: Iterable[Row], rows: Sequence[Row]) -> list[MessagingMessage]:
+    """The drafts that became these rows. Ids are given in the order of the drafts, whatever the order of the answer."""
     new = {_delivery(row) for row in rows}
     kept = (draft for draft in drafts if _delivery(draft) in new)
     ids = sorted(row["id"] for row in rows)

@@ -70,7 +70,7 @@ def position(key: Any) -> int:
     if key is None:
         return sql.GREATEST_ID
     if len(key) != 1:
-        raise InvalidValue("page_token", "damaged, or no page token")
+        raise InvalidValue("page_token", "damaged, or made by something else")
     return checks.number("page_token", key[0])
 
 

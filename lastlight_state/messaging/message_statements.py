@@ -5,14 +5,14 @@ Whoever appends holds the session's row first, so the ids of a session are in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import Leading
-from lastlight_state.db.statements import Family, Statement, prepared
+from lastlight_state.db.statements import Statement, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     MESSAGES,
@@ -26,14 +26,12 @@ from lastlight_state.messaging.tables import (
 )
 
 PREVIEW = 280
-DRAFT = ("role", "content", "timestamp", "platform_message_id")
 
 COLUMNS = tuple(MESSAGES.c)
 
-_in_session = MESSAGES.c.session_id == bind("session_id", MESSAGES.c.session_id)
 
-
-def _counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
+def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
+    """The update of a session to which messages are added; it is the lock and the check that it is there as well."""
     return (
         sa.update(SESSIONS)
         .where(*conditions)
@@ -47,7 +45,7 @@ def _counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool])
 
 def _appending(*conditions: sa.ColumnElement[bool]) -> Chain:
     return Chain(
-        _counting(ONE, *conditions),
+        counting(ONE, *conditions),
         into=MESSAGES,
         values={
             "session_id": from_head("id"),
@@ -67,65 +65,15 @@ _newest_here = (
     .limit(ONE)
     .scalar_subquery()
 )
-_newest_if_active = (SESSIONS.c.id == _newest_here, is_active())
+NEWEST_HERE = (SESSIONS.c.id == _newest_here, is_active())
 """The newest active session of a place; nothing if it was retired while its row was waited for."""
 
 APPEND = _appending(THIS_SESSION)
-APPEND_HERE = _appending(*_newest_if_active)
-COUNT = prepared(_counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION))
-LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))
-LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*_newest_if_active).with_for_update(key_share=True))
+APPEND_HERE = _appending(*NEWEST_HERE)
 IS_SOMEBODY_HERE = prepared(
     sa.select(SESSIONS.c.id).where(at_place(), is_active()).order_by(*NEWEST_ACTIVITY).limit(ONE)
 )
 
-
-def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """One INSERT for many drafts. Its duplicate check sees what was committed before this statement began."""
-    columns = [MESSAGES.c[name] for name in DRAFT]
-    drafts = (
-        sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")
-        .data([(position, *(bind(f"{c.name}_{i}", c) for c in columns)) for i, position in enumerate(positions)])
-        .cte("drafts")
-    )
-    stored = MESSAGES.alias("stored")
-    session_id = bind("session_id", MESSAGES.c.session_id)
-    is_stored = sa.exists().where(
-        stored.c.session_id == session_id,
-        stored.c.platform_message_id == drafts.c.platform_message_id,
-        stored.c.role == drafts.c.role,
-    )
-    return (
-        sa.insert(MESSAGES)
-        .from_select(
-            ["session_id", *DRAFT],
-            sa.select(session_id, *(drafts.c[name] for name in DRAFT))
-            .where(drafts.c.role.is_not(None), ~is_stored)
-            .order_by(drafts.c.position),
-            include_defaults=False,
-        )
-        .returning(MESSAGES.c.id, MESSAGES.c.role, MESSAGES.c.platform_message_id)
-    )
-
-
-_INSERTS = Family("position", _insert_unless_there)
-
-
-def insert_unless_there(drafts: Sequence[dict[str, Any]]) -> tuple[Statement, dict[str, Any]]:
-    """The statement that inserts these drafts in their order, and its parameters, ``:session_id`` left to give."""
-    statement, values = _INSERTS.of(range(len(drafts)))
-    for position in range(len(values)):
-        draft = drafts[position] if position < len(drafts) else {}
-        values |= {f"{name}_{position}": draft.get(name) for name in DRAFT}
-    return statement, values
-
-
-STORED = Family(
-    "platform_id",
-    lambda platform_ids: (
-        sa.select(*COLUMNS).where(_in_session, MESSAGES.c.platform_message_id.in_(platform_ids)).order_by(MESSAGES.c.id)
-    ),
-)
 
 GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)))
 

@@ -21,6 +21,7 @@ from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.messaging import deliveries, message_checks, session_checks, words
 from lastlight_state.messaging import message_statements as sql
 from lastlight_state.messaging.arguments import MessageDraft, ThreadPlace
+from lastlight_state.messaging.delivery_statements import LOCK_HERE
 from lastlight_state.messaging.records import Appended, MessagingMessage, MessagingMessageSummary
 from lastlight_state.messaging.session_checks import known
 from lastlight_state.messaging.session_races import settled
@@ -158,5 +159,5 @@ def _append(unit: Unit, chain: Chain, values: dict[str, Any], row: dict[str, Any
 
 
 def _deliver_here(unit: Unit, where: dict[str, Any], row: dict[str, Any], now: datetime) -> Appended | None:
-    held: str | None = unit.value(sql.LOCK_HERE, where)
+    held: str | None = unit.value(LOCK_HERE, where)
     return None if held is None else deliveries.append_locked(unit, held, [row], now)[0]

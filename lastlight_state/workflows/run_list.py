@@ -49,7 +49,7 @@ def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None
     if position is None:
         return 0, None
     if not position or position[0] not in range(len(_RANKS)):
-        raise InvalidValue("page_token", "damaged, or no page token")
+        raise InvalidValue("page_token", "damaged, or made by something else")
     return position[0], sql.LIST.checked_key(position[1:])
 
 

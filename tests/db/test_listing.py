@@ -182,7 +182,7 @@ def test_a_forged_key_is_refused_before_the_database_sees_it(scratch: StateStore
     some(scratch)
     honest = encode_token(["things True", {}], [])
     digest = decoded(honest)[0]
-    with pytest.raises(InvalidValue, match="damaged, or no page token"):
+    with pytest.raises(InvalidValue, match="damaged, or made by something else"):
         page(scratch, ORDERS[True], 1, encoded([digest, key]))
 
 
