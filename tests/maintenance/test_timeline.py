@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from sent import recorded
+from workflows.plans import plan_of
 
 from lastlight_state.db.pages import encode_token
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.maintenance import TimelineEntry
+from lastlight_state.maintenance.timeline_facts import FACTS
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Failure, Gate, NodeRef, Trigger, Usage
@@ -170,3 +174,55 @@ def test_a_token_that_is_none_of_ours_is_refused(key: list[object], every_backen
     run_id = every_backend.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
     with pytest.raises(InvalidValue, match="page_token"):
         every_backend.maintenance.timeline.list(run_id, page_token=encode_token(["timeline", run_id], key))
+
+
+def test_a_page_costs_the_same_statements_however_long_the_story(database: Database) -> None:
+    """maintenance OP-13, §14."""
+    with recorded(database) as (store, sent):
+        counts = []
+        for gates in (1, 20):
+            run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+            for i in range(gates):
+                store.workflows.approvals.create(run_id, Gate(f"g{i}", "Go?"))
+            sent.clear()
+            store.maintenance.timeline.list(run_id)
+            counts.append(len([sql for sql in sent if sql.startswith("SELECT")]))
+    assert counts == [len(FACTS)] * 2
+
+
+CROWD = (
+    (
+        "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, started_at, updated_at) "
+        "SELECT 'r' || i, 'wf', 't', 'p', now(), now() FROM generate_series(1, 300) i"
+    ),
+    (
+        "INSERT INTO run_transitions (run_id, seq, to_status, reason, source, at) "
+        "SELECT 'r' || i, seq, 'running', 'x', 'engine', now() FROM generate_series(1, 300) i, generate_series(1, 9) seq"
+    ),
+    (
+        "INSERT INTO workflow_approvals (id, workflow_run_id, gate, summary, status, created_at, expires_at) "
+        "SELECT 'a' || i, 'r' || i % 300, 'g', 's', 'expired', now(), now() FROM generate_series(1, 3000) i"
+    ),
+    (
+        "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, workflow_run_id) "
+        "SELECT 'e' || i, 'api', 't', 's', now(), 'r' || i % 300 FROM generate_series(1, 3000) i"
+    ),
+    "ANALYZE",
+)
+"""Rows that let a planner with statistics choose: gates that have all expired, and executions, of 300 runs."""
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_each_source_is_read_by_the_index_of_its_run(paged: bool, database: Database) -> None:
+    """maintenance §14."""
+    by_run = r"SEARCH .* \(\w*run_id=\?"
+    if database.name == "postgresql":
+        by_run = r"Index Cond: \(+\w*run_id = "
+        for statement in CROWD:
+            database.raw().execute(statement)
+    store = database.open()
+    for fact in FACTS:
+        values = {"run_id": "r7", "after_0": database.clock.now(), "after_1": fact.bounds[0]}
+        plan = plan_of(database, store, fact.listing.statement({"run_id": "r7"}, paged=paged), values)
+        assert not plan.scans_the_table
+        assert re.search(by_run, plan.text), plan
