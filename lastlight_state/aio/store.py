@@ -112,7 +112,7 @@ class AsyncStateStore(AsyncDomains):
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._lanes = _StoreRunner(writers=1 if store.backend.name == "sqlite" else store.settings.pool_size)
+        self._lanes = _StoreRunner(writers=1 if store.backend.one_writer else store.settings.pool_size)
         super().__init__(store, self._lanes)
 
     @classmethod

@@ -105,6 +105,8 @@ class Backend(ABC):
     """Whether opening a store migrates unless told otherwise."""
     migration_lock: str
     """What `migration` holds, in words for a person who plans an upgrade."""
+    one_writer: bool
+    """Whether units that write wait for one another in this process, so that more threads for them would only queue."""
     writes_in_ctes: bool
     """Whether several writes can travel as one statement (data-modifying WITH)."""
     failure_aborts_transaction: bool

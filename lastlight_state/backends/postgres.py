@@ -61,6 +61,7 @@ class PostgresBackend(Backend):
     driver_errors = (psycopg.Error,)
     migrates_on_open = False
     migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
+    one_writer = False
     writes_in_ctes = True
     failure_aborts_transaction = True
 

@@ -63,6 +63,7 @@ class SqliteBackend(Backend):
     driver_errors = (sqlite3.Error,)
     migrates_on_open = True
     migration_lock = "the file's write lock, for one transaction; readers go on"
+    one_writer = True
     writes_in_ctes = False
     failure_aborts_transaction = False
 

@@ -1,0 +1,164 @@
+"""House rules that no linter knows."""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import sqlalchemy as sa
+
+import lastlight_state
+from lastlight_state import StateStore
+from lastlight_state.db.base import RESERVED_NAMES, RESERVED_PREFIXES
+from lastlight_state.db.repository import Repository
+from lastlight_state.migrations.metadata import METADATA
+
+PACKAGE = Path(lastlight_state.__file__).parent
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_migrations" not in path.parts)
+PRODUCTS = {"sqlite", "postgresql", "postgres"}
+TIME_SOURCES = {"now", "utcnow", "today", "time", "time_ns", "uuid1", "uuid4", "uuid7"}
+
+LONGEST_FILE = 350
+LONGEST_FUNCTION = 45
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def found(rule: Callable[[ast.AST], bool], *, except_in: tuple[str, ...] = ()) -> list[str]:
+    """Where in the package something stands that the rule finds."""
+    return [
+        f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
+        for path in FILES
+        if not set(except_in) & set(path.relative_to(PACKAGE).parts)
+        for node in ast.walk(tree(path))
+        if rule(node)
+    ]
+
+
+def holds(pattern: str) -> Callable[[ast.AST], bool]:
+    def rule(node: ast.AST) -> bool:
+        return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(re.search(pattern, node.value))
+
+    return rule
+
+
+def asks_for_the_product(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        sides: list[ast.AST] = [node.left, *node.comparators]
+    elif isinstance(node, ast.Match):
+        sides = [case.pattern for case in node.cases]
+    else:
+        return False
+    return any(isinstance(word, ast.Constant) and word.value in PRODUCTS for side in sides for word in ast.walk(side))
+
+
+def tells_time_or_makes_ids(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    owner = node.func.value
+    return node.func.attr in TIME_SOURCES and isinstance(owner, ast.Name) and owner.id in ("datetime", "time", "uuid")
+
+
+def is_long(node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    lines = (node.end_lineno or 0) - node.lineno + 1
+    return lines - len((ast.get_docstring(node) or "").splitlines()) > LONGEST_FUNCTION
+
+
+def test_a_file_is_read_at_one_sitting() -> None:
+    """architecture §9, 6."""
+    sizes = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: size for name, size in sizes.items() if size > LONGEST_FILE} == {}
+
+
+def test_a_function_fits_half_a_screen() -> None:
+    """architecture §9, 6: without its docstring."""
+    assert [place.splitlines()[0] for place in found(is_long)] == []
+
+
+def test_nothing_outside_the_backends_asks_which_product_it_is() -> None:
+    """architecture §2: a difference between databases is a question on `Backend`."""
+    assert found(asks_for_the_product, except_in=("backends", "testing")) == []
+
+
+def test_nothing_outside_the_backends_writes_a_pragma() -> None:
+    """architecture §2."""
+    assert found(holds(r"^\s*PRAGMA\s"), except_in=("backends", "testing")) == []
+
+
+def test_time_and_ids_come_from_one_place() -> None:
+    """architecture §1: the only sources, so that tests can hold them still."""
+    assert found(tells_time_or_makes_ids, except_in=("testing", "clock.py", "ids.py")) == []
+
+
+def test_columns_are_named() -> None:
+    """architecture §9, 1: no ``SELECT *``, because tables grow."""
+    assert found(holds(r"\bSELECT \*")) == []
+
+
+def test_every_table_is_named_as_ours() -> None:
+    """architecture §4: reserved prefixes and names, in one list."""
+    assert [
+        name for name in METADATA.tables if name not in RESERVED_NAMES and not name.startswith(RESERVED_PREFIXES)
+    ] == []
+
+
+def test_no_vocabulary_is_cast_in_the_database() -> None:
+    """architecture §5: types and constraints are permanent, words may widen."""
+    assert [
+        column for table in METADATA.tables.values() for column in table.columns if isinstance(column.type, sa.Enum)
+    ] == []
+
+
+def repositories(store: StateStore) -> Iterator[type[Repository]]:
+    """The classes of all repositories that a store offers, found by walking its faces."""
+    for name in sorted(set(dir(type(store))) - {"open"}):
+        face = None if name.startswith("_") else getattr(store, name)
+        for inner in dir(type(face)):
+            repository = None if inner.startswith("_") else getattr(face, inner, None)
+            if isinstance(repository, Repository):
+                yield type(repository)
+
+
+def test_every_public_method_of_a_repository_promises_something(state_store: StateStore) -> None:
+    """architecture §9, 5."""
+    silent = {
+        f"{kind.__name__}.{name}"
+        for kind in repositories(state_store)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and not method.__doc__
+    }
+    assert silent == set()
+
+
+def test_the_call_path_is_the_file_path(state_store: StateStore) -> None:
+    """architecture §1: ``store.workflows.runs`` lives in ``workflows/runs.py`` and says so."""
+    kinds = set(repositories(state_store))
+    assert len(kinds) >= 4
+    for kind in kinds:
+        path = re.search(r"``store\.([a-z_.]+)``", kind.__doc__ or "")
+        assert path, kind
+        assert kind.__module__ == f"lastlight_state.{path[1]}"
+
+
+def test_the_rules_find_what_they_look_for() -> None:
+    """Each of them must be able to fail."""
+    source = """
+if dialect.name == "sqlite": driver.execute("PRAGMA x")
+match name:
+    case "postgresql": pass
+datetime.now(UTC); uuid.uuid4(); time.monotonic()
+"SELECT * FROM t"
+"""
+    nodes = list(ast.walk(ast.parse(source)))
+    assert sum(map(asks_for_the_product, nodes)) == 2
+    assert sum(map(tells_time_or_makes_ids, nodes)) == 2
+    assert sum(map(holds(r"\bSELECT \*"), nodes)) == sum(map(holds(r"^\s*PRAGMA\s"), nodes)) == 1
+    assert is_long(ast.parse("def f():\n" + "    x\n" * 46).body[0])
+    assert not is_long(ast.parse("def f():\n" + "    x\n" * 44).body[0])
