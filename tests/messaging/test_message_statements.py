@@ -6,6 +6,7 @@ from messaging.plans import Plans, excess
 from workflows.steps import Raw
 
 from lastlight_state import StateStore
+from lastlight_state.messaging import delivery_statements as delivery
 from lastlight_state.messaging import message_statements as sql
 from lastlight_state.testing import Database, FrozenClock
 
@@ -41,6 +42,7 @@ def plans(database: Database, raw: Raw, frozen_clock: FrozenClock, many: int, an
         "channel_id": "C1",
         "platform_message_id": "p8",
         "message_id": 7,
+        "at": now,
     }
     return Plans(database, values)
 
@@ -60,9 +62,10 @@ def test_a_window_of_a_conversation_is_read_from_its_own_index(plans: Plans) -> 
 def test_deliveries_are_found_by_their_platform_id(plans: Plans) -> None:
     """messaging M-33, M-40, M-62: at any length of a conversation."""
     assert "ix_messaging_messages_platform_id" in plans.of(sql.FIND_PLATFORM_ID)
-    assert "ix_messaging_messages_platform_id" in plans.of(*sql.STORED.of(["p2", "p4"]))
+    assert "ix_messaging_messages_platform_id" in plans.of(*delivery.STORED.of(["p2", "p4"]))
     draft = {"role": "user", "content": "x", "timestamp": None, "platform_message_id": "p2"}
-    assert "ix_messaging_messages_platform_id" in plans.of(*sql.insert_unless_there([draft]))
+    for counted in {False, plans.backend.writes_in_ctes}:
+        assert "ix_messaging_messages_platform_id" in plans.of(*delivery.insert_unless_there([draft], counted=counted))
 
 
 def test_a_list_of_messages_selects_no_full_content(every_backend: StateStore) -> None:
