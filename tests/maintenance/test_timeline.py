@@ -197,7 +197,7 @@ CROWD = (
     ),
     (
         "INSERT INTO run_transitions (run_id, seq, to_status, reason, source, at) "
-        "SELECT 'r' || i, seq, 'running', 'x', 'engine', now() FROM generate_series(1, 300) i, generate_series(1, 9) seq"
+        "SELECT 'r' || i, seq, 'running', '', 'x', now() FROM generate_series(1, 300) i, generate_series(1, 9) s(seq)"
     ),
     (
         "INSERT INTO workflow_approvals (id, workflow_run_id, gate, summary, status, created_at, expires_at) "
