@@ -258,9 +258,13 @@ class CorruptData(StateError):
 
 
 class BackendError(StateError):
-    """The database or the file system failed. ``__cause__`` is the error it gave."""
+    """The database or the file system failed. ``__cause__`` is the error it gave.
+
+    ``outcome`` is ``"none"`` (nothing was written) or ``"unknown"``.
+    """
 
     code = "backend"
+    outcome: str = "none"
 
 
 class BackendBusy(BackendError):
@@ -270,10 +274,9 @@ class BackendBusy(BackendError):
 
 
 class BackendUnavailable(BackendError):
-    """Unreachable, full, or gone. ``outcome`` is ``"none"`` (nothing was written) or ``"unknown"``."""
+    """Unreachable, full, or gone."""
 
     code = "backend_unavailable"
-    outcome: str
 
     def __init__(self, message: str, *, outcome: str = "none", **facts: Any) -> None:
         super().__init__(message, outcome=outcome, **facts)

@@ -42,10 +42,13 @@ class Retry:
 
     def again(self, attempt: Callable[[], T], error: BackendError, *, keyed: bool = False) -> T:
         """The result of a repetition after the first attempt failed with ``error``, or the last error."""
-        repeats = 0
+        repeats, in_doubt = 0, False
         while True:
+            in_doubt = in_doubt or error.outcome == "unknown"
             allowed = self.limit if isinstance(error, BackendBusy) else _repeats_when_unavailable(error, keyed)
             if repeats >= allowed:
+                if in_doubt:
+                    error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
                 raise error
             self.sleep(min(self.cap, self.base * 2**repeats) * self.stretch())
             repeats += 1

@@ -119,6 +119,15 @@ def test_an_unknown_outcome_is_repeated_only_when_the_writes_are_keyed() -> None
         retry(Sleeper()).run(failing(UNKNOWN))
 
 
+@pytest.mark.parametrize("last", [LOST, BUSY])
+def test_what_an_earlier_attempt_may_have_written_is_not_forgotten(last: BackendError) -> None:
+    """backends §4: the outcome is unknown, even when the last attempt certainly wrote nothing."""
+    last = type(last)("the last", **last.details)
+    with pytest.raises(type(last)) as raised:
+        retry(Sleeper()).run(failing(UNKNOWN, *[last] * 6), keyed=True)
+    assert raised.value.details["outcome"] == "unknown"
+
+
 @pytest.mark.parametrize(
     "error", [BackendError("refused"), BackendUnavailable("no such host"), Conflict("refused"), RuntimeError("a bug")]
 )
