@@ -30,35 +30,37 @@ def delivered(store: Any, session_id: str, content: str, role: Any = "user", pla
     return appended
 
 
-def test_a_message_delivered_twice_is_stored_once(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
+def test_a_message_delivered_twice_is_stored_once(
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
     """messaging M-33, case 24."""
-    session = started(store)
-    first = delivered(store, session.id, "hello")
-    before = store.messaging.sessions.get(session.id)
+    session = started(every_backend)
+    first = delivered(every_backend, session.id, "hello")
+    before = every_backend.messaging.sessions.get(session.id)
     frozen_clock.advance(seconds=1)
-    second = delivered(store, session.id, "edited meanwhile")
+    second = delivered(every_backend, session.id, "edited meanwhile")
     assert (first.created, second.created) == (True, False)
     assert second.message == first.message
     assert counted(raw, session.id) == (1, 1)
-    assert store.messaging.sessions.get(session.id) == before
+    assert every_backend.messaging.sessions.get(session.id) == before
 
 
-def test_the_answer_to_a_message_may_share_its_platform_id(store: StateStore, raw: Raw) -> None:
+def test_the_answer_to_a_message_may_share_its_platform_id(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-33, case 24: another role is another message, and so is another session."""
-    session, other = started(store), started(store, IN_THREAD)
-    made = [delivered(store, session.id, "hello"), delivered(store, session.id, "hi", "assistant")]
-    made.append(delivered(store, other.id, "hello"))
+    session, other = started(every_backend), started(every_backend, IN_THREAD)
+    made = [delivered(every_backend, session.id, "hello"), delivered(every_backend, session.id, "hi", "assistant")]
+    made.append(delivered(every_backend, other.id, "hello"))
     assert all(appended.created for appended in made)
     assert (counted(raw, session.id), counted(raw, other.id)) == ((2, 2), (1, 1))
-    assert delivered(store, session.id, "?", "assistant").message == made[1].message
+    assert delivered(every_backend, session.id, "?", "assistant").message == made[1].message
 
 
 @pytest.mark.parametrize("platform_id", [None, ""])
-def test_without_a_platform_id_equal_messages_are_two(store: StateStore, raw: Raw, platform_id: Any) -> None:
+def test_without_a_platform_id_equal_messages_are_two(every_backend: StateStore, raw: Raw, platform_id: Any) -> None:
     """messaging M-33."""
-    session = started(store)
-    assert delivered(store, session.id, "hello", platform_id=platform_id).created
-    again = delivered(store, session.id, "hello", platform_id=platform_id)
+    session = started(every_backend)
+    assert delivered(every_backend, session.id, "hello", platform_id=platform_id).created
+    again = delivered(every_backend, session.id, "hello", platform_id=platform_id)
     assert again.created
     assert again.message.platform_message_id is None
     assert counted(raw, session.id) == (2, 2)
@@ -81,12 +83,12 @@ def test_of_duplicates_from_before_the_oldest_is_the_message(
     assert (again.created, again.message.content) == (False, "first")
 
 
-def test_a_batch_is_stored_in_its_order(store: StateStore, raw: Raw) -> None:
+def test_a_batch_is_stored_in_its_order(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-34."""
-    session = started(store)
+    session = started(every_backend)
     batch = [MessageDraft("user" if i % 3 else "assistant", f"{i}", f"p{i}" if i % 2 else None) for i in range(60)]
-    appended = store.messaging.messages.append_many(session.id, batch)
-    assert [one.message for one in appended] == store.messaging.messages.history(session.id, limit=60)
+    appended = every_backend.messaging.messages.append_many(session.id, batch)
+    assert [one.message for one in appended] == every_backend.messaging.messages.history(session.id, limit=60)
     assert [(one.message.role, one.message.content, one.message.platform_message_id) for one in appended] == [
         (draft.role, draft.content, draft.platform_message_id) for draft in batch
     ]
@@ -106,11 +108,11 @@ def test_a_batch_has_one_to_five_hundred_messages(every_backend: StateStore, raw
     assert counted(raw, session.id) == (size, size)
 
 
-def test_a_batch_stores_what_it_holds_twice_once(store: StateStore, raw: Raw) -> None:
+def test_a_batch_stores_what_it_holds_twice_once(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-34, case 26."""
-    session = started(store)
-    old = delivered(store, session.id, "old", platform_id="a").message
-    appended = store.messaging.messages.append_many(
+    session = started(every_backend)
+    old = delivered(every_backend, session.id, "old", platform_id="a").message
+    appended = every_backend.messaging.messages.append_many(
         session.id,
         [
             MessageDraft("user", "new", "b"),
@@ -125,26 +127,26 @@ def test_a_batch_stores_what_it_holds_twice_once(store: StateStore, raw: Raw) ->
     assert contents(one.message for one in appended) == ["new", "old", "plain", "new", "answer", "plain"]
     assert appended[1].message == old
     assert counted(raw, session.id) == (5, 5)
-    stored = store.messaging.messages.history(session.id)
+    stored = every_backend.messaging.messages.history(session.id)
     assert contents(stored) == ["old", "new", "plain", "answer", "plain"]
 
 
 def test_a_batch_of_what_is_there_already_changes_nothing(
-    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
     """messaging M-33, M-34."""
-    session = started(store)
-    first = store.messaging.messages.append_many(
+    session = started(every_backend)
+    first = every_backend.messaging.messages.append_many(
         session.id, drafts("a", platform_id="1") + drafts("b", platform_id="2")
     )
-    before = store.messaging.sessions.get(session.id)
+    before = every_backend.messaging.sessions.get(session.id)
     frozen_clock.advance(seconds=1)
-    again = store.messaging.messages.append_many(
+    again = every_backend.messaging.messages.append_many(
         session.id, drafts("c", platform_id="2") + drafts("d", platform_id="1")
     )
     assert [one.message for one in again] == [one.message for one in reversed(first)]
     assert not any(one.created for one in again)
-    assert store.messaging.sessions.get(session.id) == before
+    assert every_backend.messaging.sessions.get(session.id) == before
 
 
 @pytest.mark.parametrize(
@@ -173,10 +175,10 @@ def test_what_is_no_batch_is_refused(every_backend: StateStore) -> None:
             every_backend.messaging.messages.append_many("s", batch)
 
 
-def test_a_post_delivered_twice_is_stored_once(store: StateStore, raw: Raw) -> None:
+def test_a_post_delivered_twice_is_stored_once(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-33, M-45."""
-    session = started(store, IN_THREAD)
-    post = store.messaging.messages.try_append_to_thread
+    session = started(every_backend, IN_THREAD)
+    post = every_backend.messaging.messages.try_append_to_thread
     first, again = (post(IN_THREAD.place, MessageDraft("assistant", "done", "17.9")) for _ in range(2))
     assert first is not None
     assert again is not None

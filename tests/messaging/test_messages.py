@@ -84,44 +84,46 @@ def test_the_limit_of_content_is_a_setting(database: Database) -> None:
         said(store, session.id, "abcd")
 
 
-def test_activity_never_goes_back(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_activity_never_goes_back(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """messaging M-31."""
-    session = started(store)
+    session = started(every_backend)
     frozen_clock.advance(seconds=-60)
-    message = store.messaging.messages.append(session.id, role="user", content="early").message
+    message = every_backend.messaging.messages.append(session.id, role="user", content="early").message
     assert message.timestamp == frozen_clock.now()
-    assert store.messaging.sessions.get(session.id).last_activity_at == session.last_activity_at
+    assert every_backend.messaging.sessions.get(session.id).last_activity_at == session.last_activity_at
 
 
-def test_an_inactive_session_takes_messages_and_stays_inactive(store: StateStore, raw: Raw) -> None:
+def test_an_inactive_session_takes_messages_and_stays_inactive(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-19, M-35, case 16."""
-    closed = store.messaging.sessions.close(started(store).id)
-    said(store, closed.id, "an answer that began before")
+    closed = every_backend.messaging.sessions.close(started(every_backend).id)
+    said(every_backend, closed.id, "an answer that began before")
     assert counted(raw, closed.id) == (1, 1)
-    assert not store.messaging.sessions.get(closed.id).active
-    assert store.messaging.sessions.resume(KEY).created
+    assert not every_backend.messaging.sessions.get(closed.id).active
+    assert every_backend.messaging.sessions.resume(KEY).created
 
 
-def test_a_message_revives_an_idle_session(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_a_message_revives_an_idle_session(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """messaging M-19, M-36, case 17."""
-    session = started(store)
+    session = started(every_backend)
     frozen_clock.advance(timedelta(hours=3))
-    said(store, session.id, "at last")
-    resumed = store.messaging.sessions.resume(KEY)
+    said(every_backend, session.id, "at last")
+    resumed = every_backend.messaging.sessions.resume(KEY)
     assert (resumed.session.id, resumed.created) == (session.id, False)
 
 
-def test_an_imported_message_keeps_its_time_and_activity_uses_now(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_an_imported_message_keeps_its_time_and_activity_uses_now(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
     """messaging M-41."""
-    session = started(store)
+    session = started(every_backend)
     zone = timezone(timedelta(hours=13))
     moments = [datetime(1999, 12, 31, 23, 59, 59, 123_999, zone), datetime(2999, 1, 1, tzinfo=UTC)]
     later = frozen_clock.advance(seconds=1)
     for moment in moments:
-        store.messaging.messages.append(session.id, role="user", content="x", timestamp=moment)
-    stored = [message.timestamp for message in store.messaging.messages.history(session.id)]
+        every_backend.messaging.messages.append(session.id, role="user", content="x", timestamp=moment)
+    stored = [message.timestamp for message in every_backend.messaging.messages.history(session.id)]
     assert stored == [datetime(1999, 12, 31, 10, 59, 59, 123_000, UTC), moments[1]]
-    assert store.messaging.sessions.get(session.id).last_activity_at == later
+    assert every_backend.messaging.sessions.get(session.id).last_activity_at == later
 
 
 def test_history_is_the_newest_oldest_first(store: StateStore) -> None:
@@ -135,23 +137,25 @@ def test_history_is_the_newest_oldest_first(store: StateStore) -> None:
     assert history(session.id, before=one.id) == []
 
 
-def test_order_is_the_order_of_appending_whatever_the_clock_says(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_order_is_the_order_of_appending_whatever_the_clock_says(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
     """messaging M-32, case 28: one millisecond, and a clock stepped back."""
-    session = started(store)
-    said(store, session.id, "1", "2", "3")
+    session = started(every_backend)
+    said(every_backend, session.id, "1", "2", "3")
     frozen_clock.advance(seconds=-10)
-    said(store, session.id, "4")
-    assert contents(store.messaging.messages.history(session.id)) == ["1", "2", "3", "4"]
-    assert contents(store.messaging.messages.since(session.id, after=0)) == ["1", "2", "3", "4"]
-    assert [found.preview for found in store.messaging.messages.list(session.id)] == ["4", "3", "2", "1"]
+    said(every_backend, session.id, "4")
+    assert contents(every_backend.messaging.messages.history(session.id)) == ["1", "2", "3", "4"]
+    assert contents(every_backend.messaging.messages.since(session.id, after=0)) == ["1", "2", "3", "4"]
+    assert [found.preview for found in every_backend.messaging.messages.list(session.id)] == ["4", "3", "2", "1"]
 
 
-def test_an_unknown_session_has_no_messages(store: StateStore) -> None:
+def test_an_unknown_session_has_no_messages(every_backend: StateStore) -> None:
     """messaging M-37, case 29."""
-    said(store, started(store).id, "somewhere else")
-    assert store.messaging.messages.history("nowhere") == []
-    assert store.messaging.messages.since("nowhere", after=0) == []
-    assert store.messaging.messages.list("nowhere").items == ()
+    said(every_backend, started(every_backend).id, "somewhere else")
+    assert every_backend.messaging.messages.history("nowhere") == []
+    assert every_backend.messaging.messages.since("nowhere", after=0) == []
+    assert every_backend.messaging.messages.list("nowhere").items == ()
 
 
 def test_a_limit_outside_one_to_five_hundred_is_refused(every_backend: StateStore) -> None:
@@ -185,21 +189,21 @@ def test_a_tail_that_passes_the_last_id_sees_each_message_once(store: StateStore
     assert store.messaging.messages.since(session.id, after=seen[-1].id) == []
 
 
-def test_a_list_shows_previews_newest_first(store: StateStore) -> None:
+def test_a_list_shows_previews_newest_first(every_backend: StateStore) -> None:
     """messaging M-39."""
-    session = started(store)
+    session = started(every_backend)
     long = "\U0001f600é" * 200
-    said(store, session.id, "short", long, "")
-    listed = store.messaging.messages.list(session.id)
+    said(every_backend, session.id, "short", long, "")
+    listed = every_backend.messaging.messages.list(session.id)
     assert [(found.preview, found.content_chars) for found in listed] == [("", 0), (long[:280], 400), ("short", 5)]
     assert "content" not in type(listed.items[0]).model_fields
 
 
-def test_pages_of_messages_follow_one_another(store: StateStore) -> None:
-    session, other = started(store), started(store, IN_THREAD)
-    made = said(store, session.id, *(str(i) for i in range(7)))
-    said(store, other.id, "not here")
-    listed = all_pages(lambda **given: store.messaging.messages.list(session.id, **given), limit=3)
+def test_pages_of_messages_follow_one_another(every_backend: StateStore) -> None:
+    session, other = started(every_backend), started(every_backend, IN_THREAD)
+    made = said(every_backend, session.id, *(str(i) for i in range(7)))
+    said(every_backend, other.id, "not here")
+    listed = all_pages(lambda **given: every_backend.messaging.messages.list(session.id, **given), limit=3)
     assert [found.id for found in listed] == [message.id for message in reversed(made)]
 
 
@@ -221,17 +225,17 @@ def test_an_unknown_message_is_not_found(every_backend: StateStore, message_id: 
     assert (caught.value.kind, caught.value.key) == ("messaging_message", message_id)
 
 
-def test_a_role_of_a_newer_version_is_readable(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
+def test_a_role_of_a_newer_version_is_readable(every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """messaging M-10, case 51."""
-    session = started(store)
+    session = started(every_backend)
     raw(
         "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES (?, 'tool', 'ran', ?)",
         session.id,
         frozen_clock.now(),
     )
-    [message] = store.messaging.messages.history(session.id)
+    [message] = every_backend.messaging.messages.history(session.id)
     assert (message.role, message.content, message.timestamp) == ("tool", "ran", frozen_clock.now())
-    assert store.messaging.messages.list(session.id).items[0].role == "tool"
+    assert every_backend.messaging.messages.list(session.id).items[0].role == "tool"
 
 
 def test_platform_ids_are_those_of_a_channel(store: StateStore) -> None:
@@ -347,9 +351,9 @@ def test_a_message_and_its_session_are_written_together_or_not_at_all(
     assert counted(raw, session.id) == (1, 1)
 
 
-def test_a_refused_call_leaves_its_transaction_whole(store: StateStore, raw: Raw) -> None:
+def test_a_refused_call_leaves_its_transaction_whole(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-52: what the call wrote is undone, and what was written before it stays."""
-    with store.transaction() as tx:
+    with every_backend.transaction() as tx:
         session = started(tx)
         for call in (
             lambda: tx.messaging.messages.append("nowhere", role="user", content="x"),

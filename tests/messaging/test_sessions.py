@@ -34,11 +34,13 @@ def test_a_session_that_is_not_idle_is_resumed_as_it_is(
     assert (resumed.session, resumed.created, resumed.replaced) == (session, False, None)
 
 
-def test_a_session_silent_for_exactly_the_timeout_is_reused(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_a_session_silent_for_exactly_the_timeout_is_reused(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
     """messaging M-11, case 4: the boundary is inclusive."""
-    session = started(store)
+    session = started(every_backend)
     frozen_clock.advance(TIMEOUT)
-    assert store.messaging.sessions.resume(KEY).session == session
+    assert every_backend.messaging.sessions.resume(KEY).session == session
 
 
 def test_a_session_silent_for_one_millisecond_more_is_replaced(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -53,11 +55,11 @@ def test_a_session_silent_for_one_millisecond_more_is_replaced(store: StateStore
     assert retired.last_activity_at == old.last_activity_at
 
 
-def test_none_means_never_idle(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_none_means_never_idle(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """messaging case 9."""
-    session = started(store)
+    session = started(every_backend)
     frozen_clock.advance(timedelta(days=365))
-    assert store.messaging.sessions.resume(KEY, idle_timeout=None).session == session
+    assert every_backend.messaging.sessions.resume(KEY, idle_timeout=None).session == session
 
 
 def test_a_timeout_longer_than_time_itself_is_never_over(every_backend: StateStore) -> None:
@@ -98,12 +100,14 @@ def test_an_empty_thread_is_no_thread(store: StateStore, raw: Raw) -> None:
     assert session.key == KEY
 
 
-def test_a_stored_empty_thread_is_no_thread_either(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
+def test_a_stored_empty_thread_is_no_thread_either(
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
     """messaging M-8, case 11: rows of other programs."""
     legacy_session(raw, "legacy", frozen_clock.now(), thread_id="")
-    found = started(store, KEY)
+    found = started(every_backend, KEY)
     assert (found.id, found.key) == ("legacy", KEY)
-    assert store.messaging.sessions.find_active(KEY.place) == found
+    assert every_backend.messaging.sessions.find_active(KEY.place) == found
 
 
 @pytest.mark.parametrize("thread_id", [None, ""])
@@ -118,7 +122,7 @@ def test_the_database_refuses_a_second_active_session_of_a_key(
     assert codes in (("SQLITE_CONSTRAINT_UNIQUE", None), (None, "23505"))
 
 
-def test_keys_are_compared_exactly(store: StateStore) -> None:
+def test_keys_are_compared_exactly(every_backend: StateStore) -> None:
     """messaging M-4, M-9."""
     keys = [
         KEY,
@@ -128,32 +132,32 @@ def test_keys_are_compared_exactly(store: StateStore) -> None:
         ConversationKey("slack", "C1", "U1 "),
         ConversationKey("slack", "C1", "U2"),
     ]
-    made = [started(store, key) for key in keys]
+    made = [started(every_backend, key) for key in keys]
     assert len({session.id for session in made}) == len(keys)
     assert [session.key for session in made] == keys
 
 
-def test_inactive_sessions_of_a_key_stack_up(store: StateStore, raw: Raw) -> None:
+def test_inactive_sessions_of_a_key_stack_up(every_backend: StateStore, raw: Raw) -> None:
     """messaging M-2, case 13."""
     for _ in range(3):
-        store.messaging.sessions.close(started(store).id)
-    fourth = store.messaging.sessions.resume(KEY)
+        every_backend.messaging.sessions.close(started(every_backend).id)
+    fourth = every_backend.messaging.sessions.resume(KEY)
     assert fourth.created
     assert raw("SELECT count(*) FROM messaging_sessions") == [(4,)]
     assert active_ids(raw) == [fourth.session.id]
 
 
 def test_a_legacy_row_without_values_is_read_as_inactive_and_empty(
-    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
     """messaging M-7 (c), case 19."""
     legacy_session(raw, "legacy", frozen_clock.now(), message_count=None, active=None)
-    legacy = store.messaging.sessions.get("legacy")
+    legacy = every_backend.messaging.sessions.get("legacy")
     assert (legacy.message_count, legacy.active) == (0, False)
-    assert store.messaging.sessions.resume(KEY).created
-    assert [found.id for found in store.messaging.sessions.list(active=False)] == ["legacy"]
-    said(store, "legacy", "hello")
-    assert store.messaging.sessions.get("legacy").message_count == 1
+    assert every_backend.messaging.sessions.resume(KEY).created
+    assert [found.id for found in every_backend.messaging.sessions.list(active=False)] == ["legacy"]
+    said(every_backend, "legacy", "hello")
+    assert every_backend.messaging.sessions.get("legacy").message_count == 1
 
 
 def test_create_is_refused_while_the_key_has_an_active_session(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -237,15 +241,15 @@ def test_an_idle_session_is_found_only_by_who_asks_for_any_age(store: StateStore
         assert store.messaging.sessions.find_active(IN_THREAD.place, user_id=user_id, idle_timeout=None) == session
 
 
-def test_no_thread_is_outside_any_thread(store: StateStore) -> None:
+def test_no_thread_is_outside_any_thread(every_backend: StateStore) -> None:
     """messaging M-18."""
-    started(store, IN_THREAD)
-    assert store.messaging.sessions.find_active(ThreadPlace("slack", "C1")) is None
+    started(every_backend, IN_THREAD)
+    assert every_backend.messaging.sessions.find_active(ThreadPlace("slack", "C1")) is None
 
 
-def test_a_closed_session_is_not_found_as_active(store: StateStore) -> None:
-    store.messaging.sessions.close(started(store).id)
-    assert store.messaging.sessions.find_active(KEY.place, idle_timeout=None) is None
+def test_a_closed_session_is_not_found_as_active(every_backend: StateStore) -> None:
+    every_backend.messaging.sessions.close(started(every_backend).id)
+    assert every_backend.messaging.sessions.find_active(KEY.place, idle_timeout=None) is None
 
 
 def test_an_agent_session_leads_to_the_newest_session(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -271,20 +275,20 @@ def test_touch_never_moves_activity_back(store: StateStore, frozen_clock: Frozen
     assert store.messaging.sessions.get(session.id) == session.model_copy(update={"last_activity_at": later})
 
 
-def test_touch_leaves_an_inactive_session_inactive(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_touch_leaves_an_inactive_session_inactive(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """messaging M-19, M-20."""
-    closed = store.messaging.sessions.close(started(store).id)
+    closed = every_backend.messaging.sessions.close(started(every_backend).id)
     later = frozen_clock.advance(seconds=1)
-    store.messaging.sessions.touch(closed.id)
-    assert store.messaging.sessions.get(closed.id) == closed.model_copy(update={"last_activity_at": later})
+    every_backend.messaging.sessions.touch(closed.id)
+    assert every_backend.messaging.sessions.get(closed.id) == closed.model_copy(update={"last_activity_at": later})
 
 
-def test_touch_revives_an_idle_session(store: StateStore, frozen_clock: FrozenClock) -> None:
+def test_touch_revives_an_idle_session(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """messaging M-19."""
-    session = started(store)
+    session = started(every_backend)
     frozen_clock.advance(timedelta(hours=2))
-    store.messaging.sessions.touch(session.id)
-    assert store.messaging.sessions.resume(KEY).session.id == session.id
+    every_backend.messaging.sessions.touch(session.id)
+    assert every_backend.messaging.sessions.resume(KEY).session.id == session.id
 
 
 def test_the_first_agent_session_stays(store: StateStore) -> None:
@@ -306,10 +310,12 @@ def test_a_proposal_that_is_no_safe_file_name_is_refused(every_backend: StateSto
     assert every_backend.messaging.sessions.get(session.id) == session
 
 
-def test_a_stored_agent_session_is_returned_as_it_is(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
+def test_a_stored_agent_session_is_returned_as_it_is(
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
     """messaging M-21: values of other programs."""
     legacy_session(raw, "legacy", frozen_clock.now(), agent_session_id="a.b/c")
-    assert store.messaging.sessions.ensure_agent_session("legacy", "a" * 200) == "a.b/c"
+    assert every_backend.messaging.sessions.ensure_agent_session("legacy", "a" * 200) == "a.b/c"
 
 
 def test_update_replaces_what_is_given_and_keeps_the_rest(store: StateStore) -> None:
@@ -343,27 +349,27 @@ def test_update_of_an_older_version_is_stale(store: StateStore) -> None:
     assert store.messaging.sessions.get(session.id).title == "first"
 
 
-def test_an_update_of_nothing_writes_nothing(store: StateStore) -> None:
+def test_an_update_of_nothing_writes_nothing(every_backend: StateStore) -> None:
     """messaging M-22."""
-    session = started(store)
-    assert store.messaging.sessions.update(session.id, version=0) == session
+    session = started(every_backend)
+    assert every_backend.messaging.sessions.update(session.id, version=0) == session
 
 
-def test_a_forgotten_agent_session_gives_room_for_a_new_one(store: StateStore) -> None:
+def test_a_forgotten_agent_session_gives_room_for_a_new_one(every_backend: StateStore) -> None:
     """messaging M-22."""
-    session = started(store)
-    store.messaging.sessions.ensure_agent_session(session.id, "log-1")
-    store.messaging.sessions.update(session.id, version=1, agent_session_id=None)
-    assert store.messaging.sessions.ensure_agent_session(session.id, "log-2") == "log-2"
+    session = started(every_backend)
+    every_backend.messaging.sessions.ensure_agent_session(session.id, "log-1")
+    every_backend.messaging.sessions.update(session.id, version=1, agent_session_id=None)
+    assert every_backend.messaging.sessions.ensure_agent_session(session.id, "log-2") == "log-2"
 
 
-def test_messages_and_touches_are_no_new_version(store: StateStore) -> None:
+def test_messages_and_touches_are_no_new_version(every_backend: StateStore) -> None:
     """messaging M-23, case 34."""
-    session = started(store)
-    said(store, session.id, "hello")
-    store.messaging.sessions.touch(session.id)
-    assert store.messaging.sessions.get(session.id).version == 0
-    assert store.messaging.sessions.close(session.id).version == 1
+    session = started(every_backend)
+    said(every_backend, session.id, "hello")
+    every_backend.messaging.sessions.touch(session.id)
+    assert every_backend.messaging.sessions.get(session.id).version == 0
+    assert every_backend.messaging.sessions.close(session.id).version == 1
 
 
 def test_a_closed_session_keeps_its_first_reason_and_time(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -439,11 +445,11 @@ def test_a_list_shows_the_newest_activity_first(store: StateStore, frozen_clock:
     assert listed(platform="irc") == []
 
 
-def test_a_listed_session_says_everything_but_its_metadata(store: StateStore) -> None:
+def test_a_listed_session_says_everything_but_its_metadata(every_backend: StateStore) -> None:
     """messaging M-63."""
-    session = started(store)
-    session = store.messaging.sessions.update(session.id, version=0, title="t", metadata={"a": 1})
-    [listed] = store.messaging.sessions.list()
+    session = started(every_backend)
+    session = every_backend.messaging.sessions.update(session.id, version=0, title="t", metadata={"a": 1})
+    [listed] = every_backend.messaging.sessions.list()
     assert listed.model_dump() == session.model_dump(exclude={"metadata"})
 
 
