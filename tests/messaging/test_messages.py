@@ -20,6 +20,7 @@ from messaging.chat import (
 from workflows.steps import Raw, all_pages
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StateStore
+from lastlight_state.db.pages import encode_token
 from lastlight_state.messaging import ConversationKey, MessageDraft, ThreadPlace
 from lastlight_state.messaging.transcript import PREFIX, units
 from lastlight_state.testing import Database, FrozenClock
@@ -213,7 +214,8 @@ def test_a_page_token_serves_its_own_session_alone(every_backend: StateStore) ->
     said(every_backend, session.id, "1", "2")
     token = every_backend.messaging.messages.list(session.id, limit=1).next_page_token
     assert token is not None
-    for session_id, bad in ((session.id, token[:-3]), (session.id, "x"), ("another", token)):
+    forged = [encode_token(["messaging_messages", session.id], key) for key in ([], [1, 2], ["1"], [2**63])]
+    for session_id, bad in (("another", token), *((session.id, bad) for bad in (token[:-3], "x", *forged))):
         with pytest.raises(InvalidValue, match="page_token"):
             every_backend.messaging.messages.list(session_id, page_token=bad)
 
@@ -374,3 +376,24 @@ def test_counters_of_other_programs_go_on_from_where_they_are(
     said(every_backend, "legacy", "hello")
     every_backend.messaging.messages.append_many("legacy", drafts("a", "b"))
     assert counted(raw, "legacy") == (10, 3)
+
+
+def test_a_chat_takes_place_in_the_schema_of_its_store(postgres_database: Database) -> None:
+    """backends 3: every statement finds its tables in ``schema=``, and nothing reaches those beside it."""
+    raw = Raw(postgres_database)
+    raw("CREATE SCHEMA chat")
+    store = postgres_database.open(schema="chat", migrate=True)
+    session = started(store, IN_THREAD)
+    said(store, session.id, "1")
+    store.messaging.messages.append_many(session.id, [*drafts("2"), *drafts("3", platform_id="a")])
+    for platform_id in (None, "b"):
+        store.messaging.messages.try_append_to_thread(IN_THREAD.place, MessageDraft("user", "4", platform_id))
+    assert contents(store.messaging.messages.history(session.id)) == ["1", "2", "3", "4", "4"]
+    assert contents(store.messaging.messages.since(session.id, after=0)) == ["1", "2", "3", "4", "4"]
+    assert len(store.messaging.messages.list(session.id)) == 5
+    assert store.messaging.messages.find_by_platform_id("slack", "C1", "b") is not None
+    assert store.messaging.sessions.find_active(IN_THREAD.place) is not None
+    assert store.messaging.sessions.close_idle() == 0
+    new = store.messaging.sessions.create(IN_THREAD, on_active="close")
+    assert [found.id for found in store.messaging.sessions.list(active=True)] == [new.id]
+    assert raw("SELECT count(*) FROM public.messaging_sessions") == [(0,)]

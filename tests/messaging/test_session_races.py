@@ -12,8 +12,9 @@ from messaging.speaker import KEY as SPOKEN
 from messaging.speaker import go, speaking
 from workflows.steps import Raw, together
 
-from lastlight_state import AlreadyExists, StaleVersion, StateStore
+from lastlight_state import AlreadyExists, LostRace, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, MessageDraft, ResumedSession, ThreadPlace
+from lastlight_state.messaging.session_races import settled
 from lastlight_state.testing import Database, FrozenClock
 
 Rounds = pytest.mark.parametrize("rounds", [12, pytest.param(300, marks=pytest.mark.soak)])
@@ -193,3 +194,16 @@ def test_of_two_writers_with_one_version_one_succeeds(every_backend: StateStore)
     stored = every_backend.messaging.sessions.get(session_id)
     assert stored in found
     assert stored.version == 1
+
+
+def test_a_unit_that_never_settles_is_tried_six_times() -> None:
+    """messaging M-12: five repeats, then `LostRace`."""
+    attempts = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        raise LostRace("again")
+
+    with pytest.raises(LostRace):
+        settled(attempt)
+    assert len(attempts) == 6
