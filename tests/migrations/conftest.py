@@ -5,30 +5,53 @@ from pathlib import Path
 
 import pytest
 from migrations.support import Place
+from migrations.templates import PostgresTemplates, SqliteTemplates
+from migrations.workers import Workers
+
+from lastlight_state.testing.postgres import ThrowawayPostgres
+
+
+@pytest.fixture(scope="session")
+def sqlite_templates(tmp_path_factory: pytest.TempPathFactory) -> SqliteTemplates:
+    """Files at each revision."""
+    return SqliteTemplates(tmp_path_factory.mktemp("templates"))
+
+
+@pytest.fixture(scope="session")
+def postgres_templates(postgres_server: ThrowawayPostgres) -> Iterator[PostgresTemplates]:
+    """Postgres databases at each revision."""
+    made = PostgresTemplates(postgres_server)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path, sqlite_templates: SqliteTemplates) -> Iterator[Place]:
+    """A SQLite file that does not exist yet."""
+    place = Place("sqlite", lambda revision: sqlite_templates.copy(revision, tmp_path / "state.db"))
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def postgres_place(postgres_templates: PostgresTemplates) -> Iterator[Place]:
+    """An empty Postgres database."""
+    place = Place("postgresql", postgres_templates.copy)
+    yield place
+    place.close()
+    postgres_templates.remove(place.url)
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Place:
     """An empty place of each kind: a file that does not exist yet, and a Postgres database without a table."""
-    if request.param == "sqlite":
-        made = Place("sqlite", f"sqlite:///{tmp_path / 'state.db'}")
-    else:
-        made = Place("postgresql", request.getfixturevalue("postgres_url"))
-    yield made
-    made.close()
+    made: Place = request.getfixturevalue("sqlite_place" if request.param == "sqlite" else "postgres_place")
+    return made
 
 
-@pytest.fixture
-def postgres_place(postgres_url: str) -> Iterator[Place]:
-    """An empty Postgres database."""
-    made = Place("postgresql", postgres_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def sqlite_place(tmp_path: Path) -> Iterator[Place]:
-    """A SQLite file that does not exist yet."""
-    made = Place("sqlite", f"sqlite:///{tmp_path / 'state.db'}")
+@pytest.fixture(scope="session")
+def workers() -> Iterator[Workers]:
+    """Processes that migrate (a second, once)."""
+    made = Workers()
     yield made
     made.close()

@@ -10,23 +10,45 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sqlalchemy import inspect, make_url
+from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.migrations import scripts
 from lastlight_state.testing.postgres import connect
 
 
 class Place:
-    """Where a database is, or will be. What was opened through it is closed with it."""
+    """Where a database is, or will be. What was opened through it is closed with it.
 
-    def __init__(self, name: str, url: str) -> None:
+    ``make`` gives the URL of a database at a revision, or of an empty place for None.
+    """
+
+    def __init__(self, name: str, make: Callable[[str | None], str]) -> None:
         self.name = name
-        self.url = url
+        self._make = make
+        self._url: str | None = None
         self._opened = ExitStack()
+
+    @property
+    def url(self) -> str:
+        if self._url is None:
+            self._url = self._make(None)
+        return self._url
+
+    @property
+    def path(self) -> Path:
+        """The file, on SQLite."""
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    def at(self, revision: str = "head", **options: Any) -> Backend:
+        """A backend on it, where there is a database at the revision now; it must not have been touched before."""
+        assert self._url is None
+        self._url = self._make(scripts.head() if revision == "head" else revision)
+        return self.backend(**options)
 
     def backend(self, **options: Any) -> Backend:
         """A backend on it, which creates nothing by itself."""
@@ -36,9 +58,8 @@ class Place:
 
     def raw(self) -> Any:
         """A plain driver connection in autocommit; it sets no pragma and knows nothing of this library."""
-        path = make_url(self.url).database
         connection: Any = (
-            sqlite3.connect(str(path), isolation_level=None) if self.name == "sqlite" else connect(self.url)
+            sqlite3.connect(self.path, isolation_level=None) if self.name == "sqlite" else connect(self.url)
         )
         self._opened.callback(connection.close)
         return connection

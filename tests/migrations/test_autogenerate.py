@@ -9,13 +9,12 @@ from migrations.support import Place, with_connection
 from sqlalchemy import Column, Index, MetaData, Table, Text
 from sqlalchemy.engine import Connection
 
-from lastlight_state.migrations import include_object, migrate
+from lastlight_state.migrations import include_object
 
 
 def proposals(place: Place, metadata: MetaData, **options: Any) -> list[Any]:
     """What a host application's autogenerate would do to a database that holds our tables."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
 
     def compared(connection: Connection) -> list[Any]:
         context = MigrationContext.configure(connection, opts={"compare_server_default": True, **options})

@@ -56,7 +56,7 @@ def insert(connection: Any, table_rows: Rows, *, active: Any = "1", platform: st
 @pytest.fixture
 def before(place: Place) -> Any:
     """A database at 0003 whose keys are shared by two, three and five active sessions; a plain connection to it."""
-    migrate(place.backend(), "0003")
+    place.at("0003")
     connection = place.raw()
     insert(connection, SHARED)
     insert(connection, OTHERS)
@@ -134,7 +134,7 @@ def test_the_run_logs_how_many_and_which(place: Place, before: Any, caplog: pyte
 
 def test_at_most_twenty_are_named(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """messaging M-6: up to 20 ids."""
-    migrate(place.backend(), "0003")
+    place.at("0003")
     insert(place.raw(), [(f"s{number:02}", "C", None, 1, number) for number in range(25)])
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
@@ -143,7 +143,7 @@ def test_at_most_twenty_are_named(place: Place, caplog: pytest.LogCaptureFixture
 
 def test_without_duplicates_nothing_is_said(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """messaging M-6."""
-    migrate(place.backend(), "0003")
+    place.at("0003")
     insert(place.raw(), OTHERS)
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
@@ -179,7 +179,7 @@ def test_a_key_that_cannot_be_reduced_is_named_and_nothing_changes(sqlite_place:
 @pytest.mark.parametrize("thread", [None, ""])
 def test_a_second_active_session_of_a_key_is_refused(place: Place, thread: str | None) -> None:
     """messaging M-1, case 3: also without a thread."""
-    migrate(place.backend())
+    place.at()
     connection = place.raw()
     insert(connection, [("first", "C", None, 1, 1)])
     with pytest.raises(Exception, match=r"(?i)unique"):
@@ -190,8 +190,7 @@ def test_a_second_active_session_of_a_key_is_refused(place: Place, thread: str |
 
 def test_a_writer_of_the_previous_release_waits_and_meets_the_index(postgres_place: Place) -> None:
     """messaging M-6, case 43, Postgres: no duplicate slips in between the reduction and the index."""
-    backend = postgres_place.backend()
-    migrate(backend, "0003")
+    backend = postgres_place.at("0003")
     writer, watcher = postgres_place.raw(), postgres_place.raw()
     insert(watcher, [("first", "C", None, 1, 1)])
     failures: list[BaseException] = []

@@ -24,8 +24,7 @@ def kept(columns: dict[str, list[str]], revision: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize(("before", "after"), list(pairwise(REVISIONS)))
 def test_a_revision_takes_nothing_from_a_populated_database(place: Place, before: str, after: str) -> None:
     """migrations §2.2: what was there is there, and every row reads the same in the old columns."""
-    backend = place.backend()
-    migrate(backend, before)
+    backend = place.at(before)
     with_connection(backend, partial(fill, label=before))
     schema = catalogue(backend)
     columns = kept(with_connection(backend, layout), after)

@@ -28,15 +28,13 @@ def test_the_plan_says_which_lock_will_be_held(place: Place) -> None:
 
 def test_a_current_database_needs_nothing(place: Place) -> None:
     """migrations §4."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     assert (check(backend).state.state, check(backend).revisions) == ("current", ())
 
 
 def test_a_database_that_no_store_would_open_has_a_plan_all_the_same(place: Place) -> None:
     """maintenance OP-5."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     connection = place.raw()
     connection.execute("INSERT INTO lastlight_meta (key, value) VALUES ('min_reader', '9000')")
     connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from migrations.support import Place, catalogue, tables
+from migrations.workers import Workers
 from psycopg import sql
 from refusal import refused
 from sqlalchemy import create_engine, text
@@ -20,25 +18,7 @@ from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, Sche
 from lastlight_state.migrations import current, history, migrate, scripts, upgrade
 from lastlight_state.migrations.snapshot import differences
 
-WORKER = Path(__file__).with_name("worker.py")
 ALL = tuple(scripts.revisions())
-
-
-def worker(place: Place, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(WORKER), place.url, *more]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def outcome(process: subprocess.Popen[str]) -> str:
-    """What a worker printed after it was told to go."""
-    assert process.stdin
-    assert process.stdout
-    process.stdin.write("go\n")
-    process.stdin.close()
-    said = process.stdout.read().strip()
-    process.stdout.close()
-    process.wait(60)
-    return said
 
 
 def test_migrating_reaches_the_head_and_a_second_time_does_nothing(place: Place) -> None:
@@ -69,7 +49,7 @@ def test_one_revision_at_a_time_ends_where_all_at_once_does(place: Place) -> Non
     for revision in ALL:
         assert migrate(backend, revision).revisions == (revision,)
     stepwise = catalogue(backend)
-    elsewhere = Place(place.name, f"{place.url}.other") if place.name == "sqlite" else place
+    elsewhere = Place("sqlite", lambda _: f"{place.url}.other") if place.name == "sqlite" else place
     other = elsewhere.backend(schema=None if place.name == "sqlite" else "other")
     migrate(other)
     assert differences(stepwise, catalogue(other)) == []
@@ -90,38 +70,42 @@ def test_the_history_tells_each_revision() -> None:
 
 
 @pytest.mark.parametrize("start", ["nothing", "0001"])
-def test_of_eight_processes_at_once_one_migrates_and_all_succeed(place: Place, start: str) -> None:
+def test_of_eight_processes_at_once_one_migrates_and_all_succeed(place: Place, start: str, workers: Workers) -> None:
     """migrations §5: on an empty database, and on one at 0001."""
     if start != "nothing":
-        migrate(place.backend(), start)
-    workers = [worker(place) for _ in range(8)]
-    for process in workers:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    said: list[str] = []
-    threads = [threading.Thread(target=lambda p=process: said.append(outcome(p))) for process in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [process.returncode for process in workers] == [0] * 8
-    assert sorted(said) == [""] * 7 + [",".join(ALL[ALL.index(start) + 1 :] if start in ALL else ALL)]
+        place.at(start)
+    said = workers.migrate(place.url, members=8)
+    assert sorted(said) == [[]] * 7 + [list(ALL[ALL.index(start) + 1 :] if start in ALL else ALL)]
     assert current(place.backend()) == ALL[-1]
 
 
 @pytest.mark.parametrize("statements", [2, 60])
 @pytest.mark.parametrize("start", ["nothing", "0001"])
-def test_a_killed_upgrade_leaves_the_schema_as_it_was(place: Place, start: str, statements: int) -> None:
+def test_a_killed_upgrade_leaves_the_schema_as_it_was(
+    place: Place, start: str, statements: int, workers: Workers
+) -> None:
     """migrations §5: ``kill -9`` in the middle; the next run succeeds."""
-    backend = place.backend()
-    if start != "nothing":
-        migrate(backend, start)
+    backend = place.backend() if start == "nothing" else place.at(start)
     before = catalogue(backend)
-    process = worker(place, str(statements))
-    assert outcome(process) == "ready"
-    assert process.returncode == -9
+    assert workers.migrate(place.url, die_at=statements) == [None]
     assert differences(catalogue(backend), before) == []
     assert migrate(backend).state == "current"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("start", ["nothing", "0001"])
+def test_an_upgrade_killed_at_any_statement_leaves_the_schema_as_it_was(
+    place: Place, start: str, workers: Workers
+) -> None:
+    """migrations §5: at every statement of the upgrade, one after the other."""
+    backend = place.backend() if start == "nothing" else place.at(start)
+    before = catalogue(backend)
+    statement = 1
+    while workers.migrate(place.url, die_at=statement) == [None]:
+        assert differences(catalogue(backend), before) == []
+        statement += 1
+    assert statement > 60
+    assert current(backend) == ALL[-1]
 
 
 @pytest.fixture
@@ -150,9 +134,7 @@ def with_bad_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 @pytest.mark.parametrize("start", [None, "0001", ALL[-1]])
 def test_a_revision_that_fails_half_way_leaves_the_schema_as_it_was(place: Place, start: str | None) -> None:
     """migrations §5: it applies or it does not, all revisions together."""
-    backend = place.backend()
-    if start is not None:
-        migrate(backend, start)
+    backend = place.backend() if start is None else place.at(start)
     before = catalogue(backend)
     with pytest.raises(BackendError):
         migrate(backend)
@@ -170,8 +152,7 @@ def test_waiting_for_another_migration_is_bounded(place: Place) -> None:
 
 def test_waiting_for_a_table_in_use_is_bounded(postgres_place: Place) -> None:
     """migrations §3, Postgres: a waiting ALTER TABLE would make everybody else wait behind it."""
-    backend = postgres_place.backend()
-    migrate(backend, "0001")
+    backend = postgres_place.at("0001")
     reader = postgres_place.raw()
     with reader.transaction():
         reader.execute("SELECT * FROM executions")
@@ -212,7 +193,7 @@ def delete_is_refused(raw: Any, schema: str) -> None:
 
 def test_a_temporary_table_cannot_pose_as_a_permit(postgres_place: Place) -> None:
     """maintenance OP-8, Postgres: temporary tables come first in an ordinary search path."""
-    migrate(postgres_place.backend())
+    postgres_place.at()
     raw = postgres_place.raw()
     raw.execute("CREATE TEMPORARY TABLE maintenance_permits (receipt_id text)")
     raw.execute("INSERT INTO maintenance_permits VALUES ('reset')")

@@ -9,7 +9,7 @@ from migrations.support import Place
 
 from lastlight_state.db.base import COMMENT_PREFIX
 from lastlight_state.db.columns import JSON_TYPES
-from lastlight_state.migrations import history, migrate, scripts
+from lastlight_state.migrations import history, scripts
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def test_every_revision_has_its_line_and_a_released_one_its_digest() -> None:
 
 def test_every_table_on_postgres_says_whose_it_is(postgres_place: Place) -> None:
     """migrations §1, §5."""
-    migrate(postgres_place.backend())
+    postgres_place.at()
     comments = postgres_place.raw().execute(
         "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
         " WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'lastlight_state_version'"

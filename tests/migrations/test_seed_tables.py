@@ -53,7 +53,7 @@ def test_the_first_revision_makes_the_seven_tables_and_no_other(place: Place) ->
 @pytest.mark.parametrize("table", SEED_TABLES)
 def test_the_first_revision_is_what_the_original_made(sqlite_place: Place, original: Any, table: str) -> None:
     """migrations §1, messaging case 45: columns in their order, types, defaults, indexes with their directions."""
-    migrate(sqlite_place.backend(), "0001")
+    sqlite_place.at("0001")
     ours = sqlite_place.raw()
     assert columns(ours, table) == columns(original, table)
     assert indexes(ours, table) == indexes(original, table)
@@ -63,7 +63,7 @@ def test_the_first_revision_is_what_the_original_made(sqlite_place: Place, origi
 
 def test_partial_indexes_have_the_original_predicates(sqlite_place: Place, original: Any) -> None:
     """messaging case 45."""
-    migrate(sqlite_place.backend(), "0001")
+    sqlite_place.at("0001")
     query = "SELECT sql FROM sqlite_master WHERE name = 'idx_msg_sessions_unique_active'"
     (ours,), (theirs,) = (connection.execute(query).fetchone() for connection in (sqlite_place.raw(), original))
     assert ours.partition(" WHERE ")[2] == theirs.partition(" WHERE ")[2] == "active = 1"
@@ -71,7 +71,7 @@ def test_partial_indexes_have_the_original_predicates(sqlite_place: Place, origi
 
 def test_ids_of_messages_are_never_reused(sqlite_place: Place) -> None:
     """messaging §2.2: AUTOINCREMENT."""
-    migrate(sqlite_place.backend(), "0001")
+    sqlite_place.at("0001")
     (sql,) = sqlite_place.raw().execute("SELECT sql FROM sqlite_master WHERE name = 'messaging_messages'").fetchone()
     assert "id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT" in sql
 
@@ -79,7 +79,7 @@ def test_ids_of_messages_are_never_reused(sqlite_place: Place) -> None:
 @pytest.mark.parametrize("table", SEED_TABLES)
 def test_the_first_revision_is_the_same_on_postgres(postgres_place: Place, original: Any, table: str) -> None:
     """messaging case 45: the same columns, nullability and indexes, in the types of Postgres."""
-    migrate(postgres_place.backend(), "0001")
+    postgres_place.at("0001")
     connection = postgres_place.raw()
     found = connection.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns"
@@ -104,7 +104,7 @@ def postgres_type(name: str, kind: str) -> str:
 
 def test_defaults_of_postgres_are_the_original_ones(postgres_place: Place) -> None:
     """messaging case 45, workflows §2."""
-    migrate(postgres_place.backend(), "0001")
+    postgres_place.at("0001")
     found = postgres_place.raw().execute(
         "SELECT table_name || '.' || column_name, column_default FROM information_schema.columns"
         " WHERE table_schema = 'public' AND column_default IS NOT NULL"

@@ -50,8 +50,7 @@ def test_the_migrated_schema_is_the_declared_one(place: Place) -> None:
 
 def test_autogenerate_finds_nothing_to_do(place: Place) -> None:
     """migrations §2.3: Alembic's own comparison."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
 
     def compared(connection: Connection) -> Any:
         with warnings.catch_warnings():
@@ -77,8 +76,7 @@ DRIFT = {
 @pytest.mark.parametrize("kind", DRIFT)
 def test_a_catalogue_shows(place: Place, kind: str) -> None:
     """migrations §2.3: what Alembic's comparison misses."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     before = catalogue(backend)
     with_connection(backend, lambda connection: [connection.execute(text(sql)) for sql in DRIFT[kind]])
     assert differences(catalogue(backend), before)
@@ -86,8 +84,7 @@ def test_a_catalogue_shows(place: Place, kind: str) -> None:
 
 def test_a_catalogue_shows_a_lost_trigger(place: Place) -> None:
     """migrations §2.3."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     before = catalogue(backend)
     on = " ON workflow_runs" if place.name == "postgresql" else ""
     with_connection(backend, lambda c: c.execute(text(f"DROP TRIGGER workflow_runs_context_is_immutable{on}")))
@@ -97,8 +94,7 @@ def test_a_catalogue_shows_a_lost_trigger(place: Place) -> None:
 
 def test_a_catalogue_shows_a_trigger_switched_off(postgres_place: Place) -> None:
     """migrations §2.3, Postgres: a disabled trigger still exists."""
-    backend = postgres_place.backend()
-    migrate(backend)
+    backend = postgres_place.at()
     before = catalogue(backend)
     with_connection(backend, lambda c: c.execute(text("ALTER TABLE executions DISABLE TRIGGER executions_no_delete")))
     (line,) = differences(catalogue(backend), before)
@@ -107,8 +103,7 @@ def test_a_catalogue_shows_a_trigger_switched_off(postgres_place: Place) -> None
 
 def test_a_catalogue_shows_a_changed_comment(postgres_place: Place) -> None:
     """migrations §1, Postgres."""
-    backend = postgres_place.backend()
-    migrate(backend)
+    backend = postgres_place.at()
     before = catalogue(backend)
     with_connection(backend, lambda c: c.execute(text("COMMENT ON TABLE executions IS 'mine'")))
     (line,) = differences(catalogue(backend), before)
@@ -117,8 +112,8 @@ def test_a_catalogue_shows_a_changed_comment(postgres_place: Place) -> None:
 
 def test_the_schema_name_is_no_part_of_a_catalogue(postgres_place: Place) -> None:
     """migrations §3: two schemas of one database hold the same tables."""
-    one, other = postgres_place.backend(), postgres_place.backend(schema='Odd "name"')
-    migrate(one)
+    one = postgres_place.at()
+    other = postgres_place.backend(schema='Odd "name"')
     migrate(other)
     assert differences(catalogue(one), catalogue(other)) == []
 
@@ -134,8 +129,7 @@ def test_columns_added_behind_are_no_loss() -> None:
 
 
 def test_the_version_table_is_no_part_of_the_schema(place: Place) -> None:
-    backend = place.backend()
-    migrate(backend, "0001")
+    backend = place.at("0001")
     with backend.migration(1) as connection:
         whole = backend.catalogue(connection)
     assert {entry[1] for entry in whole.keys() - without_version(whole).keys()} == {VERSION_TABLE}

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,8 +36,7 @@ class Counting:
 
 def at(place: Place, revision: str, min_reader: str | None = None) -> Backend:
     """A migrated database that says it is at another revision."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     connection = place.raw()
     connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
     if min_reader is not None:
@@ -54,7 +52,7 @@ def test_nothing_is_empty_and_stays_nothing(place: Place) -> None:
         verify(backend)
     assert (caught.value.found, caught.value.head) == (None, HEAD)
     if place.name == "sqlite":
-        assert not Path(place.url.removeprefix("sqlite:///")).exists()
+        assert not place.path.exists()
     else:
         relations = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
         assert place.raw().execute(relations).fetchone() == (0,)
@@ -62,8 +60,7 @@ def test_nothing_is_empty_and_stays_nothing(place: Place) -> None:
 
 def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place) -> None:
     """migrations §3."""
-    backend = place.backend()
-    migrate(backend, "0001")
+    backend = place.at("0001")
     assert read_state(backend).state == "behind"
     with pytest.raises(NotMigrated, match="is at revision 0001") as caught:
         verify(backend)
@@ -73,15 +70,14 @@ def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place
 
 def test_the_command_names_the_schema_and_no_password() -> None:
     """migrations §3."""
-    place = Place("postgresql", "postgresql://ana:geheim@127.0.0.1:1/db")
+    place = Place("postgresql", lambda _: "postgresql://ana:geheim@127.0.0.1:1/db")
     text = command(place.backend(schema="Odd name"))
     assert text == "lastlight-state migrate --url 'postgresql://ana:***@127.0.0.1:1/db' --schema 'Odd name'"
 
 
 def test_a_current_schema_costs_one_select(place: Place) -> None:
     """migrations §3: the fast path."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     counting: Any = Counting(backend)
     assert verify(counting).state == "current"
     assert migrate(counting).revisions == ()
@@ -152,8 +148,7 @@ def test_tables_of_others_are_left_alone(place: Place) -> None:
 
 def test_an_unfinished_copy_is_said_in_the_same_statement(place: Place) -> None:
     """maintenance OP-55: half the data is not served."""
-    backend = place.backend()
-    migrate(backend)
+    backend = place.at()
     place.raw().execute(
         "INSERT INTO maintenance_receipts (id, kind, state, owner, library_version, started_at, updated_at, policy)"
         " VALUES ('r', 'copy', 'running', 'me', '1', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', '{}')"
@@ -166,7 +161,7 @@ def test_an_unfinished_copy_is_said_in_the_same_statement(place: Place) -> None:
 
 def test_opening_a_current_database_imports_no_alembic(place: Place) -> None:
     """migrations §3: an open is a SELECT, and an import of Alembic takes longer than that."""
-    migrate(place.backend())
+    place.at()
     program = (
         "import sys\n"
         "from lastlight_state.store import StateStore\n"
@@ -179,7 +174,7 @@ def test_opening_a_current_database_imports_no_alembic(place: Place) -> None:
 
 def test_a_role_without_rights_to_change_the_schema_can_open_and_work(postgres_place: Place) -> None:
     """migrations §3, Postgres."""
-    migrate(postgres_place.backend())
+    postgres_place.at()
     admin = postgres_place.raw()
     role = f"least_{make_url(postgres_place.url).database}"
     admin.execute(f"CREATE ROLE {role} LOGIN")
