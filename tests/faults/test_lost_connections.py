@@ -1,0 +1,106 @@
+"""backends §7: connections that the server ends, servers that restart, and answers that never arrive. (Postgres)"""
+
+import time
+
+import pytest
+from answers import dropped_answers
+from faults.promises import Promises, names, under_load, write
+from restarting import FAST, IMMEDIATE, restartable_server
+
+from lastlight_state import Settings, StateStore
+from lastlight_state.errors import BackendUnavailable
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+TRIGGER = Trigger(type="cli", id="t")
+KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.5
+"""
+SCALE = [pytest.param(2, id="2s"), pytest.param(20, id="20s", marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("seconds", SCALE)
+def test_connections_killed_under_load_lose_nothing_and_double_nothing(
+    postgres_database: Database, seconds: float
+) -> None:
+    """backends §7: both are retried or surface as `BackendUnavailable`."""
+    killer = postgres_database.raw()
+    kills = 0
+
+    def kill() -> None:
+        nonlocal kills
+        kills += len(killer.execute(KILL).fetchall())
+        time.sleep(0.02)
+
+    store = postgres_database.open()
+    promises = under_load(store, seconds, kill)
+    promises.hold(names(store))
+    assert kills > 20
+    assert len(promises.kept) > 50
+    write(store, after := Promises(), "after")
+    assert len(after.kept) == 3
+
+
+@pytest.mark.parametrize("seconds", SCALE)
+def test_a_server_restarted_under_load_loses_nothing_and_doubles_nothing(seconds: float) -> None:
+    """backends §3: survived by the pool; §7: no committed write is lost or doubled."""
+    with restartable_server() as server, StateStore.open(server.url, migrate=True) as store:
+        ways = [FAST, IMMEDIATE]
+
+        def restart() -> None:
+            time.sleep(0.3)
+            server.restart(ways[0])
+            ways.reverse()
+
+        promises = under_load(store, seconds, restart)
+        promises.hold(names(store))
+        assert len(promises.kept) > 20
+        write(store, after := Promises(), "after")
+        assert len(after.kept) == 3
+
+
+def test_while_the_server_is_away_calls_are_unavailable_and_afterwards_they_are_not() -> None:
+    """backends §7."""
+    with restartable_server() as server, StateStore.open(server.url, migrate=True) as store:
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        server.stop()
+        for call in (lambda: store.workflows.runs.get(run.id), lambda: store.transaction().__enter__()):
+            with pytest.raises(BackendUnavailable) as raised:
+                call()
+            assert raised.value.outcome == "none"
+        server.start()
+        assert store.workflows.runs.get(run.id) == run
+
+
+def test_a_commit_whose_answer_was_lost_is_not_repeated_unless_it_is_keyed(postgres_database: Database) -> None:
+    """backends §4: a COMMIT of unknown outcome; §7: crash after commit."""
+    with dropped_answers(postgres_database.url) as (url, drop):
+        store = postgres_database.open()
+        with StateStore.open(url, settings=Settings(pool_size=1)) as far:
+            drop("COMMIT\0")
+            with pytest.raises(BackendUnavailable) as raised:
+                far.run(lambda tx: tx.workflows.runs.create("transaction", trigger=TRIGGER, phase="p"))
+            assert raised.value.outcome == "unknown"
+            assert names(store) == ["transaction"]
+
+            drop("COMMIT\0")
+            ensured = far.workflows.runs.ensure("key", "keyed", trigger=TRIGGER, phase="p")
+            assert not ensured.created
+            assert sorted(names(store)) == ["keyed", "transaction"]
+
+            drop("INSERT")
+            with pytest.raises(BackendUnavailable) as raised:
+                far.workflows.runs.create("statement", trigger=TRIGGER, phase="p")
+            assert raised.value.outcome == "unknown"
+            assert sorted(names(store)) == ["keyed", "statement", "transaction"]
+            assert far.metrics.retries == 1
+
+
+def test_a_read_whose_answer_was_lost_is_simply_repeated(postgres_database: Database) -> None:
+    """backends §4."""
+    with dropped_answers(postgres_database.url) as (url, drop), StateStore.open(url) as far:
+        run = far.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        drop("SELECT")
+        assert far.workflows.runs.get(run.id) == run
+        assert far.metrics.retries == 1
