@@ -9,6 +9,7 @@ import psycopg
 from sqlalchemy import make_url
 
 Drop = Callable[[str], None]
+TERMINATE = b"X\0\0\0\4"
 
 
 @contextmanager
@@ -40,29 +41,19 @@ class _Way:
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        server = self._reach()
-        with client, server:
-            threading.Thread(target=self._answers, args=(server, client), daemon=True).start()
-            with suppress(OSError):
-                while data := client.recv(65536):
-                    if self._word is not None and self._word in data:
-                        self._word = None
-                        self._lose(client, server, data)
-                        return
+        server, lost = self._reach(), threading.Event()
+        answers = threading.Thread(target=_answer, args=(server, client, lost), daemon=True)
+        answers.start()
+        with client, server, suppress(OSError):
+            while data := client.recv(65536):
+                if self._word is None or self._word not in data:
                     server.sendall(data)
-
-    def _answers(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
-            while data := server.recv(65536):
-                client.sendall(data)
-
-    def _lose(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
-        """Break the client's side first, then let the server do its work to the end."""
-        client.shutdown(socket.SHUT_RDWR)
-        server.sendall(data + b"X\0\0\0\4")
-        with suppress(OSError):
-            while server.recv(65536):
-                pass
+                    continue
+                self._word = None
+                lost.set()
+                server.sendall(data + TERMINATE)  # the server does its work to the end before it goes
+                answers.join()
+                return
 
     def _reach(self) -> socket.socket:
         parts = psycopg.conninfo.conninfo_to_dict(self._url)
@@ -72,3 +63,10 @@ class _Way:
         server = socket.socket(socket.AF_UNIX)
         server.connect(f"{host}/.s.PGSQL.{port}")
         return server
+
+
+def _answer(server: socket.socket, client: socket.socket, lost: threading.Event) -> None:
+    with suppress(OSError):
+        while data := server.recv(65536):
+            if not lost.is_set():
+                client.sendall(data)

@@ -22,6 +22,9 @@ from lastlight_state.backends.originals import Original
 from lastlight_state.backends.triggers import Guard
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 
+LOST = "connection"
+"""The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out."""
+
 Params = Sequence[Any] | Mapping[str, Any]
 
 
@@ -153,7 +156,11 @@ class Backend(ABC):
 
     @abstractmethod
     def translate(self, error: Exception) -> StateError:
-        """The library's error for a driver's error, judged by its code, never by its text."""
+        """The library's error for a driver's error, judged by its code, never by its text.
+
+        `BackendUnavailable` says in ``repeats`` how often the unit may be tried again, and by `LOST` that the answer
+        to its last statement may have been lost.
+        """
 
     @abstractmethod
     def connection(self, lease: Lease) -> Connection:

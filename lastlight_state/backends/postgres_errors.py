@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
+from lastlight_state.backends.base import LOST
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,
@@ -33,7 +34,7 @@ def translate(error: Exception) -> StateError:
     if state.startswith("LL"):
         return Conflict(str(getattr(error, "diag", None) and error.diag.message_primary), code="refused_by_database")  # type: ignore[attr-defined]
     if state in _GONE or state.startswith("08"):
-        return BackendUnavailable(f"the server closed the connection ({state})", repeats=1)
+        return BackendUnavailable(f"the server closed the connection ({state})", repeats=1, reason=LOST)
     return _of_server(error, state)
 
 
@@ -57,7 +58,7 @@ def _of_server(error: Exception, state: str) -> StateError:
 
 def _without_state(error: Exception) -> StateError:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return BackendUnavailable("the server cannot be reached, or the connection was lost", repeats=1)
+        return BackendUnavailable("the server cannot be reached, or the connection was lost", repeats=1, reason=LOST)
     if isinstance(error, psycopg.DataError):
         return InvalidValue("value", str(error))
     return BackendError(f"the driver failed: {type(error).__name__}: {error}")

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from lastlight_state.backends.base import Backend, Lease, Mode
+from lastlight_state.backends.base import LOST, Backend, Lease, Mode
 from lastlight_state.backends.retry import Retry
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import (
@@ -128,7 +128,7 @@ class StoreScope(Scope):
                 backend.commit(lease)
         except BaseException as error:
             backend.rollback(lease)
-            if mode is Mode.ONE and isinstance(error, BackendUnavailable) and error.details.get("repeats"):
+            if mode is Mode.ONE and isinstance(error, BackendUnavailable) and error.details.get("reason") == LOST:
                 error.outcome = "unknown"  # the one statement may have committed before its answer was lost
             raise
         finally:
