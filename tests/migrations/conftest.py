@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from migrations.support import Place
 from migrations.templates import PostgresTemplates, SqliteTemplates
 from migrations.workers import Workers
 
+from lastlight_state.migrations import scripts
 from lastlight_state.testing.postgres import ThrowawayPostgres
 
 
@@ -55,3 +57,25 @@ def workers() -> Iterator[Workers]:
     made = Workers()
     yield made
     made.close()
+
+
+@pytest.fixture
+def with_bad_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The scripts with one more revision, which fails half-way."""
+    copy = tmp_path / "package" / "_migrations"
+    shutil.copytree(scripts.folder(), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "versions" / "9999_fails.py").write_text(
+        '"""Fails half-way."""\n'
+        "import sqlalchemy as sa\n"
+        "from alembic import op\n"
+        f"revision, down_revision, branch_labels, depends_on = '9999', '{scripts.head()}', None, None\n"
+        "def upgrade():\n"
+        "    op.create_table('half', sa.Column('id', sa.Text()))\n"
+        "    op.execute('INSERT INTO nowhere VALUES (1)')\n"
+    )
+    monkeypatch.setattr(scripts, "_PACKAGE", copy.parent)
+    scripts.folder.cache_clear()
+    scripts.revisions.cache_clear()
+    yield
+    scripts.folder.cache_clear()
+    scripts.revisions.cache_clear()

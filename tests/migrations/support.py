@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
@@ -19,6 +19,13 @@ from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import scripts
 from lastlight_state.testing.postgres import connect
+
+
+class Closing(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closing)
 
 
 class Place:
@@ -52,17 +59,19 @@ class Place:
 
     def backend(self, **options: Any) -> Backend:
         """A backend on it, which creates nothing by itself."""
-        backend = open_backend(self.url, Options(**options))
-        self._opened.callback(backend.close)
-        return backend
+        return self.opened(open_backend(self.url, Options(**options)))
+
+    def opened(self, something: T) -> T:
+        """Something to be closed with the place."""
+        self._opened.push(lambda *_: something.close())
+        return something
 
     def raw(self) -> Any:
         """A plain driver connection in autocommit; it sets no pragma and knows nothing of this library."""
         connection: Any = (
             sqlite3.connect(self.path, isolation_level=None) if self.name == "sqlite" else connect(self.url)
         )
-        self._opened.callback(connection.close)
-        return connection
+        return self.opened(connection)
 
     def close(self) -> None:
         self._opened.close()

@@ -16,7 +16,7 @@ from lastlight_state.errors import BackendError, SchemaMismatch
 from lastlight_state.migrations import check, current, migrate, scripts, upgrade
 from lastlight_state.migrations.snapshot import differences
 
-SEED = Path(__file__).parents[1] / "fixtures" / "migrations" / "seed.sql"
+SEED = Path(__file__).parents[1] / "fixtures" / "legacy" / "seed.sql"
 REVISION = load(scripts.folder() / "versions" / "0004_messaging_keys.py")
 COLUMNS = "id, platform, channel_id, thread_id, user_id, created_at, last_activity_at, active"
 

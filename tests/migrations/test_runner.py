@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,28 +103,6 @@ def test_an_upgrade_killed_at_any_statement_leaves_the_schema_as_it_was(
         statement += 1
     assert statement > 60
     assert current(backend) == ALL[-1]
-
-
-@pytest.fixture
-def with_bad_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The scripts with one more revision, which fails half-way."""
-    copy = tmp_path / "package" / "_migrations"
-    shutil.copytree(scripts.folder(), copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "versions" / "9999_fails.py").write_text(
-        '"""Fails half-way."""\n'
-        "import sqlalchemy as sa\n"
-        "from alembic import op\n"
-        f"revision, down_revision, branch_labels, depends_on = '9999', '{ALL[-1]}', None, None\n"
-        "def upgrade():\n"
-        "    op.create_table('half', sa.Column('id', sa.Text()))\n"
-        "    op.execute('INSERT INTO nowhere VALUES (1)')\n"
-    )
-    monkeypatch.setattr(scripts, "_PACKAGE", copy.parent)
-    scripts.folder.cache_clear()
-    scripts.revisions.cache_clear()
-    yield
-    scripts.folder.cache_clear()
-    scripts.revisions.cache_clear()
 
 
 @pytest.mark.usefixtures("with_bad_revision")

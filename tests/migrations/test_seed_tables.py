@@ -12,7 +12,7 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.state import SEED_TABLES
 
-SEED = Path(__file__).parents[1] / "fixtures" / "migrations" / "seed.sql"
+SEED = Path(__file__).parents[1] / "fixtures" / "legacy" / "seed.sql"
 POSTGRES_TYPES = {"TEXT": "text", "INTEGER": "bigint", "REAL": "double precision"}
 FLAGS = {"success", "enabled", "active"}
 TIMES = re.compile(r".*_at|timestamp")
