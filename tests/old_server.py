@@ -10,22 +10,22 @@ VERSION = "13.14"
 
 
 @contextmanager
-def old_server() -> Iterator[str]:
-    """The URL of a server of version 13, to which every SELECT answers with its version."""
+def old_server(*, answers: bool = True) -> Iterator[str]:
+    """The URL of a server of version 13, which answers every query with its version, or hangs up instead."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_serve, args=(listener,), daemon=True).start()
+        threading.Thread(target=_serve, args=(listener, answers), daemon=True).start()
         yield f"postgresql://ana@127.0.0.1:{listener.getsockname()[1]}/state?sslmode=disable&gssencmode=disable"
 
 
-def _serve(listener: socket.socket) -> None:
+def _serve(listener: socket.socket, answers: bool) -> None:
     with suppress(OSError):
         while True:
             connection, _ = listener.accept()
             with connection, suppress(OSError, EOFError):
-                _talk(connection)
+                _talk(connection, answers)
 
 
-def _talk(connection: socket.socket) -> None:
+def _talk(connection: socket.socket, answers: bool) -> None:
     length = struct.unpack("!I", _exactly(connection, 4))[0]
     _exactly(connection, length - 4)
     told = _message(b"R", struct.pack("!I", 0))
@@ -40,7 +40,7 @@ def _talk(connection: socket.socket) -> None:
         kind = _exactly(connection, 1)
         length = struct.unpack("!I", _exactly(connection, 4))[0]
         _exactly(connection, length - 4)
-        if kind == b"X":
+        if kind == b"X" or not answers:
             return
         if kind == b"Q":
             connection.sendall(_answer(f"PostgreSQL {VERSION} on x86_64"))

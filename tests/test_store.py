@@ -132,6 +132,24 @@ def test_arguments_beat_the_settings_given(state_dir: Path) -> None:
     assert {file.name for file in state_dir.iterdir()} == {"argument.db"}
 
 
+def test_a_read_only_store_reads_and_refuses_to_write(database: Database) -> None:
+    """backends §1: ``read_only``."""
+    run = create(database.open())
+    store = database.open(read_only=True)
+    assert store.workflows.runs.get(run).id == run
+    with store.view() as view:
+        assert names(view) == ["w"]
+    calls: list[Callable[[], object]] = [
+        lambda: create(store),
+        lambda: store.workflows.runs.set_trace(run, trace_id="t", span_id=None),
+        lambda: store.transaction().__enter__(),
+        lambda: store.run(create),
+    ]
+    for call in calls:
+        with pytest.raises(ReadOnlyTransaction):
+            call()
+
+
 # ---- Transactions ----------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,10 @@
 """A caller's ``engine=``: used, never disposed, its connections given back as they came."""
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +170,17 @@ def test_an_engine_that_cannot_connect_is_unavailable_by_its_drivers_error(
     driver = engine.dialect.import_dbapi()
     assert isinstance(raised.value.__cause__, driver.Error)
     assert "secret" not in f"{raised.value!r} {raised.value.__cause__!r}"
+    engine.dispose()
+
+
+def test_an_engine_on_a_file_that_is_no_database_is_unavailable(state_dir: Path) -> None:
+    """architecture §8."""
+    (state_dir / "notes.txt").write_text("no database, but long enough to have a header of one hundred bytes " * 3)
+    engine = sa.create_engine(f"sqlite:///{state_dir}/notes.txt")
+    with pytest.raises(BackendUnavailable) as raised:
+        StateStore.open(engine=engine)
+    assert isinstance(raised.value.__cause__, sqlite3.Error)
+    assert raised.value.details["reason"] == "not_a_database"
     engine.dispose()
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from busy import Naps
 from old_server import old_server
@@ -284,6 +285,13 @@ def test_a_server_older_than_fourteen_is_refused() -> None:
     """backends §1: PostgreSQL 14."""
     with old_server() as url, pytest.raises(NotSupported, match="older than PostgreSQL 14"):
         StateStore.open(url)
+
+
+def test_a_server_that_hangs_up_at_the_first_question_is_unavailable_by_the_drivers_error() -> None:
+    """architecture §8: ``__cause__`` is the driver's error."""
+    with old_server(answers=False) as url, pytest.raises(BackendUnavailable) as raised:
+        StateStore.open(url)
+    assert isinstance(raised.value.__cause__, psycopg.Error)
 
 
 @pytest.mark.parametrize("port", [1, 65_000])

@@ -238,6 +238,34 @@ def test_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         SqliteBackend(":memory:", Options())
 
 
+def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path) -> None:
+    """backends §4: the next caller must find the connection clean."""
+    with StateStore.open(path) as store:
+        for mode in (Mode.WRITE, Mode.SNAPSHOT):
+            lease = store.backend.acquire(mode)
+            lease.driver.close()
+            store.backend.rollback(lease)
+            assert lease.broken
+            store.backend.release(lease)
+        store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        with store.view() as view:
+            assert len(view.workflows.runs.list()) == 1
+
+
+def test_closing_a_store_does_not_fail_because_the_file_is_busy(path: Path) -> None:
+    """backends §2: ``PRAGMA optimize`` is a courtesy."""
+    store = StateStore.open(path)
+    with store.transaction() as tx:
+        tx.connection.exec_driver_sql("PRAGMA busy_timeout = 1")
+        for _ in range(300):
+            tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        tx.connection.exec_driver_sql("SELECT id FROM workflow_runs WHERE status = 'x' ORDER BY started_at").fetchall()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    store.close()
+    holder.close()
+
+
 def test_a_read_only_store_creates_nothing(tmp_path: Path) -> None:
     """backends §2: ``read_only=True``."""
     with pytest.raises(NotMigrated):

@@ -1,32 +1,59 @@
-from __future__ import annotations
-
 import pytest
+import sqlalchemy as sa
+from refusal import refused
+from scratch import THINGS, scratch_tables
 
-from lastlight_state.backends.triggers import Guard, postgres_ddl, sqlite_ddl
-from lastlight_state.db.guards import append_only, declare, declared_guards, no_replacement
-from lastlight_state.migrations.metadata import GUARDS
+from lastlight_state import StateStore
+from lastlight_state.backends.base import Mode
+from lastlight_state.backends.triggers import Guard
+from lastlight_state.db import guards
+
+AT = "2026-02-03T00:00:00.000Z"
 
 
 def test_a_guard_is_declared_once() -> None:
-    """workflows §2.5: trigger names are unique in a schema."""
-    with pytest.raises(ValueError, match="workflow_runs_no_delete is declared twice"):
-        declare(append_only("workflow_runs"))
-    assert declared_guards() == GUARDS
+    (guard, *_) = guards.declared_guards()
+    with pytest.raises(ValueError, match=f"guard {guard.name} is declared twice"):
+        guards.declare([guard])
 
 
-def test_a_guard_for_one_product_renders_to_nothing_on_the_other() -> None:
-    """workflows G-4: Postgres has no REPLACE."""
-    (guard,) = no_replacement("runs")
-    assert list(postgres_ddl(guard)) == []
-    (sql,) = sqlite_ddl(guard)
-    assert sql.startswith(
-        "CREATE TRIGGER runs_no_replace BEFORE INSERT ON runs FOR EACH ROW WHEN EXISTS (SELECT 1 FROM "
-    )
+def test_every_guard_has_a_name_of_its_own_and_says_what_it_refuses() -> None:
+    declared = guards.declared_guards()
+    assert len({guard.name for guard in declared}) == len(declared)
+    assert all(guard.message for guard in declared)
 
 
-def test_a_permit_opens_a_guard_whose_condition_has_an_or() -> None:
-    """maintenance OP-8: the permit stands beside the whole condition."""
-    guard = Guard("g", "t", "update", "it's no", when="OLD.a = 1 OR OLD.b = 2", permit="any")
-    (sql,) = sqlite_ddl(guard)
-    assert "WHEN (OLD.a = 1 OR OLD.b = 2) AND NOT EXISTS (SELECT 1 FROM maintenance_permits) BEGIN" in sql
-    assert "RAISE(ABORT, 'it''s no')" in sql
+GUARDS = [
+    Guard("scratch_no_delete", "scratch_things", "delete", "it's kept", when="OLD.number IS DISTINCT FROM 5"),
+    Guard("scratch_fixed", "scratch_things", "update", "kind is fixed", of=("kind",)),
+    Guard("scratch_sqlite", "scratch_things", "insert", "never", when="NEW.kind = 'never'", only="sqlite"),
+    Guard("scratch_postgres", "scratch_things", "insert", "never", when="NEW.kind = 'never'", only="postgresql"),
+]
+
+
+def test_a_guard_refuses_on_both_databases_what_it_says_and_nothing_else(every_backend: StateStore) -> None:
+    """architecture §5: the database itself refuses, whoever asks."""
+    backend = every_backend.backend
+    with scratch_tables(every_backend):
+        with every_backend.transaction() as tx:
+            for guard in GUARDS:
+                for statement in backend.guard_ddl(guard):
+                    tx.connection.exec_driver_sql(statement)
+            rows = [{"id": f"t{number}", "at": AT, "number": number} for number in (None, 5)]
+            columns = [THINGS.c.id, THINGS.c.number]
+            insert = sa.text("INSERT INTO scratch_things (id, at, number) VALUES (:id, :at, :number)")
+            tx.connection.execute(insert, rows)
+        for sql in (
+            "DELETE FROM scratch_things WHERE id = 'tNone'",
+            "UPDATE scratch_things SET kind = 'x'",
+            f"INSERT INTO scratch_things (id, at, kind) VALUES ('t9', '{AT}', 'never')",
+        ):
+            lease = backend.acquire(Mode.WRITE)
+            with refused():
+                lease.driver.execute(sql)
+            backend.rollback(lease)
+            backend.release(lease)
+        with every_backend.transaction() as tx:
+            tx.connection.exec_driver_sql("DELETE FROM scratch_things WHERE number = 5")
+            tx.connection.exec_driver_sql("UPDATE scratch_things SET number = 7")
+            assert tx.connection.execute(sa.select(*columns)).all() == [("tNone", 7)]
