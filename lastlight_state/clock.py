@@ -16,7 +16,7 @@ class Clock(Protocol):
     """Tells the time. Any object with this method will do."""
 
     def now(self) -> datetime:
-        """The present, aware, in UTC."""
+        """The present, aware, in any zone."""
         ...
 
 
@@ -28,6 +28,16 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+class KeptClock:
+    """A caller's clock, its times made into what this library keeps. A naive one is `InvalidValue`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        return aware_utc("clock", self._clock.now())
 
 
 def to_millis(moment: datetime) -> datetime:

@@ -20,7 +20,7 @@ from lastlight_state.agent_log import AgentLog
 from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.retry import Retry
-from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.joined import hooks_follow, undone_together
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context
@@ -88,7 +88,8 @@ class StateStore(Domains):
         self.settings = settings
         self.metrics = Metrics()
         self._scope = StoreScope(backend, Retry(self.metrics))
-        super().__init__(Context(self._scope, clock, settings, Listeners(self.metrics)))
+        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
+        super().__init__(Context(self._scope, kept, settings, Listeners(self.metrics)))
 
     @classmethod
     def open(

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from lastlight_state.errors import (
     StoreClosed,
 )
 from lastlight_state.testing import Database
-from lastlight_state.workflows import Trigger
+from lastlight_state.workflows import PhaseEntry, Trigger
 
 TRIGGER = Trigger(type="cli", id="t")
 
@@ -148,6 +149,32 @@ def test_a_read_only_store_reads_and_refuses_to_write(database: Database) -> Non
     for call in calls:
         with pytest.raises(ReadOnlyTransaction):
             call()
+
+
+class WallClock:
+    """A caller's clock: in the zone of the place, to the microsecond, or in no zone at all."""
+
+    def __init__(self, zone: tzinfo | None) -> None:
+        self._now = datetime(2026, 2, 3, 14, 30, 0, 123_456, tzinfo=zone)
+
+    def now(self) -> datetime:
+        return self._now
+
+
+def test_the_times_of_any_clock_are_kept_in_utc_and_milliseconds(database: Database) -> None:
+    """architecture §5: what is returned equals what is stored."""
+    store = database.open(clock=WallClock(timezone(timedelta(hours=2))))
+    made = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+    store.workflows.runs.append_phase(made.id, PhaseEntry("build", True))
+    read = store.workflows.runs.get(made.id)
+    assert read.started_at == made.started_at == datetime(2026, 2, 3, 12, 30, 0, 123_000, tzinfo=UTC)
+    assert read.phase_history[0]["timestamp"] == "2026-02-03T12:30:00.123Z"
+
+
+def test_a_clock_without_a_zone_is_refused(database: Database) -> None:
+    """architecture §5: naive values refused."""
+    with pytest.raises(InvalidValue, match="clock: naive datetime"):
+        create(database.open(clock=WallClock(None)))
 
 
 # ---- Transactions ----------------------------------------------------------------------------------------------------
