@@ -151,9 +151,9 @@ class AsyncStateStore(AsyncDomains):
         async with self._pinned(self._store.view) as (target, runner):
             yield AsyncView(target, runner)
 
-    async def run(self, work: Callable[[Transaction], T], *, label: str | None = None) -> T:
+    async def run(self, work: Callable[[Transaction], T], *, label: str | None = None, keyed: bool = False) -> T:
         """As `StateStore.run`: ``work`` is a plain function of a sync transaction, run on a worker thread."""
-        return await self._lanes.write(partial(self._store.run, work, label=label))
+        return await self._lanes.write(partial(self._store.run, work, label=label, keyed=keyed))
 
     async def close(self) -> None:
         """As `StateStore.close`, after the calls that were under way. Idempotent."""
