@@ -1,0 +1,132 @@
+"""``grants``: a role with exactly these rights can open and work, and can change no schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from migrations.support import Place
+from migrations.templates import PostgresTemplates
+from sqlalchemy.engine import make_url
+
+from lastlight_state import StateStore
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import InvalidValue, NotMigrated, NotSupported
+from lastlight_state.migrations import grants, migrate
+from lastlight_state.migrations.grants import rights
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.testing import FrozenClock
+from lastlight_state.testing.contracts import (
+    ApprovalsContract,
+    ExecutionsContract,
+    MessagingContract,
+    RunsContract,
+)
+from lastlight_state.testing.postgres import connect
+
+SCHEMA = 'Agents "own"'
+HARM = (
+    "CREATE TABLE {}.mine (n int)",
+    "CREATE INDEX ON {}.executions (skill)",
+    "ALTER TABLE {}.executions ADD COLUMN mine text",
+    "DROP TABLE {}.cron_overrides",
+    "DROP TRIGGER executions_no_delete ON {}.executions",
+    "TRUNCATE {}.run_transitions",
+    "DELETE FROM {}.executions",
+    "UPDATE {}.messaging_messages SET content = ''",
+    "INSERT INTO {}.maintenance_permits VALUES ('reset')",
+    "UPDATE {}.lastlight_state_version SET version_num = '0001'",
+    "INSERT INTO {}.lastlight_meta VALUES ('min_reader', '9999')",
+    "CREATE SCHEMA mine",
+)
+
+
+@pytest.fixture(scope="module")
+def service_url(postgres_templates: PostgresTemplates) -> Iterator[str]:
+    """A migrated database that is closed to everybody, as a role sees it that has the rights and no others."""
+    place = Place("postgresql", postgres_templates.copy)
+    backend = place.backend(schema=SCHEMA)
+    migrate(backend)
+    owner = place.raw()
+    role, password = f'Service"{uuid4().hex[:8]}', uuid4().hex
+    quoted = role.replace('"', '""')
+    owner.execute(f'REVOKE ALL ON DATABASE "{make_url(place.url).database}" FROM PUBLIC')
+    owner.execute(f"CREATE ROLE \"{quoted}\" LOGIN PASSWORD '{password}'")
+    for statement in grants(backend, role):
+        owner.execute(statement)
+    yield make_url(place.url).set(username=role, password=password).render_as_string(hide_password=False)
+    owner.execute(f'DROP OWNED BY "{quoted}"')
+    owner.execute(f'DROP ROLE "{quoted}"')
+    place.close()
+    postgres_templates.remove(place.url)
+
+
+@pytest.fixture
+def store(service_url: str, frozen_clock: FrozenClock) -> Iterator[StateStore]:
+    """A store as the service opens it."""
+    with StateStore.open(service_url, schema=SCHEMA, clock=frozen_clock) as opened:
+        yield opened
+
+
+class TestRuns(RunsContract):
+    """migrations §3, §4: whatever a service does with runs."""
+
+
+class TestExecutions(ExecutionsContract):
+    """migrations §3, §4: whatever a service does with executions."""
+
+
+class TestApprovals(ApprovalsContract):
+    """migrations §3, §4: whatever a service does with gates."""
+
+
+class TestMessaging(MessagingContract):
+    """migrations §3, §4: whatever a service does with chats."""
+
+
+def test_switches_are_the_only_rows_that_it_deletes(store: StateStore) -> None:
+    """workflows §4.11: an override is absent or present."""
+    store.workflows.overrides.put("release", enabled=False)
+    store.workflows.overrides.clear("release")
+    assert store.workflows.overrides.is_enabled("release")
+
+
+def test_it_can_look_at_everything(store: StateStore) -> None:
+    """maintenance OP-73."""
+    assert {table.name for table in store.maintenance.stats.collect().tables} >= METADATA.tables.keys()
+
+
+@pytest.mark.parametrize("statement", HARM)
+def test_it_can_change_no_schema_and_no_history(service_url: str, statement: str) -> None:
+    """migrations §3."""
+    quoted = SCHEMA.replace('"', '""')
+    with connect(service_url) as service, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        service.execute(statement.format(f'"{quoted}"'))
+
+
+def test_the_rights_follow_from_the_guards() -> None:
+    """migrations §4."""
+    given = rights()
+    assert given.keys() == {*METADATA.tables, VERSION_TABLE}
+    assert given["workflow_runs"] == ("SELECT", "INSERT", "UPDATE")
+    assert given["run_transitions"] == given["messaging_messages"] == ("SELECT", "INSERT")
+    assert given["workflow_overrides"] == ("SELECT", "INSERT", "UPDATE", "DELETE")
+    assert given["maintenance_permits"] == given["lastlight_meta"] == given[VERSION_TABLE] == ("SELECT",)
+
+
+def test_there_are_no_rights_to_tables_that_are_not_there_yet(postgres_place: Place) -> None:
+    with pytest.raises(NotMigrated):
+        grants(postgres_place.at("0003"), "service")
+
+
+def test_a_file_has_no_roles(sqlite_place: Place) -> None:
+    with pytest.raises(NotSupported, match="no roles"):
+        grants(sqlite_place.backend(), "service")
+
+
+@pytest.mark.parametrize("role", ["", "x" * 64])
+def test_a_name_that_is_none_is_refused(postgres_place: Place, role: str) -> None:
+    with pytest.raises(InvalidValue):
+        grants(postgres_place.backend(), role)
