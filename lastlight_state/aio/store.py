@@ -74,16 +74,28 @@ class _StoreRunner:
         self.in_transaction: set[asyncio.Task[Any]] = set()
 
     def read(self, call: Callable[[], T]) -> Awaitable[T]:
-        self._admit()
+        self.admit()
         return self.readers.run(call)
 
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
-        self._admit()
+        self.admit()
         return self.writers.run(call)
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
+        """Refuse a call through the store inside a transaction of the same task."""
         if self.in_transaction and asyncio.current_task() in self.in_transaction:
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+
+    def close(self) -> None:
+        """Take no more calls."""
+        for lane in (self.readers, self.writers, self.files):
+            lane.close()
+
+    def then(self, close: Callable[[], None]) -> None:
+        """Wait for the calls that were taken, then close what they used."""
+        for lane in (self.readers, self.writers, self.files):
+            lane.join()
+        close()
 
 
 class _FileRunner:
@@ -119,10 +131,20 @@ class AsyncStateStore(AsyncDomains):
     async def open(cls, url: str | Path | None = None, **options: Any) -> Self:
         """As `StateStore.open`, with the same options."""
         lane = Lane("open")
+        opened: list[StateStore] = []
+
+        def work() -> None:
+            opened.append(StateStore.open(url, **options))
+
         try:
-            return cls(await lane.run(partial(StateStore.open, url, **options)))
+            await lane.run(work)
+        except asyncio.CancelledError:
+            for store in opened:
+                await lane.run(store.close)
+            raise
         finally:
             lane.close()
+        return cls(opened[0])
 
     @cached_property
     def agent_log(self) -> AsyncAgentLog:
@@ -156,13 +178,14 @@ class AsyncStateStore(AsyncDomains):
         return await self._lanes.write(partial(self._store.run, work, label=label, keyed=keyed))
 
     async def close(self) -> None:
-        """As `StateStore.close`, after the calls that were under way. Idempotent."""
-        if self._lanes.writers.is_open:
-            closing = self._lanes.writers.run(self._store.close)
-            self._lanes.readers.close()
-            self._lanes.files.close()
-            self._lanes.writers.close()
-            await closing
+        """As `StateStore.close`, after the calls that were under way. Idempotent; not inside a transaction."""
+        lanes = self._lanes
+        if lanes.writers.is_open:
+            lanes.admit()
+            lanes.close()
+            closing = Lane("closing")
+            await closing.run(partial(lanes.then, self._store.close))
+            closing.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -172,7 +195,7 @@ class AsyncStateStore(AsyncDomains):
 
     @asynccontextmanager
     async def _pinned(self, opening: Callable[[], Any]) -> AsyncIterator[tuple[Any, Runner]]:
-        self._lanes._admit()
+        self._lanes.admit()
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         lane = Lane("transaction")
         block = opening()

@@ -108,7 +108,8 @@ class PostgresBackend(Backend):
             lease.broken = True
 
     def release(self, lease: Lease) -> None:
-        if lease.broken or lease.driver.closed or self._closed:  # a pool that was disposed of keeps what comes late
+        in_transaction = lease.driver.info.transaction_status != TransactionStatus.IDLE
+        if lease.broken or in_transaction or self._closed:  # a pool that was disposed of keeps what comes late
             lease.owner.invalidate()
             return
         if not self._owns_engine:
@@ -150,7 +151,7 @@ class PostgresBackend(Backend):
             self._lock_migration(lease, schema, lock_timeout)
             self._enter_schema(lease, schema)
             waits = int(min(lock_timeout, DDL_WAIT_SECONDS) * 1000)
-            lease.driver.execute(f"SET LOCAL lock_timeout = {waits}")
+            lease.driver.execute(f"SET LOCAL lock_timeout = {waits}; SET LOCAL statement_timeout = 0")
             connection = Connection(self._engine, connection=lease.owner)
             connection.begin()
             yield connection

@@ -20,7 +20,7 @@ from sqlalchemy.pool import QueuePool
 from lastlight_state import codec
 from lastlight_state.backends.base import Lease, Options
 from lastlight_state.backends.postgres_errors import translate
-from lastlight_state.errors import BackendUnavailable
+from lastlight_state.errors import BackendUnavailable, InvalidValue
 
 POOL_SECONDS = 30.0
 RECYCLE_SECONDS = 1800
@@ -33,6 +33,9 @@ def pooled(url: URL, options: Options) -> Engine:
     """An engine whose pool lends autocommit connections and asks the server nothing in between."""
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
     if options.pooler == "transaction":
+        for name in ("statement_timeout", "lock_timeout"):
+            if getattr(options, name) is not None:
+                raise InvalidValue(name, "a transaction pooler keeps no settings of a session: set it for the role")
         arguments["prepare_threshold"] = None
     else:
         arguments["options"] = " ".join(_server_settings(url, options))

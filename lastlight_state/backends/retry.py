@@ -45,7 +45,8 @@ class Retry:
         repeats, in_doubt = 0, False
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"
-            allowed = self.limit if isinstance(error, BackendBusy) else _repeats_when_unavailable(error, keyed)
+            busy = isinstance(error, BackendBusy)
+            allowed = self._limit_when_busy(error) if busy else _when_unavailable(error, keyed)
             if repeats >= allowed:
                 if in_doubt:
                     error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
@@ -58,8 +59,12 @@ class Retry:
             except BackendError as next_error:
                 error = next_error
 
+    def _limit_when_busy(self, error: BackendError) -> int:
+        """None for an error that has done its waiting already."""
+        return 0 if error.details.get("final") else self.limit
 
-def _repeats_when_unavailable(error: BackendError, keyed: bool) -> int:
+
+def _when_unavailable(error: BackendError, keyed: bool) -> int:
     if not isinstance(error, BackendUnavailable):
         return 0
     if error.outcome == "unknown" and not keyed:

@@ -158,8 +158,11 @@ class SqliteBackend(Backend):
             raise translate(error) from error
         finally:
             self.rollback(lease)
-            lease.driver.execute("PRAGMA foreign_keys = ON")
-            lease.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            try:
+                lease.driver.execute("PRAGMA foreign_keys = ON")
+                lease.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            except sqlite3.Error:
+                lease.broken = True
             self.release(lease)
 
     @contextmanager
@@ -214,7 +217,8 @@ class SqliteBackend(Backend):
     def _begin(self, lease: Lease, begin: str) -> None:
         try:
             lease.driver.execute(begin)
-        except BaseException as error:
+        except BaseException as error:  # a signal's exception may come after the BEGIN that it interrupted succeeded
+            self.rollback(lease)
             self.release(lease)
             if isinstance(error, sqlite3.Error):
                 raise translate(error) from error

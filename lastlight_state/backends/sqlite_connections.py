@@ -49,7 +49,7 @@ class Connections(ABC):
     def writer(self, mode: Mode) -> Lease:
         """The connection that may write, after those who asked before. Raises `BackendBusy` after a minute."""
         if not self._queue.acquire(QUEUE_SECONDS):
-            raise BackendBusy("waited too long for the other writers of this process")
+            raise BackendBusy("waited too long for the other writers of this process", final=True)
         try:
             return self._open_writer(mode)
         except BaseException:

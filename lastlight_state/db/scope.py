@@ -113,12 +113,13 @@ class StoreScope(Scope):
 
     def _run(self, mode: Mode, work: Work[T], *, keyed: bool) -> T:
         self.admit()
+        in_doubt: list[Callable[[], object]] = []
         try:
-            return self._attempt(mode, work)
+            return self._attempt(mode, work, in_doubt)
         except BackendError as error:
-            return self.retry.again(lambda: self._attempt(mode, work), error, keyed=keyed)
+            return self.retry.again(lambda: self._attempt(mode, work, in_doubt), error, keyed=keyed)
 
-    def _attempt(self, mode: Mode, work: Work[T]) -> T:
+    def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
         backend = self.backend
         lease = backend.acquire(mode)
         unit = Unit(backend, lease)
@@ -130,10 +131,13 @@ class StoreScope(Scope):
             backend.rollback(lease)
             if mode is Mode.ONE and isinstance(error, BackendUnavailable) and error.details.get("reason") == LOST:
                 error.outcome = "unknown"  # the one statement may have committed before its answer was lost
+            if isinstance(error, BackendUnavailable) and error.outcome == "unknown":
+                in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
             raise
         finally:
             backend.release(lease)
-        if unit.hooks:
+        if unit.hooks or in_doubt:
+            unit.hooks = unit.hooks or in_doubt
             run_hooks(unit, self.metrics)
         return result
 
@@ -156,7 +160,7 @@ class TransactionScope(Scope):
 
     def once(self, work: Work[T], *, keyed: bool = False) -> T:
         self._admit_write()
-        return self._guarded(work) if self.backend.failure_aborts_transaction else work(self.unit)
+        return self._guarded(work)
 
     def writing(self, work: Work[T], *, keyed: bool = False) -> T:
         self._admit_write()

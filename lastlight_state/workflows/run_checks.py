@@ -32,6 +32,8 @@ def new_run(
     options: RunOptions,
 ) -> dict[str, Any]:
     """The parameters of a new run's row."""
+    if not isinstance(trigger, Trigger):
+        raise InvalidValue("trigger", f"a Trigger is needed, not {type(trigger).__name__}")
     patch = scratch_patch(scratch)
     return new_row(
         now,
@@ -93,9 +95,10 @@ def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
     """A patch of scratch: an object. Its values are judged with the merged document."""
     if patch is not None and type(patch) is not dict:
         raise InvalidValue("scratch", f"an object is needed, not {type(patch).__name__}")
-    if patch:
-        codec.encode_bytes("scratch", patch)
-    return patch
+    if not patch:
+        return patch
+    checked: dict[str, Any] = codec.decode(codec.encode_bytes("scratch", patch))  # numbers as both databases give them
+    return checked
 
 
 def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:

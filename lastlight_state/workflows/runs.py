@@ -108,7 +108,8 @@ class Runs(Repository):
         given = run_checks.list_filters(statuses, workflow_names, repo, since)
         checks.page_limit(limit)
         how = run_list.ORDERS[checks.word("order", order, run_list.ORDERS)]
-        return self._reading(lambda unit: how(unit, given, limit, page_token))
+        seen = self._reading if order == "newest" else self._viewing  # several ranges of one moment
+        return seen(lambda unit: how(unit, given, limit, page_token))
 
     def append_phase(
         self, run_id: str, entry: PhaseEntry, *, scratch: dict[str, Any] | None = None, claim: Claim | None = None
@@ -278,7 +279,7 @@ def _read_back(name: str, value: Any) -> Any:
 
 
 def _refusal(unit: Unit, row: dict[str, Any]) -> StateError:
-    if unit.row(sql.IS_DISABLED, row):
+    if row["parent_run_id"] is None or unit.row(sql.IS_DISABLED, row):
         return _disabled(row["workflow_name"])
     return NotFound("workflow_run", row["parent_run_id"], reason="named as parent")
 

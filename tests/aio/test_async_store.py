@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
+from pathlib import Path
 
 import pytest
 
-from lastlight_state import AsyncStateStore, NestedTransaction, NotFound, ReadOnlyTransaction, StateStore, StoreClosed
+from lastlight_state import (
+    AsyncStateStore,
+    MisuseError,
+    NestedTransaction,
+    NotFound,
+    ReadOnlyTransaction,
+    StateStore,
+    StoreClosed,
+)
+from lastlight_state.aio.lanes import Lane
 from lastlight_state.testing import Database
 from lastlight_state.workflows import PhaseEntry, Trigger
 
@@ -223,3 +234,81 @@ def test_the_threads_of_a_store_end_with_it(database: Database, ending: str) -> 
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=5)
         assert not thread.is_alive()
+
+
+def test_a_burst_of_reads_gets_as_many_threads_as_there_may_be(state_store: StateStore) -> None:
+    """backends 6: readers side by side; a reader that waits keeps no other one waiting."""
+    lane = Lane("test", 4)
+    together = threading.Barrier(4, timeout=10)
+
+    async def work() -> None:
+        await lane.run(lambda: None)
+        await asyncio.gather(*(lane.run(together.wait) for _ in range(4)))
+
+    asyncio.run(work())
+    lane.close()
+
+
+def test_an_error_that_no_future_takes_reaches_its_caller_as_another(state_store: StateStore) -> None:
+    def work(tx: object) -> object:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(AsyncStateStore(state_store).run(work))
+
+
+def test_in_a_forked_child_a_call_is_refused_and_does_not_hang(state_store: StateStore) -> None:
+    """backends 1: after fork the child's copy is MisuseError."""
+    store = AsyncStateStore(state_store)
+    run_id = asyncio.run(_new_run(store))
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(store.workflows.runs.get(run_id))
+        except MisuseError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_closing_waits_for_the_calls_that_were_under_way(database: Database) -> None:
+    async def work() -> list[object]:
+        store = AsyncStateStore(database.open())
+        run_id = await _new_run(store)
+        reads = [asyncio.create_task(store.workflows.runs.get(run_id)) for _ in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+        return await asyncio.gather(*reads, return_exceptions=True)
+
+    assert not [answer for answer in asyncio.run(work()) if isinstance(answer, Exception)]
+
+
+def test_closing_inside_the_tasks_own_transaction_is_refused(every_backend: StateStore) -> None:
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        async with store.transaction():
+            with pytest.raises(NestedTransaction):
+                await store.close()
+
+    asyncio.run(work())
+
+
+def test_an_open_that_is_cancelled_leaves_no_store_behind(database: Database) -> None:
+    before = _descriptors()
+
+    async def work() -> None:
+        task = asyncio.create_task(AsyncStateStore.open(database.url, state_dir=database.state_dir))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    gc.collect()
+    assert _descriptors() <= before
+
+
+def _descriptors() -> int:
+    """How many files this process has open, where the system tells."""
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.is_dir() else 0

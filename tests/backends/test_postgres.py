@@ -77,7 +77,7 @@ def test_the_zone_of_the_server_changes_no_time(postgres_database: Database) -> 
 
 def test_a_pooler_gets_no_prepared_statements_and_no_startup_options(postgres_database: Database) -> None:
     """backends §3: ``pooler="transaction"``."""
-    settings = Settings(pooler="transaction", statement_timeout=7)
+    settings = Settings(pooler="transaction")
     store = postgres_database.open(settings=settings)
     for _ in range(10):
         create(store)

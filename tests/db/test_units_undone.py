@@ -1,0 +1,73 @@
+"""What a failed or doubtful unit leaves behind: nothing half done, and nothing told twice or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lastlight_state import BackendBusy, BackendUnavailable, CorruptData, InvalidValue, StateStore
+from lastlight_state.backends.base import Options
+from lastlight_state.backends.postgres import PostgresBackend
+from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.urls import parse
+from lastlight_state.messaging import ConversationKey
+from lastlight_state.metrics import Metrics
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+
+def test_a_call_of_one_statement_that_fails_inside_a_transaction_is_undone(sqlite_database: Database) -> None:
+    """backends 4: a failed call undoes itself, also where its answer, not its statement, was what failed."""
+    store = sqlite_database.open()
+    session = store.messaging.sessions.resume(ConversationKey("slack", "C1", "U1")).session
+    sqlite_database.raw().execute("UPDATE messaging_sessions SET metadata = 'no JSON'")
+    with store.transaction() as tx, pytest.raises(CorruptData):
+        tx.messaging.sessions.close(session.id)
+    assert sqlite_database.raw().execute("SELECT active FROM messaging_sessions").fetchone() == (1,)
+
+
+def test_hooks_of_a_unit_whose_commit_was_in_doubt_run_once_when_it_turns_out_done(every_backend: StateStore) -> None:
+    """workflows W-19: exactly once, also when the answer to COMMIT was lost and the repetition finds the work done."""
+    scope, told, attempts = every_backend._scope, [], []
+    commit = scope.backend.commit
+
+    def commit_and_lose_the_answer(lease: Any) -> None:
+        commit(lease)
+        scope.backend.commit = commit  # type: ignore[method-assign]
+        raise BackendUnavailable("the connection was lost", outcome="unknown", repeats=1)
+
+    def work(unit: Any) -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            unit.after_commit(lambda: told.append("told"))
+
+    scope.backend.commit = commit_and_lose_the_answer  # type: ignore[method-assign]
+    scope.writing(work, keyed=True)
+    assert (len(attempts), told) == (2, ["told"])
+
+
+def test_an_error_that_has_done_its_waiting_is_not_repeated() -> None:
+    """backends 4: at most a minute in the writers' queue, not seven."""
+    attempts = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        raise BackendBusy("waited too long", final=True)
+
+    with pytest.raises(BackendBusy):
+        Retry(Metrics(), sleep=lambda _: None).run(attempt)
+    assert len(attempts) == 1
+
+
+def test_scratch_gives_back_the_same_numbers_on_both_databases(store: StateStore) -> None:
+    """architecture §5: both backends give back equal values, large whole floats included."""
+    run = store.workflows.runs.create("w", trigger=Trigger("t"), phase="p", scratch={"large": 2.0**60, "deep": [1e16]})
+    store.workflows.runs.merge_scratch(run.id, {"more": 2.0**60})
+    assert store.workflows.runs.get(run.id).scratch == {"large": 2**60, "deep": [10**16], "more": 2**60}
+
+
+@pytest.mark.parametrize("name", ["statement_timeout", "lock_timeout"])
+def test_a_timeout_that_a_pooler_would_drop_is_refused(name: str) -> None:
+    with pytest.raises(InvalidValue, match=name):
+        PostgresBackend(parse("postgresql://localhost/x"), Options(pooler="transaction", **{name: 3.0}))
