@@ -69,5 +69,6 @@ def test_scratch_gives_back_the_same_numbers_on_both_databases(store: StateStore
 
 @pytest.mark.parametrize("name", ["statement_timeout", "lock_timeout"])
 def test_a_timeout_that_a_pooler_would_drop_is_refused(name: str) -> None:
+    timeout: dict[str, Any] = {name: 3.0}
     with pytest.raises(InvalidValue, match=name):
-        PostgresBackend(parse("postgresql://localhost/x"), Options(pooler="transaction", **{name: 3.0}))
+        PostgresBackend(parse("postgresql://localhost/x"), Options(pooler="transaction", **timeout))
