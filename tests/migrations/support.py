@@ -17,7 +17,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.backends.catalogue import Catalogue
 from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.migrations import scripts
+from lastlight_state.migrations import apply, scripts
 from lastlight_state.testing.postgres import connect
 
 
@@ -91,6 +91,13 @@ def catalogue(backend: Backend) -> Catalogue:
 
 def without_version(found: Catalogue) -> Catalogue:
     return {entry: text for entry, text in found.items() if VERSION_TABLE not in entry[1]}
+
+
+def newest(backend: Backend) -> Catalogue:
+    """What the database would say about the newest schema, made in a place of its own."""
+    with backend.scratch() as connection:
+        apply.upgrade(connection, scripts.head())
+        return without_version(backend.catalogue(connection))
 
 
 def with_connection(backend: Backend, work: Callable[[Connection], Any]) -> Any:

@@ -1,0 +1,309 @@
+"""A small service's day, as rows: what the golden databases hold, each as far as its revision has columns for it.
+
+A row may say ``UNTIL``: it is of a kind that this revision and later ones do not admit. A revision that brings a table
+or a column brings its rows here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+UNTIL = "(until)"
+
+Row = dict[str, Any]
+
+BUILD, TRIAGE, RELEASE = "run-build", "run-triage", "run-release"
+DAY = "2026-06-30T"
+
+
+def at(clock: str) -> str:
+    """A moment of the day."""
+    return f"{DAY}{clock}Z"
+
+
+def phase(name: str, clock: str) -> Row:
+    return {"phase": name, "timestamp": at(clock), "success": True, "summary": f"{name} ✓"}
+
+
+RUNS: list[Row] = [
+    {
+        "id": BUILD,
+        "workflow_name": "build",
+        "trigger_id": "acme/weather#42",
+        "repo": "weather",
+        "issue_number": 42,
+        "current_phase": "reviewer",
+        "phase_history": [phase("architect", "09:00:05.120"), phase("executor", "09:10:00.000")],
+        "status": "paused",
+        "context": {"title": "Alerts arrive twice", "labels": ["bug", "naïve ✓"], "weight": 0.5, "body": None},
+        "scratch": {"plan": {"lastOutputExecutionId": "exec-architect", "iteration": 2}},
+        "restart_count": 1,
+        "started_at": at("09:00:00.000"),
+        "updated_at": at("09:12:41.007"),
+        "owner": "acme",
+        "trigger_type": "webhook",
+        "triggered_by": "ana",
+        "trigger_actor_type": "github",
+        "run_key": "issue-42",
+        "transition_seq": 3,
+        "status_reason": "run.paused.gate",
+        "phase_count": 2,
+        "pause_reason": "gate",
+        "claim_epoch": 2,
+        "previous_owner": "worker-1",
+        "workflow_path": "workflows/build.yaml",
+        "vcs_revision": "4f6c9a1",
+        "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    },
+    {
+        "id": TRIAGE,
+        "workflow_name": "triage",
+        "trigger_id": "slack:C07:1719738000.000100",
+        "current_phase": "done",
+        "status": "succeeded",
+        "started_at": at("08:15:00.500"),
+        "updated_at": at("08:15:09.250"),
+        "finished_at": at("08:15:09.250"),
+        "transition_seq": 2,
+        "status_reason": "run.succeeded",
+    },
+    {
+        "id": RELEASE,
+        "workflow_name": "release",
+        "trigger_id": "acme/weather@v1.2",
+        "repo": "weather",
+        "current_phase": "publish",
+        "status": "failed",
+        "context": {},
+        "restart_count": 3,
+        "started_at": at("07:00:00.000"),
+        "updated_at": at("07:30:00.000"),
+        "finished_at": at("07:30:00.000"),
+        "owner": "acme",
+        "parent_run_id": TRIAGE,
+        "transition_seq": 2,
+        "status_reason": "run.failed",
+        "error": "the registry was closed",
+        "error_detail": {"code": 503, "retry": [1, 2, 3]},
+    },
+]
+
+TRANSITIONS: list[Row] = [
+    {
+        "run_id": run_id,
+        "seq": seq,
+        "from_status": before,
+        "to_status": after,
+        "reason": reason,
+        "source": "engine",
+        "at": at(clock),
+    }
+    for run_id, seq, before, after, reason, clock in (
+        (BUILD, 1, None, "running", "run.created", "09:00:00.000"),
+        (BUILD, 2, "running", "running", "run.restarted", "09:09:00.000"),
+        (BUILD, 3, "running", "paused", "run.paused.gate", "09:12:41.007"),
+        (TRIAGE, 1, None, "running", "run.created", "08:15:00.500"),
+        (TRIAGE, 2, "running", "succeeded", "run.succeeded", "08:15:09.250"),
+        (RELEASE, 1, None, "running", "run.created", "07:00:00.000"),
+        (RELEASE, 2, "running", "failed", "run.failed", "07:30:00.000"),
+    )
+]
+
+EXECUTIONS: list[Row] = [
+    {
+        "id": "exec-architect",
+        "trigger_type": "webhook",
+        "trigger_id": "acme/weather#42",
+        "skill": "build:architect",
+        "repo": "weather",
+        "issue_number": 42,
+        "started_at": at("09:00:01.000"),
+        "finished_at": at("09:00:05.120"),
+        "success": True,
+        "turns": 7,
+        "duration_ms": 4120,
+        "session_id": "ses_architect_42",
+        "cost_usd": 0.1325,
+        "input_tokens": 18211,
+        "cache_creation_input_tokens": 5120,
+        "cache_read_input_tokens": 96000,
+        "output_tokens": 2210,
+        "api_duration_ms": 3900,
+        "stop_reason": "end_turn",
+        "workflow_run_id": BUILD,
+        "output_text": "The alert is sent by both workers.\n'Lock' the sender; 100% sure: \\o/ ✓",
+        "owner": "acme",
+        "node_id": "architect",
+        "attempt": 1,
+        "outcome": "succeeded",
+        "model": "large-1",
+        "cost_micros": 132500,
+        "checkpoint": {"step": 3},
+        "details": {"workspace": "/home/agent/workspace"},
+    },
+    {
+        "id": "exec-reviewer",
+        "trigger_type": "webhook",
+        "trigger_id": "acme/weather#42",
+        "skill": "build:reviewer",
+        "started_at": at("09:12:00.000"),
+        "session_id": "ses_reviewer_42",
+        "workflow_run_id": BUILD,
+        "heartbeat_at": at("09:12:30.000"),
+    },
+    {
+        "id": "exec-publish",
+        "trigger_type": "api",
+        "trigger_id": "acme/weather@v1.2",
+        "skill": "release:publish",
+        "started_at": at("07:29:00.000"),
+        "finished_at": at("07:30:00.000"),
+        "success": False,
+        "error": "the registry was closed",
+        "workflow_run_id": RELEASE,
+        "outcome": "failed",
+        "error_detail": {"code": 503},
+    },
+]
+
+APPROVALS: list[Row] = [
+    {
+        "id": "gate-plan",
+        "workflow_run_id": BUILD,
+        "gate": "post_architect",
+        "summary": "Lock the sender?",
+        "status": "approved",
+        "requested_by": "architect",
+        "responded_by": "bo",
+        "response": "yes",
+        "responded_at": at("09:05:00.000"),
+        "created_at": at("09:00:06.000"),
+        "answered_via": "person",
+        "artifact": "architect-plan.md",
+    },
+    {
+        "id": "gate-merge",
+        "workflow_run_id": BUILD,
+        "gate": "post_reviewer",
+        "summary": "Merge?",
+        "created_at": at("09:12:41.007"),
+        "request_key": "post_reviewer",
+        "on_reject": "continue",
+    },
+]
+
+SESSIONS: list[Row] = [
+    {
+        "id": "chat-now",
+        "platform": "slack",
+        "channel_id": "C07",
+        "thread_id": "1719738000.000100",
+        "user_id": "U1",
+        "agent_session_id": "ses_chat_1",
+        "created_at": at("08:15:00.000"),
+        "last_activity_at": at("08:16:30.000"),
+        "message_count": 2,
+        "active": True,
+        "title": "Alerts",
+        "version": 1,
+        "metadata": {"locale": "de"},
+    },
+    {
+        "id": "chat-ended",
+        "platform": "slack",
+        "channel_id": "C07",
+        "thread_id": "1719738000.000100",
+        "user_id": "U1",
+        "created_at": at("06:00:00.000"),
+        "last_activity_at": at("06:01:00.000"),
+        "message_count": 1,
+        "active": False,
+        "deactivated_at": at("08:15:00.000"),
+        "deactivated_reason": "timeout",
+    },
+    {
+        "id": "chat-channel",
+        "platform": "slack",
+        "channel_id": "C08",
+        "user_id": "U2",
+        "created_at": at("06:00:00.000"),
+        "last_activity_at": at("06:00:00.000"),
+        "active": True,
+    },
+    {
+        "id": "chat-channel-older",
+        "platform": "slack",
+        "channel_id": "C08",
+        "user_id": "U2",
+        "created_at": at("05:00:00.000"),
+        "last_activity_at": at("05:00:00.000"),
+        "active": True,
+        UNTIL: "0004",
+    },
+]
+
+MESSAGES: list[Row] = [
+    {"session_id": "chat-ended", "role": "user", "content": "anybody here?", "timestamp": at("06:01:00.000")},
+    {
+        "session_id": "chat-now",
+        "role": "user",
+        "content": "Why do alerts arrive twice?",
+        "timestamp": at("08:15:00.100"),
+        "platform_message_id": "1719738000.000100",
+    },
+    {
+        "session_id": "chat-now",
+        "role": "assistant",
+        "content": "Both workers send.\n✓",
+        "timestamp": at("08:16:30.000"),
+    },
+]
+
+RECEIPT: Row = {
+    "id": "receipt-1",
+    "kind": "prune",
+    "state": "done",
+    "owner": "ops-1",
+    "actor": "ana",
+    "library_version": "0.1.0",
+    "started_at": at("03:00:00.000"),
+    "updated_at": at("03:00:01.000"),
+    "finished_at": at("03:00:01.000"),
+    "counts": {"messaging_sessions": 2},
+    "policy": {"older_than_days": 30},
+}
+
+STORY: dict[str, list[Row]] = {
+    "workflow_runs": RUNS,
+    "run_transitions": TRANSITIONS,
+    "executions": EXECUTIONS,
+    "workflow_approvals": APPROVALS,
+    "cron_overrides": [
+        {"name": "nightly", "enabled": False, "schedule": "0 4 * * *", "updated_at": at("01:00:00.000")},
+        {"name": "hourly", "enabled": True, "updated_at": at("01:00:00.000"), "updated_by": "ana"},
+    ],
+    "workflow_overrides": [
+        {"name": "release", "enabled": False, "updated_at": at("07:31:00.000"), "updated_by": "bo", "reason": "closed"},
+    ],
+    "messaging_sessions": SESSIONS,
+    "messaging_messages": MESSAGES,
+    "maintenance_receipts": [RECEIPT],
+    "tombstones": [
+        {"kind": "messaging_session", "id": "chat-old", "receipt_id": "receipt-1", "deleted_at": at("03:00:00.500")},
+    ],
+    "import_ledger": [
+        {
+            "source_kind": "jsonl",
+            "source_key": "sessions/a.jsonl",
+            "digest": "9f86d081",
+            "outcome": "imported",
+            "receipt_id": "receipt-1",
+            "imported_at": at("02:00:00.000"),
+        }
+    ],
+    "copy_progress": [
+        {"receipt_id": "receipt-1", "table_name": "executions", "rows": 3, "done": True, "last_key": ["exec-reviewer"]},
+    ],
+    "lastlight_meta": [{"key": "note", "value": "made for tests"}],
+}
+"""Rows by table, owners before what refers to them."""

@@ -1,0 +1,147 @@
+"""Golden databases: what each revision left behind is upgraded, read and written through the repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from migrations import golden
+from migrations.golden import PRODUCTS, files, released, schema_of
+from migrations.story import BUILD, RELEASE, STORY, TRIAGE, UNTIL
+from migrations.support import Place, catalogue, newest
+from migrations.templates import PostgresTemplates, SqliteTemplates
+
+from lastlight_state import StateStore
+from lastlight_state.errors import Conflict
+from lastlight_state.messaging import ConversationKey
+from lastlight_state.migrations import current, scripts
+from lastlight_state.migrations.snapshot import differences
+from lastlight_state.workflows import PhaseEntry
+
+FILES = files()
+PERMITS = "maintenance_permits"
+
+
+def name_of(file: Path) -> str:
+    return f"{file.parent.name}-{file.stem}"
+
+
+@pytest.fixture(scope="module", params=FILES, ids=name_of)
+def file(request: pytest.FixtureRequest) -> Path:
+    """Each golden database."""
+    found: Path = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def loaded(
+    file: Path,
+    sqlite_templates: SqliteTemplates,
+    postgres_templates: PostgresTemplates,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Place]:
+    """A golden database, as it is; the tests below use it one after the other."""
+    if file.parent.name == "sqlite":
+        place = Place("sqlite", partial(sqlite_templates.copy, place=tmp_path_factory.mktemp("golden") / "state.db"))
+        place.raw().executescript(file.read_text("utf-8"))
+    else:
+        place = Place("postgresql", postgres_templates.copy)
+        place.raw().execute(file.read_text("utf-8"))
+    yield place
+    place.close()
+    if place.name != "sqlite":
+        postgres_templates.remove(place.url)
+
+
+@pytest.fixture(scope="module")
+def store(loaded: Place) -> Iterator[StateStore]:
+    """A golden database, upgraded and opened."""
+    with StateStore.open(loaded.url, migrate=True) as opened:
+        yield opened
+
+
+def test_there_is_one_for_every_released_revision_and_product() -> None:
+    """migrations §2."""
+    there = {(file.parent.name, file.stem) for file in FILES}
+    assert {(product, revision) for product in PRODUCTS for revision in released()} <= there
+    assert len(there) >= 8
+
+
+def test_it_is_at_its_revision_and_has_rows_in_every_table(file: Path, loaded: Place) -> None:
+    """migrations §2."""
+    backend, raw = loaded.backend(), loaded.raw()
+    assert current(backend) == file.stem
+    tables = {table for kind, table, _ in catalogue(backend) if kind == "table"} - {PERMITS}
+    assert tables <= STORY.keys()
+    counts = {table: raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
+    expected = {table: len([row for row in STORY[table] if row.get(UNTIL, "9999") > file.stem]) for table in tables}
+    assert counts == expected
+
+
+def test_everything_in_it_reads_back_after_the_upgrade(file: Path, store: StateStore) -> None:
+    """migrations §2."""
+    runs, executions, approvals = store.workflows.runs, store.workflows.executions, store.workflows.approvals
+    assert [run.id for run in runs.list().items] == [BUILD, TRIAGE, RELEASE]
+    build = runs.get(BUILD)
+    assert (build.status, build.restart_count, build.repo) == ("paused", 1, "weather")
+    assert build.context == {"title": "Alerts arrive twice", "labels": ["bug", "naïve ✓"], "weight": 0.5, "body": None}
+    assert [entry["phase"] for entry in build.phase_history] == ["architect", "executor"]
+    assert build.scratch == {"plan": {"lastOutputExecutionId": "exec-architect", "iteration": 2}}
+    assert executions.find_output("exec-architect") == STORY["executions"][0]["output_text"]
+    assert executions.get("exec-architect").cost_usd == Decimal("0.1325")
+    assert [execution.outcome for execution in executions.list().items] == ["running", "succeeded", "failed"]
+    assert [gate.status for gate in approvals.list_for_run(BUILD).items] == ["approved", "pending"]
+    assert not store.workflows.overrides.is_enabled("release")
+    assert store.messaging.sessions.get("chat-now").message_count == 2
+    said = store.messaging.messages.history("chat-now")
+    assert [message.content for message in said] == ["Why do alerts arrive twice?", "Both workers send.\n✓"]
+    if file.stem >= "0003":
+        assert (build.owner, build.run_key, build.transition_seq) == ("acme", "issue-42", 3)
+        assert runs.get(RELEASE).error_detail == {"code": 503, "retry": [1, 2, 3]}
+    if file.stem >= "0004":
+        assert store.messaging.sessions.get("chat-now").metadata == {"locale": "de"}
+
+
+def test_sessions_that_share_a_key_are_one_after_the_upgrade(store: StateStore) -> None:
+    """messaging M-6: only revisions before 0004 hold such."""
+    found = store.messaging.sessions.list(channel_id="C08", active=True).items
+    assert [session.id for session in found] == ["chat-channel"]
+
+
+def test_its_schema_is_the_newest_after_the_upgrade(loaded: Place, store: StateStore) -> None:
+    """migrations §2.3."""
+    assert differences(catalogue(store.backend), newest(loaded.backend())) == []
+
+
+def test_it_is_worked_on_after_the_upgrade(store: StateStore) -> None:
+    """migrations §2."""
+    runs, executions = store.workflows.runs, store.workflows.executions
+    assert store.workflows.approvals.answer("gate-merge", "approved", by="ana").run.status == "running"
+    executions.finish("exec-reviewer", "succeeded")
+    assert runs.append_phase(BUILD, PhaseEntry("reviewer", success=True), scratch={"merged": True}).phase == "reviewer"
+    assert runs.finish(BUILD, "succeeded").status == "succeeded"
+    store.workflows.overrides.clear("release")
+    with pytest.raises(Conflict, match="3 times"):
+        runs.restart(RELEASE, by="ana", reason="the registry is open")
+    runs.allow_restarts(RELEASE, 4, by="ana", reason="the registry is open")
+    assert runs.restart(RELEASE, by="ana", reason="the registry is open").restart_count == 4
+    key = ConversationKey("slack", "C07", "U1", "1719738000.000100")
+    resumed = store.messaging.sessions.resume(key, idle_timeout=None)
+    assert (resumed.session.id, resumed.created) == ("chat-now", False)
+    assert store.messaging.messages.append("chat-now", role="user", content="thanks").message.id == 4
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_those_of_revisions_that_may_still_change_are_what_these_make(
+    product: str, request: pytest.FixtureRequest
+) -> None:
+    """migrations §2: otherwise run ``python tests/migrations/golden.py``."""
+    place: Place = request.getfixturevalue("sqlite_place" if product == "sqlite" else "postgres_place")
+    backend = place.backend()
+    for revision in [revision for revision in scripts.revisions() if revision not in released()]:
+        file = golden.FOLDER / product / f"{revision}.sql"
+        if file.exists():
+            assert schema_of(file.read_text("utf-8")) == schema_of(golden.dump(backend, revision)), file
