@@ -7,7 +7,6 @@ a released one is never written again. A dump is a script: the schema as that re
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from migrations.releases import HISTORY, released
 from migrations.story import STORY, UNTIL, Row
 
 from lastlight_state.backends import open_backend
@@ -22,21 +22,13 @@ from lastlight_state.backends.base import Backend, Options
 from lastlight_state.migrations import migrate, script, scripts
 from lastlight_state.testing import ThrowawayPostgres
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "fixtures" / "golden"
-HISTORY = ROOT / "docs" / "schema-history.md"
+FOLDER = Path(__file__).parents[1] / "fixtures" / "golden"
 PRODUCTS = ("sqlite", "postgresql")
 
 
 def files() -> list[Path]:
     """All golden databases that there are."""
     return sorted(FOLDER.glob("*/*.sql"))
-
-
-def released() -> set[str]:
-    """The revisions whose digest is recorded."""
-    lines = re.findall(r"^\| (\d{4}) \|.*\| (\S+) \|$", HISTORY.read_text("utf-8"), re.MULTILINE)
-    return {revision for revision, digest in lines if digest != "unreleased"}
 
 
 def schema_of(dump: str) -> str:
@@ -93,9 +85,10 @@ def write(backend: Backend) -> None:
     """Write the dumps of one product."""
     folder = FOLDER / backend.name
     folder.mkdir(parents=True, exist_ok=True)
+    frozen = released(HISTORY.read_text("utf-8"))
     for revision in scripts.revisions():
         file = folder / f"{revision}.sql"
-        if not (file.exists() and revision in released()):
+        if not (file.exists() and revision in frozen):
             file.write_text(dump(backend, revision), "utf-8")
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from lastlight_state.migrations import history, scripts
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[2]
-HISTORY = ROOT / "docs" / "schema-history.md"
 LARGE = {"output_text", "error", "policy"}
 
 
@@ -56,16 +54,6 @@ def test_an_installation_without_scripts_says_where_it_looked(tmp_path: Path, mo
             scripts.folder()
     finally:
         scripts.folder.cache_clear()
-
-
-def test_every_revision_has_its_line_and_a_released_one_its_digest() -> None:
-    """migrations §2: a released revision never changes."""
-    lines = dict(re.findall(r"^\| (\d{4}) \|.*\| (\S+) \|$", HISTORY.read_text(), re.MULTILINE))
-    files = {path.name[:4]: path for path in (scripts.folder() / "versions").glob("*.py")}
-    assert lines.keys() == files.keys()
-    for revision, digest in lines.items():
-        if digest != "unreleased":
-            assert digest == hashlib.sha256(files[revision].read_bytes()).hexdigest()
 
 
 def test_every_table_on_postgres_says_whose_it_is(postgres_place: Place) -> None:
