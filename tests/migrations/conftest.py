@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,17 +63,39 @@ def workers() -> Iterator[Workers]:
 @pytest.fixture
 def with_bad_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The scripts with one more revision, which fails half-way."""
-    copy = tmp_path / "package" / "_migrations"
-    shutil.copytree(scripts.folder(), copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "versions" / "9999_fails.py").write_text(
-        '"""Fails half-way."""\n'
-        "import sqlalchemy as sa\n"
-        "from alembic import op\n"
-        f"revision, down_revision, branch_labels, depends_on = '9999', '{scripts.head()}', None, None\n"
-        "def upgrade():\n"
-        "    op.create_table('half', sa.Column('id', sa.Text()))\n"
-        "    op.execute('INSERT INTO nowhere VALUES (1)')\n"
+    fails = "op.create_table('half', sa.Column('id', sa.Text()))", "op.execute('INSERT INTO nowhere VALUES (1)')"
+    with one_more_revision(tmp_path, monkeypatch, *fails):
+        yield
+
+
+@pytest.fixture
+def with_next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The scripts with one more revision, which does what revisions do."""
+    adds = (
+        "op.create_table('run_notes', sa.Column('id', sa.Text(), primary_key=True))",
+        "op.add_column('workflow_runs', sa.Column('mood', sa.Text()))",
+        "op.add_column('executions', sa.Column('rank', sa.Integer(), server_default=sa.text('0'), nullable=False))",
+        "op.create_index('ix_workflow_runs_mood', 'workflow_runs', ['mood'])",
     )
+    with one_more_revision(tmp_path, monkeypatch, *adds):
+        yield
+
+
+@contextmanager
+def one_more_revision(folder: Path, monkeypatch: pytest.MonkeyPatch, *operations: str) -> Iterator[None]:
+    """A copy of the scripts with a revision 9999 that does this, used instead of the checkout's."""
+    newest = scripts.head()
+    copy = folder / "package" / "_migrations"
+    shutil.copytree(scripts.folder(), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    lines = [
+        '"""One more."""',
+        "import sqlalchemy as sa",
+        "from alembic import op",
+        f"revision, down_revision, branch_labels, depends_on = '9999', '{newest}', None, None",
+        "def upgrade():",
+        *(f"    {operation}" for operation in operations),
+    ]
+    (copy / "versions" / "9999_one_more.py").write_text("\n".join(lines))
     monkeypatch.setattr(scripts, "_PACKAGE", copy.parent)
     scripts.folder.cache_clear()
     scripts.revisions.cache_clear()
