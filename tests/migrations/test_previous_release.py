@@ -6,10 +6,10 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from migrations.installing import install
 from migrations.support import Place
 
 from lastlight_state.migrations import migrate
@@ -42,13 +42,6 @@ class TestExecutions(ExecutionsContract): ...
 class TestApprovals(ApprovalsContract): ...
 class TestMessaging(MessagingContract): ...
 """
-
-
-def install(wheel: Path, target: Path) -> None:
-    """The wheel alone, with the installer that this environment has."""
-    installer = [sys.executable, "-m", "pip"] if find_spec("pip") else ["uv", "pip"]
-    options = ["--quiet", "--no-deps", "--no-index", "--target", str(target)]
-    subprocess.run([*installer, "install", *options, str(wheel)], check=True)
 
 
 @pytest.fixture(scope="session")
