@@ -46,19 +46,29 @@ def _of_server(error: Exception, state: str) -> StateError:
     if state.startswith("53"):
         return BackendUnavailable(f"the server has no room: connections, memory or disk ({state})")
     if state in ("28P01", "28000", "3D000"):
-        return BackendUnavailable(f"the server refused the login or the database name ({state})")
+        return BackendUnavailable(
+            f"the server refused the login ({state}): check user, password and database of the URL"
+        )
     if state == "25006":
         return ReadOnlyTransaction("a write in a transaction that may only read")
     if state in ("22021", "22P05"):
         return InvalidValue("text", "a character that the database cannot store")
     if state == "42501":
-        return BackendUnavailable("the role lacks a right that this call needs", reason="permission")
+        return BackendUnavailable(
+            "the role lacks a right that this call needs: migrate as the owner, and see `lastlight-state grants`",
+            reason="permission",
+        )
     return BackendError(f"the database refused a statement ({state}): {str(error).splitlines()[0]}")
 
 
 def _without_state(error: Exception) -> StateError:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return BackendUnavailable("the server cannot be reached, or the connection was lost", repeats=1, reason=LOST)
+        said = " ".join(str(error).partition("\n")[0].split())  # for people: a refused login has no other reason
+        return BackendUnavailable(
+            f"the server cannot be reached, or the connection was lost ({said}): check the URL, and that the server runs",
+            repeats=1,
+            reason=LOST,
+        )
     if isinstance(error, psycopg.DataError):
         return InvalidValue("value", str(error))
     return BackendError(f"the driver failed: {type(error).__name__}: {error}")

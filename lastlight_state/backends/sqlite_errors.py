@@ -14,6 +14,7 @@ from lastlight_state.errors import (
     StateError,
 )
 
+_CHECK_RIGHTS = "check that it is a file, and the rights to it and to its directory"
 _CONSTRAINTS = {
     "SQLITE_CONSTRAINT_UNIQUE": "unique",
     "SQLITE_CONSTRAINT_PRIMARYKEY": "unique",
@@ -27,7 +28,7 @@ _CONSTRAINTS = {
 def translate(error: Exception) -> StateError:
     """The library's error for one of the driver's or the operating system's."""
     if isinstance(error, OSError):
-        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}")
+        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}")
     name = getattr(error, "sqlite_errorname", None)
     if name is None:
         return (
@@ -52,9 +53,12 @@ def _of_file(error: Exception, name: str) -> StateError:
     if name == "SQLITE_READONLY":
         return ReadOnlyTransaction("a write on a connection that may only read")
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
-        return BackendUnavailable(f"the database file cannot be opened or written ({name})")
+        return BackendUnavailable(f"the database file cannot be opened or written ({name}); {_CHECK_RIGHTS}")
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return BackendUnavailable(f"the file is no sound SQLite database ({name})", reason="not_a_database")
+        return BackendUnavailable(
+            f"the file is no sound SQLite database ({name}): check the path, or restore a backup",
+            reason="not_a_database",
+        )
     return _other(error, name)
 
 

@@ -60,7 +60,9 @@ def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backen
 def existing(backend: Backend) -> Backend:
     """The backend, whose database exists. Raises `BackendUnavailable` for a file that is not there."""
     if not backend.exists:
-        raise BackendUnavailable(f"no database at {backend.location}", reason="missing")
+        raise BackendUnavailable(
+            f"no database at {backend.location}; `lastlight-state migrate` makes one", reason="missing"
+        )
     return backend
 
 
