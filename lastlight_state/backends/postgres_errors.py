@@ -65,7 +65,7 @@ def _without_state(error: Exception) -> StateError:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         said = " ".join(str(error).partition("\n")[0].split())  # for people: a refused login has no other reason
         return BackendUnavailable(
-            f"the server cannot be reached, or the connection was lost ({said}): check the URL, and that the server runs",
+            f"the server cannot be reached, or the connection was lost ({said}): check the URL, and that it runs",
             repeats=1,
             reason=LOST,
         )
