@@ -51,7 +51,8 @@ class Sessions(Repository):
 
         Where the key has an active session, idle or not, ``"refuse"`` raises `AlreadyExists` with its id, and
         ``"close"`` retires it (reason ``replaced``) together with the insert. A ``session_id`` that is in use is
-        `AlreadyExists` too; then nothing was retired.
+        `AlreadyExists` too; then nothing was retired. Among many callers that close one key at once, one may get
+        `LostRace` after several tries; then it changed nothing.
         """
         row = session_checks.key(key)
         checks.word("on_active", on_active, words.ON_ACTIVE)
