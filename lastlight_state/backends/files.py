@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from functools import lru_cache
@@ -26,6 +27,12 @@ def create_private_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
     except FileExistsError:
         return
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise `PermissionError` for a file that this process may not write."""
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def is_remote(carrier: str) -> bool:

@@ -148,6 +148,7 @@ class FileConnections(Connections):
     def _open_writer(self, mode: Mode) -> Lease:
         if self._writer is None:
             files.create_private_file(self._path)
+            files.refuse_unwritable(self._path)
             self._writer = self._connect()
         return Lease(self._writer, mode)
 
@@ -171,8 +172,10 @@ class FileConnections(Connections):
         )
         try:
             set_up(connection, self._pragmas)
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, sqlite3.Error) and not self._options.read_only:
+                files.refuse_unwritable(self._path)  # SQLite says only that it may read
             raise
         return connection
 

@@ -1,0 +1,308 @@
+"""The commands about the schema, as a pipeline calls them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+from uuid import uuid4
+
+import pytest
+from cli.calls import Said, lastlight_state
+from migrations.nobody import as_nobody
+from migrations.originals import SEED, STRICT, original, session
+from migrations.support import Place, tables
+from sqlalchemy.engine import make_url
+
+from lastlight_state.migrations import current, scripts
+from lastlight_state.testing.postgres import connect
+
+ALL = list(scripts.revisions())
+
+PASSWORD = "a!b@c$d%e*_,/:;=?@[]"
+SPELLINGS = {PASSWORD, quote(PASSWORD), quote(PASSWORD, safe=""), quote_plus(PASSWORD)}
+
+COMMANDS = {
+    "migrate": ("migrate",),
+    "dry run": ("migrate", "--dry-run"),
+    "script": ("migrate", "--sql"),
+    "check": ("check",),
+    "current": ("current",),
+    "stamp": ("stamp",),
+    "grants": ("grants", "--role", "service"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _away_from_any_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of whoever runs the tests reaches the program, which works in the test's own folder."""
+    for name in list(os.environ):
+        if name.startswith("LASTLIGHT_STATE_") or name == "STATE_DIR":
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def one_line(said: Said) -> str:
+    """What was said on stderr, which is one line; nothing was said on stdout."""
+    assert (said.out, said.err.count("\n")) == ("", 1), said
+    assert said.err.startswith("lastlight-state: ")
+    return said.err
+
+
+# --- what they say ---------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_what_migrate_then_does(place: Place) -> None:
+    """migrations §4: ``--dry-run``, ``--to``, ``--json``."""
+    place.at("0001")
+    planned = lastlight_state("migrate", "--dry-run", "--to", "0003", "--url", place.url, "--json")
+    assert (planned.code, current(place.backend())) == (0, "0001")
+    done = lastlight_state("migrate", "--to", "0003", "--url", place.url, "--json")
+    for key in ("from", "to", "revisions"):
+        assert planned.data[key] == {**done.data, "from": "0001"}[key]
+    assert done.data["revisions"] == ["0002", "0003"]
+
+
+def test_a_dry_run_of_what_is_done_has_nothing_to_do(place: Place) -> None:
+    """migrations §4."""
+    place.at()
+    said = lastlight_state("migrate", "--dry-run", "--url", place.url)
+    assert said.code == 0
+    assert said.out.endswith("nothing to do\n")
+
+
+def test_a_script_goes_to_stdout_and_nothing_else_does(place: Place) -> None:
+    """migrations §4: ``--sql``, executed as it stands."""
+    said = lastlight_state("migrate", "--sql", "--url", place.url)
+    assert (said.code, said.err) == (0, "")
+    raw = place.raw()
+    (raw.executescript if place.name == "sqlite" else raw.execute)(said.out)
+    assert lastlight_state("check", "--url", place.url).code == 0
+    assert lastlight_state("migrate", "--sql", "--url", place.url).out == "-- nothing to do\n"
+    data = lastlight_state("migrate", "--sql", "--url", place.url, "--json").data
+    assert data == {"state": "current", "from": ALL[-1], "to": ALL[-1], "sql": ""}
+
+
+def test_an_original_is_planned_and_taken_over(sqlite_place: Place) -> None:
+    """migrations §3, §4: revisions, rows rewritten, lock, and what is odd."""
+    original(sqlite_place, STRICT, session("s", at="2026-06-29 20:15:00"))
+    checked = lastlight_state("check", "--url", sqlite_place.url)
+    assert checked.code == 3
+    assert "rebuilds the table without its UNIQUE over the whole key: 1 rows of messaging_sessions" in checked.out
+    assert "makes the index idx_msg_sessions_unique_active, which is missing" in checked.out
+    assert "stays as it is: 1 values of messaging_sessions.created_at are not written as times are here" in checked.out
+    assert "holding: the file's write lock" in checked.out
+    assert "a database of the original program; run: lastlight-state migrate --url" in checked.err
+    assert lastlight_state("migrate", "--dry-run", "--url", sqlite_place.url).code == 0
+    assert tables(sqlite_place.backend()) & {"lastlight_state_version"} == set()
+    done = lastlight_state("migrate", "--url", sqlite_place.url)
+    assert done.out.startswith("took over a database of the original program as 0001\napplied 0002, ")
+    assert done.err.count("adopted as it is: ") == 3
+    assert lastlight_state("migrate", "--url", sqlite_place.url).out == f"nothing to do\n{ALL[-1]}  current\n"
+
+
+def test_what_is_not_the_originals_is_refused_with_every_difference(sqlite_place: Place) -> None:
+    """migrations §3, maintenance OP-72."""
+    original(sqlite_place, SEED.replace("cron_overrides", "x").replace("turns INTEGER", "turns TEXT"))
+    listed = ["table cron_overrides is missing", "column executions.turns is 'TEXT', expected 'INTEGER'"]
+    assert lastlight_state("check", "--url", sqlite_place.url, "--json").data["differences"] == listed
+    for words in (("migrate",), ("migrate", "--dry-run"), ("migrate", "--sql"), ("ls",)):
+        said = lastlight_state(*words, "--url", sqlite_place.url, "--quiet")
+        assert said.code == 1
+        assert all(line in said.err for line in listed)
+    assert all(line in lastlight_state("check", "--url", sqlite_place.url).out for line in listed)
+
+
+def test_a_version_that_was_lost_is_stamped(place: Place) -> None:
+    """migrations §4: ``stamp`` refuses another revision unless it is forced."""
+    place.at()
+    place.raw().execute("DROP TABLE lastlight_state_version")
+    assert lastlight_state("stamp", "--to", "0003", "--url", place.url).code == 1
+    assert lastlight_state("stamp", "--url", place.url).out == f"{ALL[-1]}  current  (was: -)\n"
+    assert lastlight_state("stamp", "--to", "0003", "--force", "--url", place.url, "--json").data["state"] == "behind"
+
+
+def test_grants_are_statements_that_the_owner_executes(postgres_place: Place) -> None:
+    """migrations §4."""
+    postgres_place.at()
+    role = f"service_{uuid4().hex[:8]}"
+    said = lastlight_state("grants", "--role", role, "--url", postgres_place.url)
+    assert said.code == 0
+    owner = postgres_place.raw()
+    owner.execute(f"CREATE ROLE {role}")
+    owner.execute(said.out)
+    may = "SELECT has_table_privilege(%s, 'executions', 'INSERT'), has_table_privilege(%s, 'executions', 'DELETE')"
+    assert owner.execute(may, (role, role)).fetchone() == (True, False)
+    owner.execute(f"DROP OWNED BY {role}")
+    owner.execute(f"DROP ROLE {role}")
+    assert lastlight_state("grants", "--role", role, "--url", postgres_place.url, "--json").data["sql"] == said.out
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory that everybody may reach."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_server_that_is_not_there(words: tuple[str, ...]) -> None:
+    """migrations §4, maintenance OP-72."""
+    said = lastlight_state(*words, "--url", "postgresql://ana:wonderland@127.0.0.1:1/agents", "--quiet")
+    assert said.code == 6
+    line = one_line(said)
+    assert "postgresql://ana:***@127.0.0.1:1/agents: the server cannot be reached" in line
+    assert "check the URL, and that it runs" in line
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_login_that_the_server_refuses(words: tuple[str, ...], postgres_url: str) -> None:
+    """migrations §4, maintenance OP-72: on stderr stands the server's own reason, and no password."""
+    url = make_url(postgres_url).set(username="stranger", password="wonderland").render_as_string(hide_password=False)
+    said = lastlight_state(*words, "--url", url, "--quiet")
+    assert said.code == 6
+    line = one_line(said)
+    assert 'FATAL: role "stranger" does not exist' in line or "password authentication failed" in line
+    assert "wonderland" not in line
+
+
+@pytest.mark.parametrize("words", [("migrate",), ("migrate", "--dry-run"), ("migrate", "--sql"), ("stamp",)])
+def test_a_revision_that_is_unknown(words: tuple[str, ...], place: Place) -> None:
+    """migrations §4, maintenance OP-72: with those that are known."""
+    place.at("0001")
+    said = lastlight_state(*words, "--to", "9999", "--url", place.url, "--quiet")
+    assert said.code == 2
+    assert f"unknown revision '9999' (permitted: head, {', '.join(ALL)})" in one_line(said)
+    assert current(place.backend()) == "0001"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("migrate",), 1), (("migrate", "--dry-run"), 1), (("migrate", "--sql"), 1), (("check",), 1), (("current",), 0)],
+)
+def test_a_version_table_of_another_program(words: tuple[str, ...], code: int, place: Place) -> None:
+    """migrations §3, maintenance OP-72."""
+    place.at()
+    raw = place.raw()
+    raw.execute("UPDATE lastlight_state_version SET version_num = 'ae1027a6acf'")
+    said = lastlight_state(*words, "--url", place.url, "--quiet")
+    assert said.code == code
+    if code:
+        assert "no revision of lastlight-state; if the tables are ours, `lastlight-state stamp" in said.err
+    assert raw.execute("SELECT version_num FROM lastlight_state_version").fetchone() == ("ae1027a6acf",)
+
+
+@pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name != "grants"])
+def test_a_file_that_is_no_database(words: tuple[str, ...], tmp_path: Path) -> None:
+    """migrations §4, maintenance OP-72."""
+    file = tmp_path / "letter.db"
+    file.write_text("a letter to somebody\n" * 100)
+    said = lastlight_state(*words, "--url", file, "--quiet")
+    assert said.code == 6
+    assert "is no sound SQLite database (SQLITE_NOTADB): check the path, or restore a backup" in one_line(said)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.db"]
+    assert file.read_text() == "a letter to somebody\n" * 100
+
+
+@pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name != "grants"])
+def test_a_directory_in_place_of_a_file(words: tuple[str, ...], tmp_path: Path) -> None:
+    """migrations §4, maintenance OP-72."""
+    (tmp_path / "folder.db").mkdir()
+    said = lastlight_state(*words, "--url", tmp_path / "folder.db", "--quiet")
+    assert said.code == 6
+    assert "Is a directory" in one_line(said) or "check that it is a file" in said.err
+
+
+@pytest.mark.parametrize("words", [("check",), ("current",), ("stamp",), ("stamp", "--force")])
+def test_a_file_that_is_not_there(words: tuple[str, ...], tmp_path: Path) -> None:
+    """migrations §5, maintenance OP-72: only migrating makes it."""
+    said = lastlight_state(*words, "--url", tmp_path / "below" / "new.db", "--quiet")
+    assert said.code == 6
+    assert f"no database at sqlite:///{tmp_path}/below/new.db; `lastlight-state migrate` makes one" in one_line(said)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("journal", ["", "PRAGMA journal_mode = WAL"])
+def test_a_directory_that_may_not_be_written(folder: Path, journal: str) -> None:
+    """migrations §4, maintenance OP-2, OP-72: nothing is created, and looking needs no right to write."""
+    current_file, old_file = folder / "current.db", folder / "old.db"
+    assert lastlight_state("migrate", "--url", current_file).code == 0
+    with closing(sqlite3.connect(old_file)) as made:
+        made.executescript(SEED + journal)
+    for file in (current_file, old_file):
+        file.chmod(0o444)
+    folder.chmod(0o555)
+
+    def ask() -> list[Any]:
+        new = lastlight_state("migrate", "--url", folder / "new.db", "--quiet")
+        old = lastlight_state("migrate", "--url", old_file, "--quiet")
+        return [new.code, one_line(new), old.code, one_line(old), lastlight_state("check", "--url", current_file).code]
+
+    new_code, new_line, old_code, old_line, check_code = as_nobody(ask)
+    assert (new_code, old_code, check_code) == (6, 6, 0)
+    for line in (new_line, old_line):
+        assert "check that it is a file, and the rights to it and to its directory" in line
+    assert sorted(path.name for path in folder.iterdir()) == ["current.db", "old.db"]
+    folder.chmod(stat.S_IRWXU)
+
+
+# --- passwords -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owner_url(postgres_place: Place) -> Iterator[str]:
+    """An empty database as its owner sees it, who has a difficult password."""
+    role = f"owner_{uuid4().hex[:8]}"
+    url = make_url(postgres_place.url)
+    with connect(postgres_place.url) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+        admin.execute(f'ALTER DATABASE "{url.database}" OWNER TO {role}')
+        admin.execute(f"GRANT ALL ON SCHEMA public TO {role}")
+    yield url.set(username=role, password=PASSWORD).render_as_string(hide_password=False)
+    with connect(postgres_place.url) as admin:
+        admin.execute(f'ALTER DATABASE "{url.database}" OWNER TO CURRENT_USER')
+        admin.execute(f"DROP OWNED BY {role} CASCADE")
+        admin.execute(f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("way", ["flag", "file", "environment"])
+def test_a_difficult_password_works_through_every_command_and_is_shown_by_none(
+    way: str, owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations §5, maintenance OP-70; case 49."""
+    given: list[str] = []
+    if way == "flag":
+        given = ["--url", owner_url]
+    elif way == "file":
+        (tmp_path / "url").write_text(owner_url + "\n")
+        given = ["--url-file", str(tmp_path / "url")]
+    else:
+        monkeypatch.setenv("LASTLIGHT_STATE_URL", owner_url)
+    asked = [
+        (("check",), 3),
+        (("migrate", "--sql"), 0),
+        (("migrate", "--dry-run"), 0),
+        (("migrate", "--to", "0001"), 0),
+        (("migrate",), 0),
+        (("current",), 0),
+        (("stamp",), 0),
+        (("stamp", "--to", "0002"), 1),
+        (("grants", "--role", "service"), 0),
+        (("history",), 0),
+        (("migrate", "--to", "9999"), 2),
+    ]
+    for words, code in asked:
+        for flags in ((), ("--json",)) if code else ((),):
+            said = lastlight_state(*words, *given, *flags)
+            assert said.code == code, said
+            assert not any(spelling in said.out + said.err for spelling in SPELLINGS), said
