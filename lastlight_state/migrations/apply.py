@@ -16,6 +16,7 @@ from lastlight_state.backends.catalogue import Entry
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import scripts
+from lastlight_state.migrations.hosts import environment_kept
 from lastlight_state.migrations.records import DataStep, MigrationResult, Revision
 from lastlight_state.migrations.state import SEED_TABLES, word_for
 
@@ -36,7 +37,8 @@ def upgrade(connection: Connection, target: str, present: Collection[Entry] = ()
         return MigrationResult(word_for(found), found, found, ())
     configured = config()
     configured.attributes.update(connection=connection, present=present)
-    command.upgrade(configured, target)
+    with environment_kept():
+        command.upgrade(configured, target)
     applied = [known for known in history() if (found or "") < known.revision <= target]
     for revision in applied:
         for step in revision.data_steps:
@@ -48,7 +50,8 @@ def stamp(connection: Connection, revision: str) -> None:
     """Write that the database is at this revision, whatever it said before."""
     configured = config()
     configured.attributes["connection"] = connection
-    command.stamp(configured, revision, purge=True)
+    with environment_kept():
+        command.stamp(configured, revision, purge=True)
 
 
 def config() -> Config:
