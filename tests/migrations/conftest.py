@@ -39,10 +39,10 @@ def sqlite_place(tmp_path: Path, sqlite_templates: SqliteTemplates) -> Iterator[
 @pytest.fixture
 def postgres_place(postgres_templates: PostgresTemplates) -> Iterator[Place]:
     """An empty Postgres database."""
-    place = Place("postgresql", postgres_templates.copy)
+    place = Place("postgresql", postgres_templates.take)
     yield place
     place.close()
-    postgres_templates.remove(place.url)
+    postgres_templates.give_back(place.url)
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))

@@ -104,11 +104,10 @@ def test_the_job_migrates(postgres_place: Place) -> None:
     assert current(postgres_place.backend()) == HEAD
 
 
-@pytest.mark.parametrize("version", [HEAD, "9999"])
-def test_pods_start_when_the_schema_fits(postgres_place: Place, version: str, tmp_path: Path) -> None:
-    """packaging-and-tests §4: the init container ends with a current schema, and with a newer one."""
+def test_pods_start_when_the_schema_fits_or_is_newer(postgres_place: Place, tmp_path: Path) -> None:
+    """packaging-and-tests §4: the init container ends with exit code 0, and with 4."""
     postgres_place.at()
-    postgres_place.raw().execute(f"UPDATE lastlight_state_version SET version_num = '{version}'")
+    postgres_place.raw().execute("UPDATE lastlight_state_version SET version_num = '9999'")
     program = tmp_path / "lastlight-state"
     program.write_text(f"#!{sys.executable}\nfrom lastlight_state.cli import main\nmain()\n")
     program.chmod(0o755)

@@ -50,12 +50,12 @@ def loaded(
         place = Place("sqlite", partial(sqlite_templates.copy, place=tmp_path_factory.mktemp("golden") / "state.db"))
         place.raw().executescript(file.read_text("utf-8"))
     else:
-        place = Place("postgresql", postgres_templates.copy)
+        place = Place("postgresql", postgres_templates.take)
         place.raw().execute(file.read_text("utf-8"))
     yield place
     place.close()
     if place.name != "sqlite":
-        postgres_templates.remove(place.url)
+        postgres_templates.give_back(place.url)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 from migrations.support import Place
-from migrations.templates import PostgresTemplates
 from sqlalchemy.engine import make_url
 
 from lastlight_state import StateStore
@@ -24,7 +23,7 @@ from lastlight_state.testing.contracts import (
     MessagingContract,
     RunsContract,
 )
-from lastlight_state.testing.postgres import connect
+from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
 SCHEMA = 'Agents "own"'
 HARM = (
@@ -44,9 +43,9 @@ HARM = (
 
 
 @pytest.fixture(scope="module")
-def service_url(postgres_templates: PostgresTemplates) -> Iterator[str]:
+def service_url(postgres_server: ThrowawayPostgres) -> Iterator[str]:
     """A migrated database that is closed to everybody, as a role sees it that has the rights and no others."""
-    place = Place("postgresql", postgres_templates.copy)
+    place = Place("postgresql", lambda _: postgres_server.create_database())
     backend = place.backend(schema=SCHEMA)
     migrate(backend)
     owner = place.raw()
@@ -60,7 +59,7 @@ def service_url(postgres_templates: PostgresTemplates) -> Iterator[str]:
     owner.execute(f'DROP OWNED BY "{quoted}"')
     owner.execute(f'DROP ROLE "{quoted}"')
     place.close()
-    postgres_templates.remove(place.url)
+    postgres_server.drop_database(place.url)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ ALL = scripts.revisions()
 FORGET = "DROP TABLE lastlight_state_version"
 
 
-@pytest.mark.parametrize("revision", ALL)
+@pytest.mark.parametrize("revision", ["0001", ALL[-1]])
 def test_a_database_that_lost_its_version_gets_it_back(place: Place, revision: str) -> None:
     """migrations §4: and is as it was before."""
     backend = place.at(revision)
@@ -49,22 +49,23 @@ def test_a_revision_that_the_schema_is_not_at_is_refused(place: Place) -> None:
     assert current(backend) == "0003"
 
 
-@pytest.mark.parametrize(
-    ("statement", "difference"),
-    [
-        ("DROP INDEX ix_approvals_due", "index ix_approvals_due of workflow_approvals is missing"),
-        ("CREATE UNIQUE INDEX mine ON executions (skill)", "which may refuse what this library writes"),
-        ("ALTER TABLE executions DROP COLUMN price_table", "column executions.price_table is missing"),
-    ],
-)
-def test_a_schema_that_drifted_is_refused(place: Place, statement: str, difference: str) -> None:
-    """migrations §4."""
+DRIFT = {
+    "DROP INDEX ix_approvals_due": "index ix_approvals_due of workflow_approvals is missing",
+    "CREATE UNIQUE INDEX mine ON executions (skill)": "which may refuse what this library writes",
+    "ALTER TABLE executions DROP COLUMN price_table": "column executions.price_table is missing",
+}
+
+
+def test_a_schema_that_drifted_is_refused(place: Place) -> None:
+    """migrations §4: with every difference."""
     backend = place.at()
-    place.raw().execute(statement)
+    raw = place.raw()
+    for statement in DRIFT:
+        raw.execute(statement)
     with pytest.raises(SchemaMismatch) as caught:
         stamp(backend)
-    assert len(caught.value.differences) == 1
-    assert difference in caught.value.differences[0]
+    assert len(caught.value.differences) == len(DRIFT)
+    assert all(any(difference in line for line in caught.value.differences) for difference in DRIFT.values())
 
 
 def test_whoever_knows_better_may_force_it(place: Place) -> None:

@@ -159,16 +159,19 @@ def test_an_unfinished_copy_is_said_in_the_same_statement(place: Place) -> None:
     assert len(counting.asked) == 1
 
 
-def test_opening_a_current_database_imports_no_alembic(place: Place) -> None:
+def test_opening_a_current_database_imports_no_alembic(sqlite_place: Place, postgres_place: Place) -> None:
     """migrations §3: an open is a SELECT, and an import of Alembic takes longer than that."""
-    place.at()
+    sqlite_place.at()
+    postgres_place.at()
     program = (
         "import sys\n"
         "from lastlight_state.store import StateStore\n"
-        "StateStore.open(sys.argv[1], migrate=True).close()\n"
+        "for url in sys.argv[1:]:\n"
+        "    StateStore.open(url, migrate=True).close()\n"
         "sys.exit(str(sorted({'alembic', 'mako'} & sys.modules.keys())))"
     )
-    done = subprocess.run([sys.executable, "-c", program, place.url], capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", program, sqlite_place.url, postgres_place.url]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stderr == "[]\n"
 
 
