@@ -13,7 +13,7 @@ from migrations.support import Place
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Mode
 from lastlight_state.backends.sqlite_originals import SqliteOriginal
-from lastlight_state.errors import MisuseError, SchemaMismatch
+from lastlight_state.errors import BackendError, MisuseError, SchemaMismatch
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import check, migrate
 
@@ -87,6 +87,18 @@ def test_the_plan_and_the_log_tell_of_the_rebuild(sqlite_place: Place, caplog: p
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(sqlite_place.backend())
     assert "rebuilt without its UNIQUE over the whole key, with all its 2 rows" in caplog.text
+
+
+def test_a_rebuild_that_others_rely_on_is_taken_back(sqlite_place: Place) -> None:
+    """messaging M-7: here somebody's table refers to the whole key."""
+    columns = "platform, channel_id, thread_id, user_id"
+    reference = f"FOREIGN KEY ({columns}) REFERENCES messaging_sessions ({columns})"
+    theirs = f"CREATE TABLE theirs ({columns}, {reference});"
+    raw = original(sqlite_place, STRICT, session("s"), theirs)
+    before = dump(raw)
+    with pytest.raises(BackendError, match="foreign key mismatch"):
+        migrate(sqlite_place.backend())
+    assert dump(raw) == before
 
 
 def test_nothing_is_rebuilt_while_foreign_keys_are_on(sqlite_place: Place) -> None:
