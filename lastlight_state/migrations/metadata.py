@@ -8,6 +8,7 @@ from lastlight_state.messaging import guards as messaging_guards
 from lastlight_state.messaging import models as messaging_models
 from lastlight_state.receipts import guards as receipts_guards
 from lastlight_state.receipts import models as receipts_models
+from lastlight_state.schedules import guards as schedules_guards
 from lastlight_state.schedules import models as schedules_models
 from lastlight_state.workflows import guards as workflows_guards
 from lastlight_state.workflows import indexes as workflows_indexes
@@ -20,6 +21,7 @@ DECLARED_BY = (
     workflows_indexes,
     workflows_guards,
     schedules_models,
+    schedules_guards,
     messaging_models,
     messaging_guards,
 )

@@ -100,6 +100,8 @@ APPEND_ONLY = declare(
         *append_only("run_transitions"),
         *no_replacement("run_transitions", key=("run_id", "seq")),
         *no_update("run_transitions"),
+        *append_only("human_requests"),
+        *no_replacement("human_requests"),
     ]
 )
 
@@ -111,6 +113,19 @@ ONE_ANSWER = declare(
             "update",
             "the status of an approval that is not pending never changes",
             when="OLD.status <> 'pending' AND NEW.status <> OLD.status",
+            of=("status",),
+        )
+    ]
+)
+
+CLOSED_STAYS = declare(
+    [
+        Guard(
+            "human_requests_closed_stays",
+            "human_requests",
+            "update",
+            "the status of a cancelled or expired request never changes",
+            when="OLD.status IN ('cancelled', 'expired') AND NEW.status <> OLD.status",
             of=("status",),
         )
     ]

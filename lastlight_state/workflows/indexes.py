@@ -10,7 +10,13 @@ from __future__ import annotations
 from sqlalchemy import Index
 
 from lastlight_state.db.indexes import only, where
-from lastlight_state.workflows.models import ExecutionModel, WorkflowApprovalModel, WorkflowRunModel
+from lastlight_state.workflows.models import (
+    ExecutionModel,
+    HumanRequestModel,
+    RunNodeModel,
+    WorkflowApprovalModel,
+    WorkflowRunModel,
+)
 
 RUN_SUMMARY = (
     "id",
@@ -60,6 +66,8 @@ USAGE = (
 _run = WorkflowRunModel.__table__.c
 _execution = ExecutionModel.__table__.c
 _approval = WorkflowApprovalModel.__table__.c
+_node = RunNodeModel.__table__.c
+_request = HumanRequestModel.__table__.c
 _newest_run = (_run.started_at.desc(), _run.id.desc())
 _newest_execution = (_execution.started_at.desc(), _execution.id.desc())
 _newest_approval = (_approval.created_at.desc(), _approval.id.desc())
@@ -122,3 +130,10 @@ Index(
     **where("status = 'pending' AND request_key IS NOT NULL"),
 )
 Index("ix_approvals_artifact", _approval.artifact, _approval.created_at.desc())
+
+# since 0005
+Index("ix_run_nodes_wake", _node.state, _node.wake_at, **where("wake_at IS NOT NULL"))
+Index("ix_run_nodes_waiting", _node.waiting_for, _node.correlation_id, **where("state = 'waiting_signal'"))
+Index("ix_human_requests_inbox", _request.requested_at.desc(), _request.id.desc(), **where("status = 'pending'"))
+Index("ix_human_requests_due", _request.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
+Index("ix_human_requests_run", _request.run_id, _request.requested_at)

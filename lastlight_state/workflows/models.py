@@ -192,3 +192,61 @@ class RunTransitionModel(Base):
     claim_epoch: Mapped[int | None]
     at: Mapped[datetime]
     detail: Mapped[str | None]
+
+
+class RunNodeModel(Base):
+    """The state of one node of a run's graph, in one iteration of its loop."""
+
+    __tablename__ = "run_nodes"
+    __table_args__ = described("state of each node of a run, by iteration")
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"), primary_key=True)
+    node_id: Mapped[str] = mapped_column(primary_key=True)
+    iteration: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, server_default=text("0"))
+    state: Mapped[str]
+    last_attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    output_table: Mapped[str | None]
+    label: Mapped[str | None]
+    wake_at: Mapped[datetime | None]
+    waiting_for: Mapped[str | None]
+    correlation_id: Mapped[str | None]
+    updated_at: Mapped[datetime]
+
+
+class RunLoopModel(Base):
+    """Where one loop of a run stands: its present iteration, and whether it is done."""
+
+    __tablename__ = "run_loops"
+    __table_args__ = described("where each loop of a run stands")
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"), primary_key=True)
+    loop_id: Mapped[str] = mapped_column(primary_key=True)
+    iteration: Mapped[int] = mapped_column(server_default=text("0"))
+    done: Mapped[bool] = mapped_column(server_default=false())
+    updated_at: Mapped[datetime]
+
+
+class HumanRequestModel(Base):
+    """A question of a node to a person: a form, a choice, a confirmation or free text, with its answer."""
+
+    __tablename__ = "human_requests"
+    __table_args__ = described("questions of runs to people, with their answers")
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"))
+    node_id: Mapped[str]
+    iteration: Mapped[int] = mapped_column(server_default=text("0"))
+    kind: Mapped[str]
+    status: Mapped[str] = mapped_column(server_default="pending")
+    blocks_run: Mapped[bool] = mapped_column(server_default=false())
+    on_expiry: Mapped[str] = mapped_column(server_default="resume")
+    requested_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    answered_at: Mapped[datetime | None]
+    answered_by: Mapped[str | None]
+    closed_reason: Mapped[str | None]
+    reopened: Mapped[int] = mapped_column(server_default=text("0"))
+    prompt: Mapped[str]
+    options: Mapped[Any] = json_column(nullable=True)
+    schema: Mapped[Any] = json_column(nullable=True)
+    response: Mapped[Any] = json_column(nullable=True)

@@ -14,7 +14,10 @@ from lastlight_state.db.columns import parse_time
 
 MOMENT = "2026-02-03T12:34:56.789Z"
 ROWS = 3
-OWNERS = {"session_id": "messaging_messages", "run_id": "run_transitions"}
+OWNERS = {
+    "session_id": {"messaging_messages"},
+    "run_id": {"run_transitions", "run_nodes", "run_loops", "human_requests"},
+}
 """Foreign keys, which name the row of the same number."""
 
 PERMITS = "maintenance_permits"
@@ -63,14 +66,19 @@ def _row(table: Table, label: str, number: int) -> dict[str, Any]:
 
 
 def _value(table: Table, name: str, kind: Any, label: str, number: int) -> Any:
-    if name.endswith("_at") or name in ("timestamp", "at"):
+    if name.endswith("_at") or name in ("timestamp", "at", "scheduled_for", "lease_until"):
         return parse_time(MOMENT) if isinstance(kind, DateTime) else MOMENT
     if isinstance(kind, Boolean):
         return number % 2 == 0
     if isinstance(kind, Float):
         return 0.5 + number
     if isinstance(kind, Integer):
-        return number % 2 if name in ("active", "enabled", "success", "cached", "blocks_run", "done") else number
+        return (
+            number % 2
+            if name in ("active", "enabled", "success", "cached", "blocks_run", "done", "inherits_enabled")
+            else number
+        )
     if kind.__class__.__name__ == "JSONB":
         return {"number": number}
-    return f"{label}-{number}" if OWNERS.get(name, table.name) == table.name else f"{label}-{name}-{number}"
+    names_an_owner = table.name in OWNERS.get(name, {table.name})
+    return f"{label}-{number}" if names_an_owner else f"{label}-{name}-{number}"

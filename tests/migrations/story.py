@@ -273,14 +273,105 @@ RECEIPT: Row = {
     "policy": {"older_than_days": 30},
 }
 
+NODES: list[Row] = [
+    {"node_id": "architect", "state": "finished", "last_attempt": 1, "label": "Plan", "updated_at": at("09:00:05.120")},
+    {"node_id": "reviewer", "iteration": 1, "state": "waiting_approval", "updated_at": at("09:12:41.007")},
+    {
+        "node_id": "deploy-window",
+        "state": "waiting_timer",
+        "wake_at": at("22:00:00.000"),
+        "updated_at": at("09:12:41.007"),
+    },
+]
+
+REQUESTS: list[Row] = [
+    {
+        "id": f"human:{BUILD}:rollout:0",
+        "run_id": BUILD,
+        "node_id": "rollout",
+        "kind": "select",
+        "requested_at": at("09:12:00.000"),
+        "prompt": "Where to first?",
+        "options": ["north", "süd ✓"],
+    },
+    {
+        "id": "ask-window",
+        "run_id": TRIAGE,
+        "node_id": "window",
+        "kind": "form",
+        "status": "answered",
+        "requested_at": at("08:15:01.000"),
+        "answered_at": at("08:15:05.000"),
+        "answered_by": "bo",
+        "prompt": "When?",
+        "schema": {"type": "object", "required": ["hour"]},
+        "response": {"hour": 22},
+    },
+]
+
+SCHEDULES: list[Row] = [
+    {
+        "name": "nightly",
+        "pattern": "0 3 * * *",
+        "timezone": "Europe/Berlin",
+        "target": "workflows/build.yaml",
+        "origin": "config",
+        "created_at": at("00:30:00.000"),
+        "updated_at": at("00:30:00.000"),
+        "last_run_at": at("02:00:00.004"),
+        "last_fire_id": "fire-nightly",
+        "planned_with": "Europe/Berlin 0 4 * * *",
+        "payload": {"depth": "full ✓"},
+    },
+]
+
+FIRES: list[Row] = [
+    {
+        "id": "fire-nightly",
+        "cron_name": "nightly",
+        "scheduled_for": at("02:00:00.000"),
+        "source": "schedule",
+        "status": "ok",
+        "owner": "scheduler-1",
+        "started_at": at("02:00:00.004"),
+        "finished_at": at("02:00:01.000"),
+        "scanned": 12,
+        "discovered": 0,
+        "dispatched": 0,
+        "note": "nothing new",
+        "payload": {"depth": "full ✓"},
+    },
+    {
+        "id": "fire-hourly",
+        "cron_name": "hourly",
+        "source": "manual",
+        "actor": "ana",
+        "owner": "scheduler-1",
+        "lease_until": at("09:05:00.000"),
+        "started_at": at("09:00:00.000"),
+    },
+]
+
 STORY: dict[str, list[Row]] = {
     "workflow_runs": RUNS,
     "run_transitions": TRANSITIONS,
     "executions": EXECUTIONS,
     "workflow_approvals": APPROVALS,
+    "run_nodes": [{"run_id": BUILD, **node} for node in NODES],
+    "run_loops": [{"run_id": BUILD, "loop_id": "review", "iteration": 1, "updated_at": at("09:12:41.007")}],
+    "human_requests": REQUESTS,
+    "cron_schedules": SCHEDULES,
+    "cron_fires": FIRES,
     "cron_overrides": [
         {"name": "nightly", "enabled": False, "schedule": "0 4 * * *", "updated_at": at("01:00:00.000")},
         {"name": "hourly", "enabled": True, "updated_at": at("01:00:00.000"), "updated_by": "ana"},
+        {
+            "name": "weekly",
+            "enabled": True,
+            "inherits_enabled": True,
+            "timezone": "UTC",
+            "updated_at": at("01:00:00.000"),
+        },
     ],
     "workflow_overrides": [
         {"name": "release", "enabled": False, "updated_at": at("07:31:00.000"), "updated_by": "bo", "reason": "closed"},
