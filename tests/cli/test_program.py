@@ -18,6 +18,7 @@ from cli.calls import Said, Target, lastlight_state
 import lastlight_state as library
 from lastlight_state.agent_log import Cwd
 from lastlight_state.cli.program import run
+from lastlight_state.migrations import scripts
 from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore, connect
 
@@ -86,7 +87,8 @@ def test_a_url_comes_from_a_file_too(sqlite_targets: dict[str, Target], tmp_path
     """maintenance OP-70."""
     file = tmp_path / "url"
     file.write_text(sqlite_targets["populated"].url + "\n", encoding="utf-8")
-    assert lastlight_state("current", "--url-file", file).out == "0004  current  (newest: 0004)\n"
+    head = scripts.head()
+    assert lastlight_state("current", "--url-file", file).out == f"{head}  current  (newest: {head})\n"
 
 
 def test_the_environment_names_the_database_and_flags_beat_it(
@@ -234,4 +236,4 @@ def test_the_installed_program_answers(sqlite_targets: dict[str, Target]) -> Non
         text=True,
         check=True,
     )
-    assert json.loads(told.stdout)["data"] == {"state": "current", "from": "0004", "to": "0004"}
+    assert json.loads(told.stdout)["data"] == {"state": "current", "from": scripts.head(), "to": scripts.head()}

@@ -115,8 +115,8 @@ def test_the_plan_counts_before_anything_is_written(place: Place, before: Any) -
     """messaging M-6, case 41."""
     backend = place.backend()
     plan = check(backend)
-    assert [planned.revision for planned in plan.revisions] == ["0004"]
-    ((rewrite,),) = [planned.rewrites for planned in plan.revisions]
+    assert [planned.revision for planned in plan.revisions if planned.rewrites] == ["0004"]
+    (rewrite,) = plan.revisions[0].rewrites
     assert (rewrite.table, rewrite.rows, rewrite.groups) == ("messaging_sessions", 7, 3)
     assert "active" in rewrite.columns
     assert current(backend) == "0003"

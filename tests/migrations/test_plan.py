@@ -53,5 +53,5 @@ def test_the_plan_counts_in_the_chosen_schema(postgres_place: Place) -> None:
             " VALUES (%s, 'p', 'c', 'u', now(), now())",
             (key,),
         )
-    (planned,) = check(backend).revisions
+    planned = check(backend).revisions[0]
     assert [(rewrite.rows, rewrite.groups) for rewrite in planned.rewrites] == [(2, 1)]
