@@ -6,19 +6,21 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from migrations import golden
 from migrations.golden import PRODUCTS, files, schema_of
+from migrations.populate import contents, layout
 from migrations.releases import HISTORY, released
 from migrations.story import BUILD, RELEASE, STORY, TRIAGE, UNTIL
-from migrations.support import Place, catalogue, newest
+from migrations.support import Place, catalogue, newest, with_connection
 from migrations.templates import PostgresTemplates, SqliteTemplates
 
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict
 from lastlight_state.messaging import ConversationKey
-from lastlight_state.migrations import current, scripts
+from lastlight_state.migrations import current, history, scripts
 from lastlight_state.migrations.snapshot import differences
 from lastlight_state.workflows import PhaseEntry
 
@@ -59,7 +61,24 @@ def loaded(
 
 
 @pytest.fixture(scope="module")
-def store(loaded: Place) -> Iterator[StateStore]:
+def columns(file: Path, loaded: Place) -> dict[str, list[str]]:
+    """The columns that it has now, without those that a later revision has declared to change."""
+    found: dict[str, list[str]] = with_connection(loaded.backend(), layout)
+    later = [step for revision in history() if revision.revision > file.stem for step in revision.data_steps]
+    for step in later:
+        found[step.table] = [name for name in found[step.table] if name not in step.columns]
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows(loaded: Place, columns: dict[str, list[str]]) -> dict[str, list[Any]]:
+    """What stands in these columns before the upgrade."""
+    found: dict[str, list[Any]] = with_connection(loaded.backend(), partial(contents, columns=columns))
+    return found
+
+
+@pytest.fixture(scope="module")
+def store(loaded: Place, rows: dict[str, list[Any]]) -> Iterator[StateStore]:
     """A golden database, upgraded and opened."""
     with StateStore.open(loaded.url, migrate=True) as opened:
         yield opened
@@ -81,6 +100,14 @@ def test_it_is_at_its_revision_and_has_rows_in_every_table(file: Path, loaded: P
     counts = {table: raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
     expected = {table: len([row for row in STORY[table] if row.get(UNTIL, "9999") > file.stem]) for table in tables}
     assert counts == expected
+
+
+@pytest.mark.usefixtures("store")
+def test_every_row_reads_the_same_after_the_upgrade(
+    loaded: Place, columns: dict[str, list[str]], rows: dict[str, list[Any]]
+) -> None:
+    """migrations §2, §5: in every column that it had, but those that a revision declares to change."""
+    assert with_connection(loaded.backend(), partial(contents, columns=columns)) == rows
 
 
 def test_everything_in_it_reads_back_after_the_upgrade(file: Path, store: StateStore) -> None:
