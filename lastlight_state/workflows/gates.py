@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import prepared
+from lastlight_state.db.statements import constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import run_rows, transitions, words
 from lastlight_state.workflows.approval_statements import APPROVALS
@@ -24,6 +24,13 @@ BLOCKING = prepared(
     .limit(sa.literal_column("20"))
 )
 """The questions that still hold a run: all that matters is whether there are any, and an error names some."""
+
+HELD = sa.exists().where(
+    APPROVALS.c.workflow_run_id == run_rows.RUNS.c.id,
+    sa.func.coalesce(APPROVALS.c.status, constant("unknown")) == constant("pending"),
+    APPROVALS.c.blocks_run == sa.true(),
+)
+"""The same as a condition of a statement over runs: whether any question still holds the run."""
 
 
 class Said(TypedDict):

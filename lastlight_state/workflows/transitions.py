@@ -19,6 +19,7 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
+from lastlight_state.workflows.claim_columns import END_CLAIM
 from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel, WorkflowApprovalModel
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.run_rows import COLUMNS, RUNS
@@ -74,14 +75,6 @@ def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
     )
     return recorded(head, from_status=bind("from_status", TRANSITIONS.c.from_status))
 
-
-END_CLAIM: Mapping[str, Any] = {
-    "claim_epoch": sa.case((RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch + 1), else_=RUNS.c.claim_epoch),
-    "claim_owner": None,
-    "claimed_at": None,
-    "lease_expires_at": None,
-}
-"""A claim ends: nobody holds the run, and the epoch grows, so that the last holder stays fenced."""
 
 _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_for": None, "correlation_id": None}
 
