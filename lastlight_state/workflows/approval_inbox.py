@@ -12,8 +12,9 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant, prepared
 from lastlight_state.workflows.approval_statements import APPROVALS, PENDING
+from lastlight_state.workflows.open_questions import PENDING_GATES
 from lastlight_state.workflows.run_rows import RUNS
-from lastlight_state.workflows.transitions import PENDING_GATES, bind
+from lastlight_state.workflows.transitions import bind
 from lastlight_state.workflows.words import TERMINAL
 
 _INDEX = "ix_approvals_inbox"

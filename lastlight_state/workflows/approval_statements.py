@@ -9,8 +9,9 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant, prepared
 from lastlight_state.workflows.models import ExecutionModel, WorkflowApprovalModel
+from lastlight_state.workflows.open_questions import PENDING_GATES
 from lastlight_state.workflows.run_rows import RUNS, locking
-from lastlight_state.workflows.transitions import PENDING_GATES, bind
+from lastlight_state.workflows.transitions import bind
 
 APPROVALS = table_of(WorkflowApprovalModel)
 COLUMNS = tuple(APPROVALS.c)

@@ -8,29 +8,10 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-import sqlalchemy as sa
-
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import constant, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.workflows import run_rows, transitions, words
-from lastlight_state.workflows.approval_statements import APPROVALS
+from lastlight_state.workflows import open_questions, run_rows, transitions, words
 from lastlight_state.workflows.records import WorkflowRun
-
-BLOCKING = prepared(
-    sa.select(APPROVALS.c.id)
-    .where(*transitions.PENDING_GATES, APPROVALS.c.blocks_run == sa.true())
-    .order_by(APPROVALS.c.id)
-    .limit(sa.literal_column("20"))
-)
-"""The questions that still hold a run: all that matters is whether there are any, and an error names some."""
-
-HELD = sa.exists().where(
-    APPROVALS.c.workflow_run_id == run_rows.RUNS.c.id,
-    sa.func.coalesce(APPROVALS.c.status, constant("unknown")) == constant("pending"),
-    APPROVALS.c.blocks_run == sa.true(),
-)
-"""The same as a condition of a statement over runs: whether any question still holds the run."""
 
 
 class Said(TypedDict):
@@ -44,7 +25,7 @@ class Said(TypedDict):
 def go_on(unit: Unit, row: dict[str, Any], said: Said) -> WorkflowRun:
     """Offer a run to any worker if it was paused for gates and none that blocks it is left; else leave it as it is."""
     waits = row["status"] == "paused" and row["pause_reason"] in (None, "gate")
-    if not waits or unit.row(BLOCKING, {"run_id": row["id"]}):
+    if not waits or open_questions.blocking(unit, row["id"]):
         return run_rows.get(unit, row["id"])
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 

@@ -7,7 +7,7 @@ status as it is, such as a request to cancel, is a *note*: from and to are equal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,11 +16,12 @@ import sqlalchemy as sa
 from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import constant, prepared
+from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
-from lastlight_state.workflows.claim_columns import END_CLAIM
-from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel, WorkflowApprovalModel
+from lastlight_state.workflows import open_questions
+from lastlight_state.workflows.claim_columns import END_CLAIM, PUT_BACK
+from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.run_rows import COLUMNS, RUNS
 from lastlight_state.workflows.words import TERMINAL, RunStatus, Source
@@ -29,7 +30,6 @@ TERMINAL_TOPIC = "run.terminal"
 
 TRANSITIONS = table_of(RunTransitionModel)
 _EXECUTIONS = table_of(ExecutionModel)
-_APPROVALS = table_of(WorkflowApprovalModel)
 
 
 def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
@@ -113,6 +113,35 @@ ASK_CANCEL = _noting(
     cancel_reason=sa.bindparam("detail"),
 )
 ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
+RELEASE = _moving(
+    admitted_at=sa.case((sa.bindparam("to_status", type_=RUNS.c.status.type) != "queued", RUNS.c.admitted_at)),
+    **PUT_BACK,
+)
+
+WAKE_REASON = "run.resumed.timer"
+
+_takes = {
+    "run_id": RUNS.c.id,
+    "seq": RUNS.c.transition_seq,
+    "from_status": RUNS.c.previous_status,
+    "to_status": RUNS.c.status,
+    "reason": sa.case(
+        (RUNS.c.previous_status == "queued", sa.literal("run.admitted")),
+        (RUNS.c.previous_status == "paused", sa.literal(WAKE_REASON)),
+        else_=sa.literal("claim.taken_over"),
+    ),
+    "detail": sa.case((RUNS.c.previous_status == RUNS.c.status, "from " + RUNS.c.previous_owner)),
+    "actor": RUNS.c.claim_owner,
+    "source": sa.literal("supervisor"),
+    "claim_epoch": RUNS.c.claim_epoch,
+    "at": bind("at", TRANSITIONS.c.at),
+}
+_RECORD_TAKES = Family(
+    "run",
+    lambda ids: sa.insert(TRANSITIONS).from_select(
+        list(_takes), sa.select(*_takes.values()).where(RUNS.c.id.in_(ids)), include_defaults=False
+    ),
+)
 
 _CLOSE_EXECUTIONS = prepared(
     sa.update(_EXECUTIONS)
@@ -124,16 +153,6 @@ _CLOSE_EXECUTIONS = prepared(
     .values(
         finished_at=bind("at", _EXECUTIONS.c.finished_at), success=sa.false(), outcome=sa.bindparam("closed_outcome")
     )
-)
-PENDING_GATES = (
-    _APPROVALS.c.workflow_run_id == sa.bindparam("run_id"),
-    sa.func.coalesce(_APPROVALS.c.status, constant("unknown")) == constant("pending"),
-)
-"""The pending gates of one run. Not by the index on status, which SQLite, without statistics, takes as gladly as the
-run's own: then it reads every pending gate there is."""
-
-_CLOSE_APPROVALS = prepared(
-    sa.update(_APPROVALS).where(*PENDING_GATES).values(status="cancelled", closed_reason=sa.bindparam("reason"))
 )
 
 
@@ -195,10 +214,19 @@ def end(
     closed = {
         "run_id": run.id,
         "at": said["at"],
-        "reason": said["reason"],
         "closed_outcome": "cancelled" if to == "cancelled" else "interrupted",
     }
     unit.change(_CLOSE_EXECUTIONS, closed)
-    unit.change(_CLOSE_APPROVALS, closed)
+    open_questions.close_all(unit, run.id, said["reason"])
     unit.after_commit(lambda: listeners.notify(TERMINAL_TOPIC, run))
     return run
+
+
+def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
+    """Record what taking these runs did to them (500 at most): taken over, woken, or admitted.
+
+    For runs that a statement of this unit has taken, counting ``transition_seq`` up.
+    """
+    if run_ids:
+        statement, values = _RECORD_TAKES.of(run_ids)
+        unit.change(statement, {**values, "at": at})

@@ -12,7 +12,7 @@ from workflows.steps import PLAN, Raw, all_pages, paused, started
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import Approval, Gate, NodeRef, Trigger, approval_inbox, gates, transitions
+from lastlight_state.workflows import Approval, Gate, NodeRef, Trigger, approval_inbox, open_questions
 from lastlight_state.workflows import approval_statements as sql
 
 HOUR = timedelta(hours=1)
@@ -256,6 +256,6 @@ def test_a_sweep_reads_what_is_due(many: StateStore, database: Database) -> None
 def test_what_is_left_of_a_run_is_counted_by_the_run(many: StateStore, database: Database) -> None:
     """workflows W-85: an answer costs the same beside any number of pending gates."""
     values = {"run_id": "r10", "at": database.clock.now(), "reason": "run.cancelled"}
-    for statement in (gates.BLOCKING, sql.EXPIRE, transitions._CLOSE_APPROVALS):
+    for statement in (open_questions.BLOCKING, sql.EXPIRE, open_questions._CLOSE[0]):
         plan = plan_of(database, many, statement, values)
         assert "idx_approvals_workflow" in plan.text, plan
