@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import prepared
+from lastlight_state.db.statements import Family, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
 from lastlight_state.workflows import open_questions
