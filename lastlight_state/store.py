@@ -31,6 +31,7 @@ from lastlight_state.maintenance import Maintenance
 from lastlight_state.messaging import Messaging
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
+from lastlight_state.schedules import Schedules
 from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
 from lastlight_state.workflows import Workflows
 
@@ -54,6 +55,11 @@ class Domains:
     def messaging(self) -> Messaging:
         """Chat sessions and their messages."""
         return Messaging(self._context)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """When things run, and what each time did."""
+        return Schedules(self._context)
 
 
 class Transaction(Domains):

@@ -19,6 +19,7 @@ from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.maintenance import AsyncMaintenance
 from lastlight_state.aio.messaging import AsyncMessaging
+from lastlight_state.aio.schedules import AsyncSchedules
 from lastlight_state.aio.workflows import AsyncWorkflows
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.metrics import Metrics
@@ -46,6 +47,11 @@ class AsyncDomains:
     def messaging(self) -> AsyncMessaging:
         """Chat sessions and their messages."""
         return AsyncMessaging(self._target.messaging, self._runner)
+
+    @cached_property
+    def schedules(self) -> AsyncSchedules:
+        """When things run, and what each time did."""
+        return AsyncSchedules(self._target.schedules, self._runner)
 
 
 class AsyncTransaction(AsyncDomains):

@@ -90,9 +90,7 @@ _fire = CronFireModel.__table__.c
 
 Index("ix_cron_schedules_due", _schedule.next_run_at, _schedule.name, **where("next_run_at IS NOT NULL"))
 Index("ix_cron_schedules_newest", _schedule.created_at.desc(), _schedule.name.desc())
-Index(
-    "uq_cron_fires_instant", _fire.cron_name, _fire.scheduled_for, unique=True, **where("scheduled_for IS NOT NULL")
-)
+Index("uq_cron_fires_instant", _fire.cron_name, _fire.scheduled_for, unique=True, **where("scheduled_for IS NOT NULL"))
 Index("ix_cron_fires_cron", _fire.cron_name, _fire.started_at.desc(), _fire.id.desc())
 Index("ix_cron_fires_newest", _fire.started_at.desc(), _fire.id.desc())
 Index("ix_cron_fires_lease", _fire.lease_until, **where("status = 'running'"))

@@ -1,0 +1,61 @@
+"""What callers of more than one repository say, checked and as statements name it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db import checks
+from lastlight_state.errors import InvalidValue
+from lastlight_state.schedules import words
+from lastlight_state.schedules.arguments import FireError
+
+
+def name(where: str, value: Any) -> str:
+    """The name of a cron."""
+    return checks.identifier(where, value, words.NAME)
+
+
+def owner(value: Any) -> str:
+    """Who runs fires."""
+    return checks.identifier("owner", value, words.OWNER)
+
+
+def lease(value: Any) -> timedelta:
+    """How long a fire is somebody's: one second to 24 hours."""
+    return duration("lease", value, words.SHORTEST_LEASE, words.LONGEST_LEASE)
+
+
+def claims(value: Any) -> int:
+    """How many fires a call claims: 1 to 100."""
+    return checks.number("limit", value, least=1, most=words.CLAIMS)
+
+
+def duration(where: str, value: Any, least: timedelta, most: timedelta) -> timedelta:
+    """A duration within bounds, both included."""
+    if not isinstance(value, timedelta):
+        raise InvalidValue(where, f"a timedelta is needed, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise InvalidValue(where, f"{value} is not between {least} and {most}")
+    return value
+
+
+def payload(where: str, value: Any) -> str | None:
+    """A payload as text."""
+    return None if value is None else codec.encode(where, value, max_bytes=words.PAYLOAD)
+
+
+def error(where: str, given: Any) -> str | None:
+    """An error as text: a plain text is its message. `PayloadTooLarge` past 16 KiB."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = FireError(given)
+    if not isinstance(given, FireError):
+        raise InvalidValue(where, f"a FireError or a text is needed, not {type(given).__name__}")
+    checks.content(f"{where}.message", given.message, words.ERROR)
+    checks.optional_content(f"{where}.type", given.type, words.ERROR)
+    said = {"type": given.type, "message": given.message, "detail": given.detail}
+    known = {key: value for key, value in said.items() if value is not None}
+    return codec.encode(where, known, max_bytes=words.ERROR)

@@ -1,0 +1,51 @@
+"""The three tables as statements name them, and the conditions that their indexes recognise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.base import table_of
+from lastlight_state.db.statements import constant
+from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
+
+SCHEDULES = table_of(CronScheduleModel)
+OVERRIDES = table_of(CronOverrideModel)
+FIRES = table_of(CronFireModel)
+
+ONE: sa.ColumnElement[int] = sa.literal_column("1", sa.Integer)
+
+
+def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
+    """A parameter with the type of a column."""
+    return sa.bindparam(name, type_=column.type)
+
+
+THIS_SCHEDULE = SCHEDULES.c.name == bind("name", SCHEDULES.c.name)
+IS_RUNNING = FIRES.c.status == constant("running")
+
+OVERRIDDEN = (
+    OVERRIDES.c.name.label("override_name"),
+    OVERRIDES.c.enabled.label("override_enabled"),
+    OVERRIDES.c.inherits_enabled.label("override_inherits"),
+    OVERRIDES.c.schedule.label("override_schedule"),
+    OVERRIDES.c.timezone.label("override_zone"),
+)
+"""An override's columns beside those of its schedule; all NULL where there is none."""
+
+WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.name)
+CRON_COLUMNS = (*SCHEDULES.c, *OVERRIDDEN)
+"""What a `lastlight_state.schedules.records.Cron` is made of."""
+
+RUNS_LIVE = sa.exists(
+    sa.select(ONE).where(
+        FIRES.c.cron_name == bind("name", FIRES.c.cron_name),
+        IS_RUNNING,
+        FIRES.c.lease_until >= bind("now", FIRES.c.lease_until),
+    )
+)
+"""Whether a fire of the cron ``:name`` is running on a lease that is not over ``:now``.
+
+Ask only in a statement after the one that locked the schedule's row: otherwise the answer may be older than the wait.
+"""

@@ -1,0 +1,53 @@
+"""The vocabularies of the schedules domain, and the limits of what callers may store in it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from lastlight_state.db.checks import words
+
+TargetKind = Literal["workflow", "handler"]
+CatchUp = Literal["one", "all", "none"]
+Overlap = Literal["allow", "skip"]
+Origin = Literal["database", "config"]
+FireSource = Literal["schedule", "manual", "backfill"]
+FireStatus = Literal["running", "ok", "partial", "failed", "abandoned", "skipped", "missed"]
+FireResult = Literal["ok", "partial", "failed"]
+
+TARGET_KINDS = words(TargetKind)
+CATCH_UPS = words(CatchUp)
+OVERLAPS = words(Overlap)
+ORIGINS = words(Origin)
+FIRE_SOURCES = words(FireSource)
+FIRE_STATUSES = words(FireStatus)
+FIRE_RESULTS = words(FireResult)
+
+# Identifiers and indexed texts, in bytes of UTF-8.
+NAME = 200
+TARGET = 1024
+OWNER = ACTOR = BY = 256
+PATTERN = 255
+ZONE = 64
+
+# Contents, in bytes.
+PAYLOAD = 64 * 1024
+NOTE = 1024
+ERROR = 16 * 1024
+MESSAGE_CHARS = 4_000
+"""Characters of an exception's message that an error keeps."""
+
+# Durations and counts.
+GRACE_SECONDS = 604_800
+SHORTEST_LEASE = timedelta(seconds=1)
+LONGEST_LEASE = timedelta(hours=24)
+LEASE = timedelta(minutes=5)
+LONGEST_BACKFILL = timedelta(days=31)
+BACKFILL = timedelta(hours=24)
+CLAIMS = 100
+"""Fires that one call claims at most."""
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+CRON = "cron"
+OVERRIDE = "cron_override"
+FIRE = "cron_fire"
