@@ -24,13 +24,12 @@ def beside(unit: Unit, gate: dict[str, Any], claim: Claim | None) -> Approval:
 
 def pausing(unit: Unit, gate: dict[str, Any], step: Step, limits: Limits, claim: Claim | None) -> Approval:
     """Store a gate and pause its run, which nobody holds from then on."""
-    row = run_rows.lock(unit, gate["workflow_run_id"])
+    row = run_progress.lock(unit, step)
     stored = _stored(unit, gate)
     if stored is not None:
         return stored
     approval = _insert(unit, row, gate, ("running",), claim)
-    if any(step.parts):
-        run_progress.take(unit, step, limits, claim)
+    run_progress.add(unit, row, step, limits)
     transitions.move(
         unit,
         transitions.PAUSE,

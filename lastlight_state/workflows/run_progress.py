@@ -17,7 +17,12 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.records import RunProgress
 from lastlight_state.workflows.run_checks import encoded_scratch
 
-_LOCKS = {(True, True): sql.LOCK_BOTH, (True, False): sql.LOCK_PHASES, (False, True): sql.LOCK_SCRATCH}
+_LOCKS = {
+    (True, True): sql.LOCK_BOTH,
+    (True, False): sql.LOCK_PHASES,
+    (False, True): sql.LOCK_SCRATCH,
+    (False, False): run_rows.LOCK,
+}
 _PUTS = {(True, True): sql.PUT_BOTH, (True, False): sql.PUT_PHASE, (False, True): sql.PUT_SCRATCH}
 
 
@@ -38,7 +43,7 @@ class Step:
 
 def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
     """Apply a step to a live run. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`."""
-    row = run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
+    row = lock(unit, step)
     run_rows.fence(row, claim)
     run_rows.expect(row, words.LIVE)
     return _taken(unit, row, step, limits)
@@ -46,7 +51,18 @@ def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProg
 
 def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
     """`take` for a responder, who holds no claim, on a run that the caller has found live under its lock."""
-    return _taken(unit, run_rows.lock(unit, step.run_id, _LOCKS[step.parts]), step, limits)
+    return _taken(unit, lock(unit, step), step, limits)
+
+
+def lock(unit: Unit, step: Step) -> dict[str, Any]:
+    """The locked row's state, with what the step adds to. Raises `NotFound`."""
+    return run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
+
+
+def add(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> None:
+    """Apply a step to the row that `lock` gave for it, which the caller has fenced and found live."""
+    if any(step.parts):
+        _taken(unit, row, step, limits)
 
 
 def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> RunProgress:

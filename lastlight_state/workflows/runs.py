@@ -170,13 +170,12 @@ class Runs(Repository):
         )
 
         def work(unit: Unit) -> WorkflowRun:
-            row = run_rows.lock(unit, run_id)
+            row = run_progress.lock(unit, step)
             if row["status"] in words.TERMINAL:
                 return _finished_already(unit, row, status, claim)
             run_rows.fence(row, claim)
             run_rows.expect(row, ("running",) if status != "failed" else words.LIVE)
-            if any(step.parts):
-                run_progress.take(unit, step, self._settings.limits, claim)
+            run_progress.add(unit, row, step, self._settings.limits)
             epoch = claim.epoch if claim else None
             return transitions.end(
                 unit, self._listeners, row, status, at=now, source="engine", presented_epoch=epoch, **ending
