@@ -11,6 +11,7 @@ from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.overrides import Overrides
 from lastlight_state.workflows.runs import Runs
+from lastlight_state.workflows.waits import Waits
 
 
 class AsyncRuns(Face[Runs]):
@@ -74,6 +75,14 @@ class AsyncApprovals(Face[Approvals]):
     list_history = reading(Approvals.list_history)
 
 
+class AsyncWaits(Face[Waits]):
+    """``store.workflows.waits``"""
+
+    pause = writing(Waits.pause)
+    resume = writing(Waits.resume)
+    list_waiting = reading(Waits.list_waiting)
+
+
 class AsyncWorkflows(Face[Workflows]):
     """``store.workflows``"""
 
@@ -96,6 +105,11 @@ class AsyncWorkflows(Face[Workflows]):
     def approvals(self) -> AsyncApprovals:
         """Gates: questions that runs wait for."""
         return AsyncApprovals(self._target.approvals, self._runner)
+
+    @cached_property
+    def waits(self) -> AsyncWaits:
+        """Pauses until a time, for a signal, or by an operator."""
+        return AsyncWaits(self._target.waits, self._runner)
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """As `Workflows.on_terminal`; the callback runs on the worker thread that committed."""

@@ -33,6 +33,7 @@ from lastlight_state.workflows.records import (
 )
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.transitions import TERMINAL_TOPIC
+from lastlight_state.workflows.waits import Waits
 
 __all__ = [
     "Answered",
@@ -86,6 +87,11 @@ class Workflows:
     def approvals(self) -> Approvals:
         """Gates: questions that runs wait for."""
         return Approvals(self._context)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Pauses until a time, for a signal, or by an operator."""
+        return Waits(self._context)
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """Call ``callback(run)`` after the commit of each terminal transition that this store makes, once each.

@@ -1,4 +1,4 @@
-"""Pages of run summaries, in the two orders that there are."""
+"""Pages of run summaries, in the two orders of all runs, and of other lists of runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from lastlight_state.db import pages
+from lastlight_state.db.listing import Listing
 from lastlight_state.db.pages import Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import run_statements as sql
+from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
 from lastlight_state.workflows.words import TERMINAL
@@ -17,10 +19,17 @@ from lastlight_state.workflows.words import TERMINAL
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
+def page(
+    unit: Unit, listing: Listing, given: Mapping[str, Any], limit: int, page_token: str | None
+) -> Page[RunSummary]:
+    """A page of a list of runs, with their totals. The list may show more than a summary does, such as its order."""
+    found = listing.page(unit, _columns, limit=limit, page_token=page_token, given=given)
+    return Page(items=_summaries(unit, found.items), next_page_token=found.next_page_token)
+
+
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
     """Newest first."""
-    page = sql.LIST.page(unit, dict, limit=limit, page_token=page_token, given=given)
-    return Page(items=_summaries(unit, page.items), next_page_token=page.next_page_token)
+    return page(unit, sql.LIST, given, limit, page_token)
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
@@ -51,6 +60,10 @@ def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None
     if not position or position[0] not in range(len(_RANKS)):
         raise InvalidValue("page_token", "damaged, or made by something else")
     return position[0], sql.LIST.checked_key(position[1:])
+
+
+def _columns(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in RUN_SUMMARY}
 
 
 def _summaries(unit: Unit, rows: Any) -> tuple[RunSummary, ...]:

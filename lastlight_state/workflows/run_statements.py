@@ -93,12 +93,14 @@ ENDED_BY = prepared(
     .limit(sa.literal_column("1"))
 )
 
-_summary = tuple(RUNS.c[name] for name in RUN_SUMMARY)
+SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
+"""What a `RunSummary` needs besides its totals."""
+
 _newest = (RUNS.c.started_at, RUNS.c.id)
 
 LIST = Listing(
     "runs",
-    _summary,
+    SUMMARY,
     order=_newest,
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     filters={
