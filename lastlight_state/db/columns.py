@@ -41,7 +41,7 @@ class IsoTimestamp(TypeDecorator[datetime]):
         return _time_text
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return _read_time
+        return read_time
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -106,7 +106,8 @@ class Float64(TypeDecorator[float]):
         return None
 
 
-def _read_time(text: str | None) -> datetime | None:
+def read_time(text: str | None) -> datetime | None:
+    """The time that a stored text says, None for none."""
     if text is None:
         return None
     moment = datetime.fromisoformat(text)

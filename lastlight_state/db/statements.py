@@ -18,10 +18,10 @@ from sqlalchemy.types import TypeEngine
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import columns
+from lastlight_state.db.rows import Convert, builder
 from lastlight_state.errors import CorruptData
 
 Values = Mapping[str, Any]
-Convert = Callable[[Any], Any]
 UNREADABLE = (ValueError, TypeError, OverflowError)
 """What converters raise for stored values that they cannot make sense of, a value of another type included."""
 
@@ -29,7 +29,7 @@ UNREADABLE = (ValueError, TypeError, OverflowError)
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_by_position", "_constants", "_converters", "_keys", "_order", "_prepare", "sql")
+    __slots__ = ("_build", "_by_position", "_constants", "_converters", "_keys", "_order", "_prepare", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         dialect = backend.dialect
@@ -45,6 +45,7 @@ class Compiled:
         self._prepare = _bind_converters(compiled, dialect)
         self._constants = _constants(compiled, self._prepare, self._order)
         self._keys, self._converters = _columns(compiled, dialect)
+        self._build = builder(self._keys, {name: convert for name, convert, _ in self._converters})
 
     def parameters(self, values: Values) -> Any:
         """The driver's parameters: a list or a dict, as its style asks."""
@@ -61,30 +62,23 @@ class Compiled:
         """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
         return self.rows((stored,))[0]
 
-    def rows(self, stored: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    def rows(self, stored: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
         """Stored rows as `row` gives them."""
-        keys, converters = self._keys, self._converters
-        found = []
-        for row in stored:
-            values = dict(zip(keys, row, strict=True))
-            try:
-                for name, convert, _ in converters:
-                    value = values[name]
-                    if value is not None:
-                        values[name] = convert(value)
-            except UNREADABLE as error:
-                raise self._corrupt(keys, row) from error
-            found.append(values)
-        return found
+        try:
+            return self._build(stored)
+        except UNREADABLE as error:
+            raise self._corrupt(stored) from error
 
-    def _corrupt(self, keys: Sequence[str], row: Sequence[Any]) -> CorruptData:
-        values = dict(zip(keys, row, strict=True))
-        for name, convert, table in self._converters:
-            try:
-                convert(values[name])
-            except UNREADABLE:
-                return CorruptData(table, values.get("id"), name)
-        return CorruptData("row", values.get("id"), "unknown")
+    def _corrupt(self, stored: Sequence[Sequence[Any]]) -> CorruptData:
+        for row in stored:
+            values = dict(zip(self._keys, row, strict=True))
+            for name, convert, table in self._converters:
+                try:
+                    if values[name] is not None:
+                        convert(values[name])
+                except UNREADABLE:
+                    return CorruptData(table, values.get("id"), name)
+        return CorruptData("row", None, "unknown")
 
 
 class Statement:
