@@ -5,29 +5,34 @@ without locks, a power loss that left a run of NULs. What was whole before is wh
 
 1. runs of NUL at both ends are stripped;
 2. a plain concatenation of whole objects is taken apart;
-3. else the leftmost place is found from which the *rest of the line* is one object that the reader's domain accepts.
+3. else every object is found that ends where the line ends, where another begins, or before a NUL, and that the
+   reader's domain accepts.
 
 The domain must accept, because a line torn right behind a nested object also ends in something that parses.
+
+Where an object may end is known, so its beginning is found by reading backwards to the brace that matches: each byte is
+looked at a few times at most, however deep the torn part is nested (`brackets`).
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lastlight_state.codec import load_line
+from lastlight_state.jsonl import brackets
 
 Reason: TypeAlias = Literal["torn", "bad_json", "bad_utf8", "not_object", "nul_bytes", "glued", "oversize"]
 Accepts: TypeAlias = Callable[[dict[str, Any]], bool]
 
-_BLANK = " \t\r"
-_NUL_OR_BLANK = "\0 \t\r"
-_OBJECT_BEGINS = re.compile(r'\{[ \t\r]*"')
-_WHOLE_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"')
-_MOST_FAILURES = 1_000  # our own lines have at most 500 open levels where they tear
-_decoder = json.JSONDecoder()
+MOST_SCANS = 4
+"""How often the length of a line is looked through for objects behind its first damage, before the search ends."""
+
+_BLANK = b" \t\r"
+_NUL_OR_BLANK = b"\0 \t\r"
+_GAP = re.compile(rb"[\0 \t\r]*+")
+_END_IN_MIRROR = re.compile(rb"(?<=[\0{])\}")
 
 
 class Piece(NamedTuple):
@@ -36,6 +41,11 @@ class Piece(NamedTuple):
     start: int
     raw: bytes
     value: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        """Where in its line it ends."""
+        return self.start + len(self.raw)
 
 
 class Verdict(NamedTuple):
@@ -47,88 +57,92 @@ class Verdict(NamedTuple):
 
 def judge(raw: bytes, accepts: Accepts) -> Verdict:
     """What a line holds, its newline taken off. Never raises."""
-    if not raw.strip(_BLANK.encode()):
+    if not raw.strip(_BLANK):
         return Verdict((), None)
     try:
         value = load_line(raw)
     except ValueError:
-        return _recover(raw, accepts)
+        return Recovery(raw, accepts).verdict()
     return Verdict((Piece(0, raw, value),), None) if isinstance(value, dict) else Verdict((), "not_object")
 
 
-def _recover(raw: bytes, accepts: Accepts) -> Verdict:
-    text = raw.decode("latin-1")  # one character for each byte, and JSON's own characters are where they were
-    body = text.strip(_NUL_OR_BLANK)
-    if not body:
-        return Verdict((), "nul_bytes")
-    start = text.index(body[0])
-    stop = start + len(body)
-    pieces, reached = _leading_objects(raw, text, start, stop)
-    if reached == stop:
-        return Verdict(tuple(pieces), "glued" if len(pieces) > 1 else "nul_bytes")
-    last = _object_at_end(raw, text, reached, stop, accepts)
-    kept = [piece for piece in pieces if accepts(piece.value)]
-    damaged = text[reached : last.start if last else len(text)]
-    return Verdict((*kept, last) if last else tuple(kept), _reason(damaged))
-
-
-def _leading_objects(raw: bytes, text: str, start: int, stop: int) -> tuple[list[Piece], int]:
-    """The whole objects that stand one behind the other from ``start`` on, and where that ends."""
-    pieces: list[Piece] = []
-    while start < stop:
-        piece = _object_at(raw, text, start)
-        if piece is None:
-            break
-        pieces.append(piece)
-        start += len(piece.raw)
-        while start < stop and text[start] in _NUL_OR_BLANK:
-            start += 1
-    return pieces, start
-
-
-def _object_at_end(raw: bytes, text: str, start: int, stop: int, accepts: Accepts) -> Piece | None:
-    """The object from the leftmost place that reaches exactly to ``stop``, if the domain accepts it."""
-    failures = 0
-    begins = _OBJECT_BEGINS.search(text, start)
-    while begins is not None and failures < _MOST_FAILURES:
-        end = _end_of_object(text, begins.start())
-        if end == stop:
-            piece = _object_at(raw, text, begins.start())
-            return piece if piece is not None and accepts(piece.value) else None
-        failures += end is None
-        begins = _OBJECT_BEGINS.search(text, end or begins.start() + 1)  # what lies inside a whole object ends with it
-    return None
-
-
-def _object_at(raw: bytes, text: str, start: int) -> Piece | None:
-    end = _end_of_object(text, start)
-    if end is None:
-        return None
-    try:
-        value = load_line(raw[start:end])
-    except ValueError:
-        return None
-    return Piece(start, raw[start:end], value)
-
-
-def _end_of_object(text: str, start: int) -> int | None:
-    """Where the object that begins at ``start`` ends; None when it does not."""
-    if text[start] != "{":
-        return None
-    try:
-        return _decoder.raw_decode(text, start)[1]
-    except (ValueError, RecursionError):
-        return None
-
-
-def _reason(damaged: str) -> Reason:
-    if "\0" in damaged:
+def reason_of(damaged: bytes) -> Reason:
+    """What is wrong with a part of a line that holds no record."""
+    if b"\0" in damaged:
         return "nul_bytes"
-    if _is_broken_utf8(damaged.encode("latin-1")):
+    if _is_broken_utf8(damaged):
         return "bad_utf8"
-    outside = _WHOLE_TEXT.sub("", damaged)
-    opened = outside.count("{") + outside.count("[") - outside.count("}") - outside.count("]")
-    return "torn" if damaged.lstrip().startswith("{") and ('"' in outside or opened > 0) else "bad_json"
+    begins = damaged.lstrip(_BLANK).startswith(b"{")
+    return "torn" if begins and brackets.are_left_open(damaged) else "bad_json"
+
+
+class Recovery:
+    """The search in one line. ``scanned`` counts the bytes looked at: a small multiple of the line, whatever it is."""
+
+    def __init__(self, raw: bytes, accepts: Accepts) -> None:
+        self.scanned = 0
+        self._raw = raw
+        self._accepts = accepts
+        self._mirror = b""  # the line reversed, made when it is needed
+
+    def verdict(self) -> Verdict:
+        """What the line holds."""
+        raw = self._raw
+        start = len(raw) - len(raw.lstrip(_NUL_OR_BLANK))
+        stop = len(raw.rstrip(_NUL_OR_BLANK))
+        if start >= stop:
+            return Verdict((), "nul_bytes")
+        leading, reached = self._leading(start, stop)
+        if reached >= stop:
+            return Verdict(tuple(leading), "glued" if len(leading) > 1 else "nul_bytes")
+        behind = list(self._behind(reached, stop))[::-1]
+        kept = [piece for piece in leading if self._accepts(piece.value)]
+        damaged = raw[reached : behind[0].start if behind else len(raw)]
+        return Verdict((*kept, *behind), reason_of(damaged))
+
+    def _leading(self, start: int, stop: int) -> tuple[list[Piece], int]:
+        """The whole objects that stand one behind the other from ``start`` on, and where that ends."""
+        pieces: list[Piece] = []
+        while start < stop:
+            matched = brackets.forward(self._raw, start)
+            self.scanned += matched.scanned
+            piece = self._object(start, start + matched.scanned) if matched.is_whole else None
+            if piece is None:
+                break
+            pieces.append(piece)
+            gap = _GAP.match(self._raw, piece.end)
+            start = gap.end() if gap else piece.end
+        return pieces, start
+
+    def _behind(self, first: int, stop: int) -> Iterator[Piece]:
+        """The accepted objects between ``first`` and ``stop``, the last one first."""
+        most = self.scanned + MOST_SCANS * len(self._raw)
+        self._mirror = self._raw[::-1]
+        end = stop if self._raw[stop - 1 : stop] == b"}" else self._end_before(stop)
+        while end > first and self.scanned < most:
+            matched = brackets.backward(self._mirror, len(self._raw) - end)
+            self.scanned += matched.scanned
+            start = end - matched.scanned
+            piece = self._object(start, end) if matched.is_whole and start >= first else None
+            if piece is not None and self._accepts(piece.value):
+                yield piece
+                end = start + 1
+            end = self._end_before(end - 1)
+
+    def _end_before(self, limit: int) -> int:
+        """The last place up to ``limit`` where an object may end: before another one, or before a NUL. 0 for none."""
+        size = len(self._raw)
+        found = _END_IN_MIRROR.search(self._mirror, size - limit)
+        return size - found.start() if found else 0
+
+    def _object(self, start: int, end: int) -> Piece | None:
+        self.scanned += end - start
+        raw = self._raw[start:end]
+        try:
+            value = load_line(raw)
+        except ValueError:
+            return None
+        return Piece(start, raw, value) if isinstance(value, dict) else None
 
 
 def _is_broken_utf8(data: bytes) -> bool:

@@ -17,7 +17,7 @@ from jsonl.lines import KIND, is_record, opened, read, record
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.jsonl.reader import LineReader
-from lastlight_state.jsonl.recovery import judge
+from lastlight_state.jsonl.recovery import Recovery, judge
 
 FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -281,9 +281,69 @@ def test_recovery_of_a_large_torn_line_stays_fast() -> None:
     assert [piece.value["n"] for piece in verdict.pieces] == [2]
 
 
-def test_deeply_torn_lines_are_given_up_after_many_trials() -> None:
-    """agent-log L-38: hostile nesting ends in a bounded number of trials."""
-    assert judge(b'{"a":' * 5_000 + whole(1), is_record).pieces == ()
+def test_a_record_behind_any_number_of_open_levels_is_found() -> None:
+    """agent-log L-38: however deep the torn line was nested, also where the record makes a value of it."""
+    for torn in (b'{"a":' * 5_000, b'{"a":[' * 500 + b'{"b":"' + b"x" * 1_000_000, b'[{"a":"' * 100_000):
+        assert [piece.value["n"] for piece in judge(torn + whole(1), is_record).pieces] == [1]
+
+
+def test_every_intact_record_between_torn_ones_is_found() -> None:
+    """agent-log L-38: glued by writers that do not seal."""
+    torn = whole(5, '{"a":"}{"}')[:-40]
+    line = torn + whole(1) + whole(2) + torn + whole(3, "\\") + b"\0\0" + whole(4) + torn
+    verdict = judge(line, is_record)
+    assert [piece.value["n"] for piece in verdict.pieces] == [1, 2, 3, 4]
+    assert verdict.reason == "torn"
+
+
+MOST_LOOKS = 10
+"""How often recovery may look at a byte of a line, whatever stands in it."""
+
+hostile = st.sampled_from(
+    [
+        b'{"a":',
+        b'{"',
+        b'"}',
+        b'"}{"',
+        b"}{",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'\\"',
+        b"\\",
+        b'"',
+        b"\0",
+        b"\xff",
+        b'{"a":1}',
+        b" ",
+        b"\r",
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(hostile, st.integers(1, 3_000)), max_size=6).map(
+        lambda parts: b"".join(part * times for part, times in parts)
+    ),
+    st.sampled_from([b"", whole(1), whole(1)[:-5]]),
+)
+def test_recovery_looks_at_each_byte_a_few_times_whatever_the_line(damaged: bytes, last: bytes) -> None:
+    """agent-log L-38: counted, not timed."""
+    line = damaged + last
+    recovery = Recovery(line, is_record)
+    recovery.verdict()
+    assert recovery.scanned <= MOST_LOOKS * len(line)
+
+
+@pytest.mark.parametrize("levels", [1, 100, 499])
+def test_a_line_of_megabytes_torn_under_many_levels_costs_its_length(levels: int) -> None:
+    """agent-log L-38: what took minutes, a search from each open brace on."""
+    torn = b'{"type":"x","a":[' * levels + b'{"text":"' + b'{\\"code\\": [1, {}]} ' * (2_000_000 // 20)
+    line = torn + whole(1, "after")
+    recovery = Recovery(line, is_record)
+    assert [piece.value["n"] for piece in recovery.verdict().pieces] == [1]
+    assert recovery.scanned <= MOST_LOOKS * len(line)
 
 
 def test_random_cuts_of_random_files_never_lose_a_whole_line(path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Matching brackets in text that may be no JSON, without parsing it. Pure, and linear in what is looked at.
+
+Reading backwards works because JSON tells where a text begins as well as where it ends: inside a text each quote has a
+backslash before it, and outside of texts none has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+DEEPEST = 1_000
+"""Open levels at which matching is given up: our own lines have at most 500, and the parser takes no more."""
+
+_TEXT = rb'"(?:[^"\\]++|\\.)*+"'
+_TEXT_IN_MIRROR = rb'"[^"]*+(?:"(?=\\)[^"]*+)*+"'
+_FORWARD = re.compile(rb'(?:[^"{}\[\]\0]++|%b)*+(?:([{\[])|([}\]])|["\0])' % _TEXT, re.DOTALL)
+_BACKWARD = re.compile(rb'(?:[^"{}\[\]\0]++|%b)*+(?:([}\]])|([{\[])|["\0])' % _TEXT_IN_MIRROR, re.DOTALL)
+_OPENS = 1  # the group that matched
+_BRACE = ord("{")
+
+
+class Match(NamedTuple):
+    """How many bytes were looked at, and whether they are one whole group of brackets."""
+
+    scanned: int
+    is_whole: bool
+
+
+def forward(raw: bytes, start: int) -> Match:
+    """The object that begins at ``start``."""
+    return _matched(_FORWARD, raw, start) if raw[start : start + 1] == b"{" else Match(0, False)
+
+
+def backward(mirror: bytes, start: int) -> Match:
+    """The object that begins, seen in the mirror, with the brace at ``start``.
+
+    A brace behind which another object begins ends an object of its own, so no other reaches beyond it.
+    """
+    return _matched(_BACKWARD, mirror, start, apart=True)
+
+
+def are_left_open(raw: bytes) -> bool:
+    """Whether a text, or more brackets than are closed, is open at the end."""
+    at, depth = 0, 0
+    while token := _FORWARD.match(raw, at):
+        at = token.end()
+        if token.lastindex is None:
+            return True
+        depth += 1 if token.lastindex == _OPENS else -1
+    return depth > 0
+
+
+def _matched(pattern: re.Pattern[bytes], raw: bytes, start: int, *, apart: bool = False) -> Match:
+    at, depth = start, 0
+    while token := pattern.match(raw, at):
+        at = token.end()
+        if token.lastindex is None:  # a NUL, or a quote whose other one was looked for up to the end
+            return Match((at if raw[at - 1] == 0 else len(raw)) - start, False)
+        if token.lastindex == _OPENS:
+            depth += 1
+            if depth > DEEPEST or (apart and depth > 1 and raw[at - 2] == _BRACE):
+                break
+        else:
+            depth -= 1
+            if depth == 0:
+                return Match(at - start, True)
+    return Match((at if token else len(raw)) - start, False)
