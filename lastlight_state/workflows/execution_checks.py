@@ -156,14 +156,9 @@ def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | 
     return {"execution_id": execution_id, "at": now, **ending, **presented(claim)}
 
 
-def interrupting(run_id: str, now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
-    """The parameters of an interruption."""
-    return {
-        "run_id": run_id,
-        "at": now,
-        "error": _reason(reason),
-        "skill": checks.optional("skill", skill, words.SKILL),
-    }
+def interrupting(now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
+    """When, why and in which skill executions are interrupted."""
+    return {"at": now, "because": _reason(reason), "skill": checks.optional("skill", skill, words.SKILL)}
 
 
 def output(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:

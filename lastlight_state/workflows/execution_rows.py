@@ -6,11 +6,8 @@ look and the write, and a run's row is always locked before those of its executi
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 
-from lastlight_state.backends.times import millis_between
 from lastlight_state.db.base import table_of
 from lastlight_state.workflows.execution_records import ExecutionSummary
 from lastlight_state.workflows.models import ExecutionModel
@@ -53,9 +50,3 @@ RUN_FENCE = sa.and_(
     _epoch_in_force.is_not_distinct_from(_presented_epoch),
 )
 """The same for a statement that selects the run's row itself."""
-
-
-def duration(finished_at: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """The duration as it is, or else the time from start to ``finished_at``, never below zero."""
-    spent: sa.ColumnElement[Any] = millis_between(_c.started_at, finished_at)
-    return sa.func.coalesce(_c.duration_ms, sa.case((spent < 0, sa.literal_column("0")), else_=spent))

@@ -15,9 +15,8 @@ from lastlight_state.workflows.execution_rows import (
     HERE,
     MICROS,
     RUN_FENCE,
-    duration,
 )
-from lastlight_state.workflows.outcomes import IN_FLIGHT, OUTCOME
+from lastlight_state.workflows.outcomes import IN_FLIGHT, OUTCOME, duration
 from lastlight_state.workflows.run_rows import RUNS, locking
 from lastlight_state.workflows.transitions import bind
 
@@ -175,23 +174,6 @@ OVERRULE = _changing(
     error=_param("error"),
     error_detail=_param("error_detail"),
     duration_ms=duration(_finished),
-)
-
-INTERRUPT = prepared(
-    sa.update(EXECUTIONS)
-    .where(
-        _c.workflow_run_id == sa.bindparam("run_id"),
-        IN_FLIGHT,
-        sa.or_(_param("skill").is_(None), _c.skill == _param("skill")),
-    )
-    .values(
-        finished_at=_finished,
-        success=sa.false(),
-        outcome=constant("interrupted"),
-        stop_reason=constant("interrupted"),
-        error=_param("error"),
-        duration_ms=duration(_finished),
-    )
 )
 
 SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))

@@ -12,8 +12,8 @@ from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue, LostRace, NotFound
 from lastlight_state.settings import Limits
+from lastlight_state.workflows import execution_closing, run_progress, run_rows
 from lastlight_state.workflows import execution_statements as sql
-from lastlight_state.workflows import run_progress, run_rows
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.execution_records import Execution
 from lastlight_state.workflows.run_progress import Step
@@ -69,10 +69,10 @@ def get(unit: Unit, execution_id: str) -> Execution:
     return execution
 
 
-def interrupt(unit: Unit, values: dict[str, Any], claim: Claim | None) -> int:
+def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | None) -> int:
     """End what is in flight in a run; how many that were."""
-    run_rows.fence(run_rows.lock(unit, values["run_id"]), claim)
-    return unit.change(sql.INTERRUPT, values)
+    run_rows.fence(run_rows.lock(unit, run_id), claim)
+    return execution_closing.close(unit, run_id, "interrupted", **facts)
 
 
 def point_to_output(unit: Unit, key: str, change: Change, at: datetime, limits: Limits) -> Execution | None:

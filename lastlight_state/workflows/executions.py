@@ -123,8 +123,8 @@ class Executions(Repository):
 
         A new holder's first step. Executions of other runs with the same trigger are never touched.
         """
-        values = execution_checks.interrupting(run_id, self._now(), reason, skill)
-        return self._writing(lambda unit: execution_writes.interrupt(unit, values, claim))
+        facts = execution_checks.interrupting(self._now(), reason, skill)
+        return self._writing(lambda unit: execution_writes.interrupt(unit, run_id, facts, claim))
 
     def overrule(self, execution_id: str, *, failure: Failure, claim: Claim | None = None) -> Execution:
         """Turn a success into a failure (``stop_reason`` ``overruled``), so that its phase runs again.

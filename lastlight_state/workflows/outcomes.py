@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.backends.times import millis_between
 from lastlight_state.db.base import table_of
 from lastlight_state.db.statements import constant
 from lastlight_state.workflows.models import ExecutionModel
@@ -31,6 +32,12 @@ OUTCOME = sa.case(
     (IN_FLIGHT, constant("running")),
     else_=constant("failed"),
 ).label("outcome")
+
+
+def duration(finished_at: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """The duration as it is, or else the time from start to ``finished_at``, never below zero."""
+    spent: sa.ColumnElement[Any] = millis_between(_c.started_at, finished_at)
+    return sa.func.coalesce(_c.duration_ms, sa.case((spent < 0, sa.literal_column("0")), else_=spent))
 
 
 def outcome_of(row: Mapping[str, Any]) -> str:

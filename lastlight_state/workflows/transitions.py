@@ -16,20 +16,19 @@ import sqlalchemy as sa
 from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import Family, prepared
+from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
-from lastlight_state.workflows import open_questions
+from lastlight_state.workflows import execution_closing, open_questions
 from lastlight_state.workflows.claim_columns import END_CLAIM, PUT_BACK
-from lastlight_state.workflows.models import ExecutionModel, RunTransitionModel
+from lastlight_state.workflows.models import RunTransitionModel
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.run_rows import COLUMNS, RUNS
-from lastlight_state.workflows.words import TERMINAL, RunStatus, Source
+from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 
 TERMINAL_TOPIC = "run.terminal"
 
 TRANSITIONS = table_of(RunTransitionModel)
-_EXECUTIONS = table_of(ExecutionModel)
 
 
 def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
@@ -143,18 +142,6 @@ _RECORD_TAKES = Family(
     ),
 )
 
-_CLOSE_EXECUTIONS = prepared(
-    sa.update(_EXECUTIONS)
-    .where(
-        _EXECUTIONS.c.workflow_run_id == sa.bindparam("run_id"),
-        _EXECUTIONS.c.finished_at.is_(None),
-        _EXECUTIONS.c.success.is_(None),
-    )
-    .values(
-        finished_at=bind("at", _EXECUTIONS.c.finished_at), success=sa.false(), outcome=sa.bindparam("closed_outcome")
-    )
-)
-
 
 def move(
     unit: Unit,
@@ -211,12 +198,8 @@ def end(
     if to not in TERMINAL:
         raise ValueError(to)
     run = move(unit, END, row, to, error=error, error_detail=error_detail, **said)
-    closed = {
-        "run_id": run.id,
-        "at": said["at"],
-        "closed_outcome": "cancelled" if to == "cancelled" else "interrupted",
-    }
-    unit.change(_CLOSE_EXECUTIONS, closed)
+    outcome: Outcome = "cancelled" if to == "cancelled" else "interrupted"
+    execution_closing.close(unit, run.id, outcome, at=said["at"])
     open_questions.close_all(unit, run.id, said["reason"])
     unit.after_commit(lambda: listeners.notify(TERMINAL_TOPIC, run))
     return run

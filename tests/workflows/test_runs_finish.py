@@ -104,6 +104,20 @@ def test_ending_a_run_closes_all_that_hangs_on_it(store: StateStore, raw: Raw, f
     assert store.workflows.approvals.count_pending() == 1
 
 
+def test_what_the_end_of_a_run_closes_says_how_long_it_took(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-18: as an interruption does."""
+    executions, runs = store.workflows.executions, store.workflows.runs
+    run, stopped = started(store), started(store)
+    one, other = (executions.start("deploy:plan", run_id=each.id).id for each in (run, stopped))
+    at = frozen_clock.advance(seconds=2)
+    runs.finish(run.id, "failed")
+    runs.cancel(stopped.id, by="ana", reason="stop")
+    for execution_id, outcome in ((one, "interrupted"), (other, "cancelled")):
+        closed = executions.get(execution_id)
+        assert (closed.outcome, closed.stop_reason, closed.success) == (outcome, outcome, False)
+        assert (closed.finished_at, closed.duration_ms, closed.error) == (at, 2000, None)
+
+
 def test_the_same_finish_again_returns_the_stored_run(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-27, case 25: by the same claim, once told."""
     cases: list[Any] = ENDED
