@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,16 +27,28 @@ class Cancel:
 
 
 def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
-    """Cancel the run, and its live descendants with ``tree``, locked in ascending id so that two never deadlock."""
-    ids = [row["id"] for row in unit.rows(sql.TREE, {"run_id": cancel.run_id})] if cancel.tree else [cancel.run_id]
+    """Cancel the run, and its live descendants with ``tree``."""
     cancelled: dict[str, WorkflowRun] = {}
-    for run_id in ids:
+    for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
         row = run_rows.lock(unit, run_id)
         if run_id == cancel.run_id or row["status"] in words.LIVE:
             cancelled[run_id] = _one(unit, listeners, row, cancel)
     if cancel.run_id not in cancelled:
         raise checks.not_found("workflow_run", cancel.run_id)
     return cancelled[cancel.run_id]
+
+
+def _tree(unit: Unit, root: str) -> Iterator[str]:
+    """A run and its descendants, each to be locked by the caller before the next; ascending, so that none deadlocks.
+
+    Looked for again after the last lock: a child was made under the lock of its parent, so it was there by then, or
+    it finds its parent cancelled. Those it finds are out of order, hence one such walk at a time.
+    """
+    unit.named_lock("run_tree")
+    seen: set[str] = set()
+    while found := [row["id"] for row in unit.rows(sql.TREE, {"run_id": root}) if row["id"] not in seen]:
+        yield from found
+        seen.update(found)
 
 
 def _one(unit: Unit, listeners: Listeners, row: dict[str, Any], cancel: Cancel) -> WorkflowRun:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, prepared
+from lastlight_state.db.statements import Family, constant, prepared
 from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.models import RunTransitionModel, WorkflowOverrideModel
@@ -30,19 +30,25 @@ _PARENT = RUNS.alias("parent")
 _enabled = ~sa.exists().where(
     _OVERRIDES.c.name == bind("workflow_name", RUNS.c.workflow_name), _OVERRIDES.c.enabled == sa.false()
 )
-_parent_exists = sa.exists().where(_PARENT.c.id == bind("parent_run_id", RUNS.c.parent_run_id))
+_parent_takes_children = sa.and_(
+    _PARENT.c.id == bind("parent_run_id", RUNS.c.parent_run_id),
+    _PARENT.c.status != constant("cancelled"),
+    _PARENT.c.cancel_requested_at.is_(None),
+)
 
 
 @lru_cache(maxsize=256)
 def create(names: frozenset[str]) -> Chain:
     """The statement that inserts a run stating these columns, and its first transition.
 
-    It decides by itself: the workflow is enabled and the parent is there, or nothing is inserted. There is one for
-    each set of columns that callers use, which are few; the other columns keep their defaults.
+    It decides by itself: the workflow is enabled and the parent is there and not cancelled, or nothing is inserted.
+    The parent's row is locked as a cancel locks it, so a cancel of the tree finds the child, or the child the cancel.
+    There is one for each set of columns that callers use, which are few; the other columns keep their defaults.
     """
     stated = [column.name for column in COLUMNS if column.name in names]
-    conditions = [_enabled, _parent_exists] if "parent_run_id" in names else [_enabled]
-    values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(*conditions)
+    values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
+    if "parent_run_id" in names:
+        values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
     head = (
         sa.insert(RUNS).from_select(stated, values, include_defaults=False).returning(RUNS.c.id, RUNS.c.transition_seq)
     )

@@ -46,7 +46,8 @@ class Runs(Repository):
         """Store a new run, running or queued, and return it.
 
         A running one has 30 seconds of grace before others may take it. Raises `AlreadyExists` for a used id,
-        `NotFound` for an unknown parent, `Conflict` ``workflow_disabled`` while the workflow's kill switch is off.
+        `NotFound` for an unknown parent, `Conflict` ``workflow_disabled`` while the workflow's kill switch is off,
+        ``parent_cancelled`` under a parent that is cancelled or asked to be: no child escapes a cancel of the tree.
         """
         row = run_checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
@@ -186,7 +187,8 @@ class Runs(Repository):
     def request_cancel(self, run_id: str, *, by: str, reason: str, scope: Scope = "run") -> WorkflowRun:
         """Ask for a cancel. A running run goes on until its holder obeys; a queued or paused one is cancelled at once.
 
-        The first request stays. ``scope="tree"`` asks all live descendants too. An ended run is `Conflict`.
+        The first request stays. ``scope="tree"`` asks all live descendants too. An ended run is `Conflict`. No run
+        that was asked gets children any more.
         """
         return self._cancel(Cancel(run_id, run_checks.operator(by, reason), self._now(), _is_tree(scope), ask=True))
 
@@ -212,7 +214,8 @@ class Runs(Repository):
         def work(unit: Unit) -> WorkflowRun:
             row = run_rows.lock(unit, run_id, sql.LOCK_ENDED)
             run_rows.expect(row, ("failed", "cancelled"))
-            _refuse_at_limit(row)
+            if row["restart_count"] >= row["max_restarts"]:
+                raise run_rows.restart_limit(row)
             if unit.row(sql.IS_DISABLED, row):
                 raise _disabled(row["workflow_name"])
             detail = f"{said['detail']}; ended with: {row['error']}" if row["error"] else said["detail"]
@@ -278,26 +281,22 @@ def _read_back(name: str, value: Any) -> Any:
 
 
 def _refusal(unit: Unit, row: dict[str, Any]) -> StateError:
-    if row["parent_run_id"] is None or unit.row(sql.IS_DISABLED, row):
+    parent = row["parent_run_id"]
+    if parent is None or unit.row(sql.IS_DISABLED, row):
         return _disabled(row["workflow_name"])
-    return NotFound("workflow_run", row["parent_run_id"], reason="named as parent")
+    if unit.row(run_rows.EXISTS, {"run_id": parent}) is None:
+        return NotFound("workflow_run", parent, reason="named as parent")
+    return Conflict(
+        f"run {parent!r} is cancelled or asked to be, and gets no children",
+        code="parent_cancelled",
+        parent_run_id=parent,
+    )
 
 
 def _disabled(workflow_name: str) -> Conflict:
     return Conflict(
         f"workflow {workflow_name!r} is switched off", code="workflow_disabled", workflow_name=workflow_name
     )
-
-
-def _refuse_at_limit(row: dict[str, Any]) -> None:
-    count, most = row["restart_count"], row["max_restarts"]
-    if count >= most:
-        raise Conflict(
-            f"run {row['id']!r} was restarted {count} times, of {most} allowed",
-            code="restart_limit",
-            restart_count=count,
-            max_restarts=most,
-        )
 
 
 def _finished_already(unit: Unit, row: dict[str, Any], status: str, claim: Claim | None) -> WorkflowRun:

@@ -187,6 +187,39 @@ def test_trees_cancelled_at_once_do_not_deadlock(every_backend: StateStore, raw:
         assert len(raw("SELECT 1 FROM run_transitions WHERE run_id = ? AND to_status = 'cancelled'", run_id)) == 1
 
 
+def test_a_cancelled_run_gets_no_children(store: StateStore) -> None:
+    """workflows W-22, W-29, case 62: whether it is cancelled or asked to be; an ended one may have a successor."""
+    ended, cancelled, asked = (started(store).id for _ in range(3))
+    store.workflows.runs.finish(ended, "failed")
+    store.workflows.runs.cancel(cancelled, by="ana", reason="stop")
+    store.workflows.runs.request_cancel(asked, by="ana", reason="stop")
+    assert started(store, parent_run_id=ended).parent_run_id == ended
+    for parent in (cancelled, asked):
+        with pytest.raises(Conflict) as refused:
+            started(store, parent_run_id=parent)
+        assert (refused.value.code, refused.value.details["parent_run_id"]) == ("parent_cancelled", parent)
+    assert len(store.workflows.runs.list()) == 4
+    store.workflows.runs.restart(cancelled, by="ana", reason="again")
+    assert started(store, parent_run_id=cancelled).status == "running"
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.soak)])
+def test_no_child_escapes_a_cancel_of_its_tree(every_backend: StateStore, rounds: int) -> None:
+    """workflows W-29, case 62: made before it, and cancelled with it; or after it, and refused."""
+    runs = every_backend.workflows.runs
+    for round_ in range(rounds):
+        root = started(every_backend).id
+        middle = started(every_backend, parent_run_id=root).id
+        makes: list[Callable[[], object]] = [
+            partial(started, every_backend, parent_run_id=parent) for parent in (root, middle, middle)
+        ]
+        cancels = [partial(runs.cancel, root, by="ana", reason="stop", scope="tree") for _ in range(2)]
+        outcomes = together([*makes, *cancels] if round_ % 2 else [*cancels, *makes])
+        assert {type(outcome) for outcome in outcomes} <= {WorkflowRun, Conflict}
+        assert {run.status for run in runs.list(limit=5)} == {"cancelled"}
+    assert every_backend.metrics.retries == 0
+
+
 def test_operators_say_who_and_why(store: StateStore) -> None:
     """workflows W-2."""
     cases: list[dict[str, str]] = [{"by": ""}, {"by": "a" * 129}, {"reason": "x" * 2_049}]
