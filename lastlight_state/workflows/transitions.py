@@ -19,7 +19,7 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
-from lastlight_state.workflows import execution_closing, open_questions
+from lastlight_state.workflows import execution_closing, node_rows, open_questions
 from lastlight_state.workflows.claim_columns import END_CLAIM, PUT_BACK
 from lastlight_state.workflows.models import RunTransitionModel
 from lastlight_state.workflows.records import WorkflowRun
@@ -191,7 +191,7 @@ def end(
     error_detail: str | None = None,
     **said: Any,
 ) -> WorkflowRun:
-    """Make a run terminal and close everything that hangs on it: executions in flight, pending questions, its claim.
+    """Make a run terminal and close everything that hangs on it: executions in flight, nodes, pending questions, its claim.
 
     Those who listen with ``on_terminal`` are told after the commit.
     """
@@ -200,6 +200,7 @@ def end(
     run = move(unit, END, row, to, error=error, error_detail=error_detail, **said)
     outcome: Outcome = "cancelled" if to == "cancelled" else "interrupted"
     execution_closing.close(unit, run.id, outcome, at=said["at"])
+    node_rows.close_all(unit, run.id, said["at"])
     open_questions.close_all(unit, run.id, said["reason"])
     unit.after_commit(lambda: listeners.notify(TERMINAL_TOPIC, run))
     return run

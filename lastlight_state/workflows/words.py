@@ -8,6 +8,18 @@ from lastlight_state.db.checks import words
 
 RunStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Outcome = Literal["running", "succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
+NodeState = Literal[
+    "pending",
+    "running",
+    "finished",
+    "failed",
+    "skipped",
+    "cancelled",
+    "waiting_approval",
+    "waiting_person",
+    "waiting_timer",
+    "waiting_signal",
+]
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "cancelled"]
 ApprovalKind = Literal["approve", "reply"]
 OnReject = Literal["fail", "resume"]
@@ -18,6 +30,7 @@ Source = Literal["engine", "operator", "responder", "supervisor", "system"]
 
 RUN_STATUSES = words(RunStatus)
 OUTCOMES = words(Outcome)
+NODE_STATES = words(NodeState)
 APPROVAL_STATUSES = words(ApprovalStatus)
 APPROVAL_KINDS = words(ApprovalKind)
 ON_REJECT = words(OnReject)
@@ -27,6 +40,7 @@ ACTOR_TYPES = words(ActorType)
 
 LIVE: tuple[RunStatus, ...] = ("queued", "running", "paused")
 TERMINAL: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
+WAITING_NODE: tuple[NodeState, ...] = ("waiting_approval", "waiting_person", "waiting_timer", "waiting_signal")
 
 # Identifiers and indexed texts, in bytes of UTF-8.
 ID = NODE_ID = WORKFLOW_NAME = CLAIM_OWNER = RUN_KEY = SIGNAL = ARTIFACT = SKILL = 256
