@@ -30,7 +30,8 @@ class Listing:
 
     ``columns`` are what a summary shows; ``order`` columns are among them, all descending or all ascending.
     A condition of ``filters`` uses the parameter of its own name, or those of the mapping that it is given;
-    ``spread`` names columns that take several values; ``through`` the index to read by (`db.indexes.through`).
+    ``spread`` names columns that take several values; ``through`` the index to read by (`db.indexes.through`);
+    ``source`` the join that the columns come from, if they are of more than one table.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Listing:
         always: Sequence[sa.ColumnElement[bool]] = (),
         descending: bool = True,
         through: str | None = None,
+        source: sa.FromClause | None = None,
     ) -> None:
         self._name = name
         self._shown = tuple(shown)
@@ -53,6 +55,7 @@ class Listing:
         self._always = tuple(always)
         self._descending = descending
         self._through = through
+        self._source = source
         self._made: dict[tuple[Any, ...], Statement] = {}
 
     def page(
@@ -156,6 +159,8 @@ class Listing:
 
     def _range(self, conditions: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
         shown = sa.select(*self._shown).where(*conditions)
+        if self._source is not None:
+            shown = shown.select_from(self._source)
         if self._through:
             shown = through(shown, self._order[0].table, self._through)
         return shown.order_by(*self._directions(self._order)).limit(_written(limit))

@@ -1,0 +1,140 @@
+"""Cron expressions to instants, in a stated time zone. Pure: no clock, no database.
+
+Five fields, or six with leading seconds; names and ``L``, ``LW``, ``5L``, ``1#1``; ``@daily`` and its like. The day
+matches by day of month **or** day of week when both are restricted. Times go in aware and come out in UTC.
+
+At a change of the clocks, a pattern with fixed minutes and hours runs once: in the hour that is left out at the first
+minute after it, in the hour that comes twice the first time. One whose minutes or hours begin with ``*``, or that has
+seconds, follows the wall clock: it has nothing in the hour that is left out, and everything twice in the other.
+
+Parsing and stepping are those of the library cronsim, in the extra ``cron``; without it all three functions raise
+`MisuseError`. A pattern that matches nothing within 50 years is taken for one that never will.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
+from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.errors import InvalidValue, MisuseError
+
+PATTERN_BYTES = 255
+ZONE_BYTES = 64
+MOST = 100
+"""Instants that one call gives at most."""
+
+_SHORTHANDS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
+_ZONE = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
+_LOCAL = ("localtime", "posixrules", "posix/", "right/")
+"""What zone directories hold besides the names of IANA: the machine's own zone, and clocks of other kinds."""
+_ANY_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def available() -> bool:
+    """Whether the extra is installed."""
+    try:
+        _library()
+    except MisuseError:
+        return False
+    return True
+
+
+def validate(pattern: str, timezone: str = "UTC") -> str:
+    """The pattern as it is to be stored: without needless blanks.
+
+    Raises `InvalidValue` naming pattern and field for one that cannot be read or never matches, and for a zone that
+    this machine does not know by that name.
+    """
+    trimmed = _trimmed(pattern)
+    _zone(timezone)
+    if next(_matches(trimmed, UTC, _ANY_YEAR), None) is None:
+        raise InvalidValue("pattern", f"{trimmed!r}: no day-of-month of these months ever matches")
+    return trimmed
+
+
+def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
+    """The first instant strictly after ``after``; None when there is no other. Raises as `validate` does."""
+    start = aware_utc("after", after)
+    return next(_after(_trimmed(pattern), _zone(timezone), start), None)
+
+
+def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
+    """The next ``count`` (1 to 100) instants strictly after ``after``, ascending; fewer when there are no more."""
+    if type(count) is not int or not 1 <= count <= MOST:
+        raise InvalidValue("count", f"a whole number between 1 and {MOST} is needed")
+    start = aware_utc("after", after)
+    return list(islice(_after(_trimmed(pattern), _zone(timezone), start), count))
+
+
+def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    """Instants after ``after``, strictly ascending.
+
+    The library steps through wall-clock times, so around a change of the clocks it may give the same instant twice, or
+    one that has passed.
+    """
+    last = after
+    for match in _matches(pattern, zone, after):
+        instant = match.astimezone(UTC)
+        if instant > last:
+            last = instant
+            yield instant
+
+
+def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    """The library's answers, to their end. Raises `InvalidValue` for a pattern that it does not take."""
+    library = _library()
+    expression = _SHORTHANDS.get(pattern.lower(), pattern)
+    try:
+        yield from library.CronSim(expression, after.astimezone(zone))
+    except library.CronSimError as error:
+        raise InvalidValue("pattern", f"{pattern!r}: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    except OverflowError:  # the end of the calendar
+        return
+
+
+def _trimmed(pattern: str) -> str:
+    if not isinstance(pattern, str):
+        raise InvalidValue("pattern", f"text is needed, not {type(pattern).__name__}")
+    if not pattern.isascii():
+        raise InvalidValue("pattern", f"{pattern!r:.80}: only ASCII characters")
+    trimmed = " ".join(pattern.split())
+    if not trimmed:
+        raise InvalidValue("pattern", "blank: it needs 5 fields, or 6 with leading seconds")
+    if len(trimmed) > PATTERN_BYTES:
+        raise InvalidValue("pattern", f"{len(trimmed)} characters, more than the limit of {PATTERN_BYTES}")
+    return trimmed
+
+
+def _zone(name: str) -> tzinfo:
+    if not isinstance(name, str):
+        raise InvalidValue("timezone", f"text is needed, not {type(name).__name__}")
+    if name == "UTC":
+        return UTC
+    if len(name) > ZONE_BYTES or not _ZONE.fullmatch(name) or name.startswith(_LOCAL):
+        raise InvalidValue("timezone", f"{name!r:.80} is no name of an IANA time zone")
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidValue("timezone", f"{name!r} is no time zone that this machine knows") from None
+
+
+def _library() -> Any:
+    try:
+        import cronsim
+    except ImportError:
+        raise MisuseError.missing_extra("cron", what="reading cron expressions") from None
+    return cronsim
