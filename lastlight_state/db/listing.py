@@ -50,6 +50,7 @@ class Listing:
         self._name = name
         self._shown = tuple(shown)
         self._order = tuple(order)
+        self._key = [column.name for column in order]
         self._filters = dict(filters or {})
         self._spread = dict(spread or {})
         self._always = tuple(always)
@@ -78,7 +79,7 @@ class Listing:
         more = len(rows) > limit
         kept = rows[:limit]
         token = pages.encode_token([self._name, chosen], self.key(kept[-1])) if more else None
-        return Page(items=tuple(make(row) for row in kept), next_page_token=token)
+        return Page.of({"items": tuple(map(make, kept)), "next_page_token": token})
 
     def rows(
         self,
@@ -97,7 +98,7 @@ class Listing:
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
         """The key of a row: its values in the order columns."""
-        return [row[column.name] for column in self._order]
+        return [row[name] for name in self._key]
 
     def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
         """The key that a token stands for. Raises `InvalidValue` for a token of another list or filter."""

@@ -12,8 +12,8 @@ from lastlight_state.errors import InvalidValue
 
 
 def pack(value: Any) -> str:
-    """A JSON value as opaque text."""
-    return base64.urlsafe_b64encode(orjson.dumps(value)).decode().rstrip("=")
+    """A JSON value as opaque text; times in it become texts."""
+    return base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_UTC_Z)).decode().rstrip("=")
 
 
 def unpack(where: str, text: str) -> Any:

@@ -6,14 +6,13 @@ list or another filter. There is no offset and no total.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
-from lastlight_state import codec
-from lastlight_state.clock import iso_text
 from lastlight_state.db import opaque
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
@@ -26,7 +25,7 @@ LONGEST = 4096
 
 def encode_token(asked: Any, key: Sequence[Any]) -> str:
     """The token that goes on after ``key`` in the list that ``asked`` describes."""
-    return opaque.pack([_digest(asked), [_plain(part) for part in key]])
+    return opaque.pack([_digest(asked), list(key)])
 
 
 def decode_token(asked: Any, token: str | None) -> list[Any] | None:
@@ -55,15 +54,4 @@ def after_values(key: Sequence[Any]) -> dict[str, Any]:
 
 
 def _digest(asked: Any) -> str:
-    return codec.digest(_plain(asked))[:16]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return iso_text(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        parts = [_plain(part) for part in value]
-        return sorted(parts) if isinstance(value, set | frozenset) else parts
-    return value
+    return hashlib.sha256(orjson.dumps(asked, default=sorted, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -9,7 +9,12 @@ from pydantic import BaseModel, ConfigDict
 
 T = TypeVar("T")
 
-_set = object.__setattr__
+_new = object.__new__
+_set_values, _set_given, _set_extra, _set_private = (
+    BaseModel.__dict__[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+"""The four slots of a pydantic model, filled without a look-up by name for each record."""
 
 
 class Record(BaseModel):
@@ -29,11 +34,11 @@ class Record(BaseModel):
 
         The same as ``model_construct`` without its walk over the fields, which costs more than the query.
         """
-        record = cls.__new__(cls)
-        _set(record, "__dict__", values)
-        _set(record, "__pydantic_fields_set__", cls._every_field)
-        _set(record, "__pydantic_extra__", None)
-        _set(record, "__pydantic_private__", None)
+        record = _new(cls)
+        _set_values(record, values)
+        _set_given(record, cls._every_field)
+        _set_extra(record, None)
+        _set_private(record, None)
         return record
 
 

@@ -49,9 +49,10 @@ class RunSummary(Record):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        if values["owner"] is None:
+        if values["owner"] is None and values["repo"] is not None:
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
-        values.setdefault("totals", NO_TOTALS)
+        if "totals" not in values:
+            values["totals"] = NO_TOTALS
         return super().of(values)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lastlight_state.db import pages
@@ -24,12 +24,13 @@ def page(
 ) -> Page[RunSummary]:
     """A page of a list of runs, with their totals. The list may show more than a summary does, such as its order."""
     found = listing.page(unit, _columns, limit=limit, page_token=page_token, given=given)
-    return Page(items=_summaries(unit, found.items), next_page_token=found.next_page_token)
+    return _page(unit, found.items, found.next_page_token)
 
 
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
     """Newest first."""
-    return page(unit, sql.LIST, given, limit, page_token)
+    found = sql.LIST.page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
+    return _page(unit, found.items, found.next_page_token)
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
@@ -47,7 +48,7 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     if len(found) > limit:
         last_rank, last = found[limit - 1]
         token = pages.encode_token(asked, [last_rank, *sql.LIST.key(last)])
-    return Page(items=_summaries(unit, [row for _, row in found[:limit]]), next_page_token=token)
+    return _page(unit, [row for _, row in found[:limit]], token)
 
 
 ORDERS = {"newest": newest, "active_first": active_first}
@@ -66,9 +67,15 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in RUN_SUMMARY}
 
 
-def _summaries(unit: Unit, rows: Any) -> tuple[RunSummary, ...]:
-    if not rows:
-        return ()
+def _as_it_is(row: dict[str, Any]) -> dict[str, Any]:
+    return row
+
+
+def _page(unit: Unit, rows: Sequence[dict[str, Any]], token: str | None) -> Page[RunSummary]:
+    return Page.of({"items": _summaries(unit, rows) if rows else (), "next_page_token": token})
+
+
+def _summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, ...]:
     statement, values = sql.TOTALS.of([row["id"] for row in rows])
     totals = {found["workflow_run_id"]: _totals(found) for found in unit.rows(statement, values)}
     for row in rows:

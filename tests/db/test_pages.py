@@ -23,7 +23,7 @@ def test_a_token_gives_back_the_key_it_was_made_of(asked: list[Any], key: list[A
 
 def test_times_travel_as_text() -> None:
     at = datetime(2026, 2, 3, tzinfo=UTC)
-    assert decode_token({"since": at}, encode_token({"since": at}, [at])) == ["2026-02-03T00:00:00.000Z"]
+    assert decode_token({"since": at}, encode_token({"since": at}, [at])) == ["2026-02-03T00:00:00Z"]
 
 
 def test_sets_are_asked_without_an_order_and_lists_with_one() -> None:
