@@ -35,7 +35,7 @@ carries a password or the content of a payload.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 
 class StateError(Exception):
@@ -111,25 +111,38 @@ class AlreadyAnswered(Conflict):
 
 
 class ClaimLost(Conflict):
-    """The write presented a claim that does not hold the run (or none, and somebody does). Nothing was written."""
+    """The write presented a claim that does not hold the run (or none, and somebody does). Nothing was written.
+
+    Of a fire's claim, ``kind`` is ``fire`` and ``fire_id`` stands for ``run_id``.
+    """
 
     code = "claim_lost"
+    kind: str
     run_id: str
+    fire_id: str
     presented: int | None
     current_epoch: int
     held_by: str | None
     status: str
 
     def __init__(
-        self, run_id: str, *, presented: int | None, current_epoch: int, held_by: str | None, status: str
+        self,
+        key: str,
+        *,
+        presented: int | None,
+        current_epoch: int,
+        held_by: str | None,
+        status: str,
+        kind: Literal["run", "fire"] = "run",
     ) -> None:
         super().__init__(
-            f"run {run_id!r} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
-            run_id=run_id,
+            f"{kind} {key!r} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
+            kind=kind,
             presented=presented,
             current_epoch=current_epoch,
             held_by=held_by,
             status=status,
+            **{f"{kind}_id": key},
         )
 
 
