@@ -9,6 +9,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import checks
+from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
@@ -153,17 +154,20 @@ def list_filters(
         "statuses": None
         if statuses is None
         else [checks.word("statuses", status, words.RUN_STATUSES) for status in checks.several("statuses", statuses)],
-        "workflow_names": None
-        if workflow_names is None
-        else [
-            checks.identifier("workflow_names", name, words.WORKFLOW_NAME)
-            for name in checks.several("workflow_names", workflow_names)
-        ],
+        "workflow_names": None if workflow_names is None else several_workflows(workflow_names),
         "since": None if since is None else aware_utc("since", since),
     }
     if repo is not None:
         given |= _repo_filter(repo)
     return given
+
+
+def several_workflows(names: Sequence[str]) -> list[str]:
+    """Names of workflows: as many as a statement compares with."""
+    given = checks.several("workflow_names", names)
+    if len(given) > MOST_VALUES:
+        raise InvalidValue("workflow_names", f"{len(given)} values, more than the limit of {MOST_VALUES}")
+    return [checks.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in given]
 
 
 def _repo_filter(repo: str) -> dict[str, Any]:

@@ -112,6 +112,19 @@ ASK_CANCEL = _noting(
     cancel_reason=sa.bindparam("detail"),
 )
 ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
+ADMIT = _moving(
+    admitted_at=bind("at", RUNS.c.admitted_at), lease_expires_at=sa.bindparam("lease_expires_at"), **_NO_WAIT
+)
+REQUEUE = _moving(
+    queued_at=bind("at", RUNS.c.queued_at),
+    admitted_at=None,
+    **{**_NO_WAIT, "wake_at": sa.bindparam("wake_at")},
+    **END_CLAIM,
+)
+QUEUE_AGAIN = _noting(
+    queued_at=bind("at", RUNS.c.queued_at),
+    wake_at=sa.func.coalesce(bind("wake_at", RUNS.c.wake_at), RUNS.c.wake_at),
+)
 RELEASE = _moving(
     admitted_at=sa.case((sa.bindparam("to_status", type_=RUNS.c.status.type) != "queued", RUNS.c.admitted_at)),
     **PUT_BACK,
@@ -191,7 +204,7 @@ def end(
     error_detail: str | None = None,
     **said: Any,
 ) -> WorkflowRun:
-    """Make a run terminal and close everything that hangs on it: executions in flight, nodes, pending questions, its claim.
+    """Make a run terminal and close all that hangs on it: executions in flight, nodes, pending questions, its claim.
 
     Those who listen with ``on_terminal`` are told after the commit.
     """
