@@ -9,7 +9,6 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, NotFound, StaleVersion
 from lastlight_state.workflows import approval_statements as sql
 from lastlight_state.workflows import run_rows, words
-from lastlight_state.workflows.approval_answers import locked
 from lastlight_state.workflows.approval_records import Approval
 from lastlight_state.workflows.arguments import Claim
 
@@ -26,7 +25,7 @@ class Use:
 
 def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
     """Mark the gate as used by this execution, or find that it was."""
-    row, approval = locked(unit, use.approval_id)
+    row, approval = sql.QUESTIONS.locked(unit, use.approval_id)
     run_rows.fence(row, claim)
     run_rows.expect(row, words.LIVE)
     if approval.status != "approved":

@@ -7,34 +7,29 @@ action is approved for that action alone, and consumed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from lastlight_state.db import checks
 from lastlight_state.db.pages import Page
-from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.workflows import (
     approval_answers,
     approval_checks,
-    approval_expiry,
     approval_inbox,
     approval_opening,
     approval_use,
-    run_checks,
-    run_rows,
     words,
 )
 from lastlight_state.workflows import approval_statements as sql
 from lastlight_state.workflows.approval_records import Answered, Approval, ApprovalSummary, PendingApproval
 from lastlight_state.workflows.arguments import Claim, Gate, PhaseEntry
-from lastlight_state.workflows.run_progress import Step
+from lastlight_state.workflows.question_repository import QuestionRepository
 
 
-class Approvals(Repository):
+class Approvals(QuestionRepository[Approval]):
     """``store.workflows.approvals``"""
+
+    _questions = sql.QUESTIONS
 
     def create(self, run_id: str, gate: Gate, *, claim: Claim | None = None) -> Approval:
         """Ask without stopping the run, which is running or paused.
@@ -43,7 +38,7 @@ class Approvals(Repository):
         of the same request key is pending (``error.approval``); `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         row = approval_checks.new_approval(run_id, gate, self._now(), blocks_run=False)
-        return self._open(row, lambda unit: approval_opening.beside(unit, row, claim))
+        return self._beside(approval_opening.opening(row), claim)
 
     def pause(
         self,
@@ -58,13 +53,8 @@ class Approvals(Repository):
 
         The claim ends: nobody holds a paused run. Errors and repeats as for `create`; then nothing of it is stored.
         """
-        now = self._now()
-        row = approval_checks.new_approval(run_id, gate, now, blocks_run=True)
-        step = Step(
-            run_id, now, run_checks.phase_entry(marker, now) if marker else None, run_checks.scratch_patch(scratch)
-        )
-        limits = self._settings.limits
-        return self._open(row, lambda unit: approval_opening.pausing(unit, row, step, limits, claim))
+        row = approval_checks.new_approval(run_id, gate, self._now(), blocks_run=True)
+        return self._pausing(approval_opening.opening(row), marker, scratch, claim)
 
     def answer(
         self,
@@ -105,39 +95,23 @@ class Approvals(Repository):
 
         Raises `AlreadyAnswered` for an answered gate, `Conflict` ``approval_expired`` for an expired one.
         """
-        now, said = self._now(), run_checks.operator(by, reason)
-        return self._writing(
-            lambda unit: approval_answers.cancel(unit, approval_id, by=said["actor"], reason=said["detail"], at=now),
-            keyed=True,
-        )
+        return self._cancel(approval_id, by, reason)
 
     def expire_due(self, *, limit: int = 500) -> tuple[str, ...]:
         """Expire the gates whose time has come, which counts as a rejection; the ids that changed.
 
         Looks at ``limit`` gates, the longest overdue first, and takes one transaction for each of their runs.
         """
-        now = self._now()
         checks.page_limit(limit)
-        runs = self._reading(lambda unit: approval_expiry.due_runs(unit, now, limit))
-        return tuple(approval_id for run_id in runs for approval_id in self._expire(run_id, now))
+        return self._expire_due(self._now(), limit)
 
     def get(self, approval_id: str) -> Approval:
         """The whole gate. Raises `NotFound`."""
-        return self._reading(lambda unit: approval_answers.get(unit, approval_id))
+        return self._reading(lambda unit: sql.QUESTIONS.get(unit, approval_id))
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
         """The gates of a run in every status, oldest first. Raises `NotFound` for an unknown run."""
-        checks.page_limit(limit)
-
-        def work(unit: Unit) -> Page[ApprovalSummary]:
-            page = sql.OF_RUN.page(
-                unit, ApprovalSummary.of, limit=limit, page_token=page_token, given={"run_id": run_id}
-            )
-            if not page.items and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
-                raise checks.not_found("workflow_run", run_id)
-            return page
-
-        return self._reading(work)
+        return self._page_of_run(sql.OF_RUN, ApprovalSummary.of, run_id, limit, page_token)
 
     def list(
         self,
@@ -198,14 +172,3 @@ class Approvals(Repository):
         return self._reading(
             lambda unit: sql.HISTORY.page(unit, ApprovalSummary.of, limit=limit, page_token=page_token, given=given)
         )
-
-    def _expire(self, run_id: str, now: datetime) -> Sequence[str]:
-        return self._writing(lambda unit: approval_expiry.expire(unit, self._listeners, run_id, now))
-
-    def _open(self, row: dict[str, Any], work: Callable[[Unit], Approval]) -> Approval:
-        try:
-            return self._writing(work, keyed=True)
-        except Conflict as error:
-            if error.code == "unique":  # another run took the id in this very moment
-                raise AlreadyExists("approval", row["id"]) from error
-            raise

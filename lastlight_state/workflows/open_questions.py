@@ -21,14 +21,14 @@ _KINDS = ((_APPROVALS, _APPROVALS.c.workflow_run_id), (_REQUESTS, _REQUESTS.c.ru
 _MOST_NAMED = 20
 
 
-def _pending(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether it is pending, for statements that go by the run. Not by an index on status, which SQLite, without
-    statistics, takes as gladly as the run's own: then it reads every pending question there is."""
+def pending(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Whether it is pending, for statements that go by the run or the id. Not by an index on status, which SQLite,
+    without statistics, takes as gladly as theirs: then it reads every pending question there is."""
     return sa.func.coalesce(table.c.status, constant("unknown")) == constant("pending")
 
 
 _this_run = sa.bindparam("run_id", type_=_REQUESTS.c.run_id.type)
-PENDING_GATES, PENDING_REQUESTS = ((run == _this_run, _pending(table)) for table, run in _KINDS)
+PENDING_GATES, PENDING_REQUESTS = ((run == _this_run, pending(table)) for table, run in _KINDS)
 """The conditions of the pending questions of ``:run_id``, by the index on the run."""
 
 
@@ -39,13 +39,13 @@ def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     wait for that lock.
     """
     return sa.or_(
-        *(sa.exists().where(run == run_id, _pending(table), table.c.blocks_run == sa.true()) for table, run in _KINDS)
+        *(sa.exists().where(run == run_id, pending(table), table.c.blocks_run == sa.true()) for table, run in _KINDS)
     )
 
 
 _holding = sa.union_all(
     *(
-        sa.select(table.c.id).where(run == _this_run, _pending(table), table.c.blocks_run == sa.true())
+        sa.select(table.c.id).where(run == _this_run, pending(table), table.c.blocks_run == sa.true())
         for table, run in _KINDS
     )
 ).subquery()
@@ -55,7 +55,7 @@ BLOCKING = prepared(sa.select(_holding.c.id).order_by(_holding.c.id).limit(sa.li
 
 def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
     return sa.union_all(
-        *(sa.select(table.c.id).where(table.c.id.in_(ids), run == _this_run, _pending(table)) for table, run in _KINDS)
+        *(sa.select(table.c.id).where(table.c.id.in_(ids), run == _this_run, pending(table)) for table, run in _KINDS)
     )
 
 
@@ -64,7 +64,7 @@ _OPEN = Family("question", _named)
 _CLOSE = tuple(
     prepared(
         sa.update(table)
-        .where(run == _this_run, _pending(table))
+        .where(run == _this_run, pending(table))
         .values(status="cancelled", closed_reason=sa.bindparam("reason"))
     )
     for table, run in _KINDS

@@ -248,7 +248,9 @@ def test_the_history_walks_the_decided_gates_from_the_newest(many: StateStore, d
 
 def test_a_sweep_reads_what_is_due(many: StateStore, database: Database) -> None:
     """workflows W-103: the cost grows with what is due, not with what is pending or was."""
-    plan = plan_of(database, many, sql.DUE_RUNS, {"at": database.clock.now(), "limit": 500}, in_order=True)
+    plan = plan_of(
+        database, many, sql.QUESTIONS.due_statement, {"at": database.clock.now(), "limit": 500}, in_order=True
+    )
     assert "ix_approvals_due" in plan.text, plan
     assert not plan.sorts_the_table, plan
 
@@ -256,6 +258,15 @@ def test_a_sweep_reads_what_is_due(many: StateStore, database: Database) -> None
 def test_what_is_left_of_a_run_is_counted_by_the_run(many: StateStore, database: Database) -> None:
     """workflows W-85: an answer costs the same beside any number of pending gates."""
     values = {"run_id": "r10", "at": database.clock.now(), "reason": "run.cancelled"}
-    for statement in (open_questions.BLOCKING, sql.EXPIRE, open_questions._CLOSE[0]):
+    for statement in (open_questions.BLOCKING, open_questions._CLOSE[0]):
         plan = plan_of(database, many, statement, values)
         assert "idx_approvals_workflow" in plan.text, plan
+
+
+def test_what_expires_is_found_by_its_id_or_its_run(many: StateStore, database: Database) -> None:
+    """workflows W-87, W-103."""
+    for count in (1, 500):
+        statement, values = sql.QUESTIONS.expire_statement.of([f"a-r{index}" for index in range(count)])
+        plan = plan_of(database, many, statement, {**values, "run_id": "r10", "at": database.clock.now()})
+        assert not plan.scans_the_table, plan
+        assert "status" not in plan.text or database.name == "postgresql", plan

@@ -1,0 +1,79 @@
+"""What callers get about requests to people."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db.records import Record
+from lastlight_state.workflows.records import WorkflowRun
+
+
+class HumanRequestSummary(Record):
+    """A request as lists show it: everything but its options, schema and response.
+
+    ``answered_by`` and ``answered_at`` say who answered (or cancelled) and when. ``closed_reason`` says why it ended
+    without an answer; of one that was ``reopened`` so many times, why the last answer was sent back.
+    """
+
+    id: str
+    run_id: str
+    node_id: str
+    iteration: int
+    kind: str
+    status: str
+    blocks_run: bool
+    on_expiry: str
+    requested_at: datetime
+    expires_at: datetime | None
+    answered_at: datetime | None
+    answered_by: str | None
+    closed_reason: str | None
+    reopened: int
+    prompt: str
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # pydantic once had a method called schema; ours is the form's
+
+    class HumanRequest(HumanRequestSummary):
+        """A request with what may be answered, and the response: text, a truth value, one of the options, a form."""
+
+        options: Any
+        schema: Any
+        response: Any
+
+
+class PendingRequest(Record):
+    """A request of the inbox: what is asked of whom, and where the run stands.
+
+    ``label`` is the node's, None where it has no row. With ``has_schema``, ask `human_requests.get` for the schema.
+    """
+
+    id: str
+    run_id: str
+    workflow_name: str
+    run_status: str
+    trigger_id: str
+    node_id: str
+    iteration: int
+    label: str | None
+    kind: str
+    blocks_run: bool
+    on_expiry: str
+    requested_at: datetime
+    expires_at: datetime | None
+    closed_reason: str | None
+    reopened: int
+    prompt: str
+    options: Any
+    has_schema: bool
+
+
+class AnsweredRequest(Record):
+    """A request after its answer, its run, and whether this very answer had been given before."""
+
+    request: HumanRequest
+    run: WorkflowRun
+    repeated: bool

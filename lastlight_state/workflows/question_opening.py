@@ -1,0 +1,77 @@
+"""How a question is opened: beside a run that goes on, or together with the run's pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import run_progress, run_rows, transitions
+from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.questions import Q, Questions
+from lastlight_state.workflows.run_progress import Step
+
+
+def _nothing(_: Unit) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Opening(Generic[Q]):
+    """A question about to be asked: its row, its run, and when; ``refuse`` may raise before it is."""
+
+    questions: Questions[Q]
+    values: dict[str, Any]
+    run_id: str
+    at: datetime
+    refuse: Callable[[Unit], None] = _nothing
+
+
+def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
+    """Store a question of a run that goes on.
+
+    One that is stored already is looked for first: the pause that stored it ended the claim.
+    """
+    row = run_rows.lock(unit, opening.run_id)
+    return opening.questions.stored(unit, opening.values) or _insert(unit, row, opening, ("running", "paused"), claim)
+
+
+def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
+    """Store a question and pause its run, which nobody holds from then on."""
+    row = run_rows.lock(unit, opening.run_id)
+    stored = opening.questions.stored(unit, opening.values)
+    if stored is not None:
+        return stored
+    question = _insert(unit, row, opening, ("running",), claim)
+    if any(step.parts):
+        run_progress.take(unit, step, limits, claim)
+    transitions.move(
+        unit,
+        transitions.PAUSE,
+        row,
+        "paused",
+        reason="run.paused.gate",
+        at=step.at,
+        source="engine",
+        presented_epoch=claim.epoch if claim else None,
+        pause_reason="gate",
+        wake_at=None,
+        waiting_for=None,
+        correlation_id=None,
+    )
+    return question
+
+
+def _insert(unit: Unit, row: dict[str, Any], opening: Opening[Q], allowed: Sequence[str], claim: Claim | None) -> Q:
+    run_rows.fence(row, claim)
+    run_rows.expect(row, allowed)
+    expires_at = opening.values["expires_at"]
+    if expires_at is not None and expires_at <= opening.at:
+        raise InvalidValue(f"{opening.questions.argument}.expires_at", f"{iso_text(expires_at)} is not ahead")
+    opening.refuse(unit)
+    return opening.questions.insert(unit, opening.values)

@@ -1,0 +1,94 @@
+"""What the two repositories of questions do alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Generic
+
+from lastlight_state.db import checks
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.pages import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict
+from lastlight_state.workflows import question_endings, question_opening, run_checks, run_rows
+from lastlight_state.workflows.arguments import Claim, PhaseEntry
+from lastlight_state.workflows.question_opening import Opening
+from lastlight_state.workflows.questions import Q, Questions
+from lastlight_state.workflows.run_progress import Step
+
+
+class QuestionRepository(Repository, Generic[Q]):
+    """Base of `approvals` and `human_requests`."""
+
+    _questions: ClassVar[Questions[Any]]
+
+    def _beside(self, opening: Opening[Q], claim: Claim | None) -> Q:
+        return self._open(opening, lambda unit: question_opening.beside(unit, opening, claim))
+
+    def _pausing(
+        self, opening: Opening[Q], marker: PhaseEntry | None, scratch: dict[str, Any] | None, claim: Claim | None
+    ) -> Q:
+        now = opening.at
+        entry = run_checks.phase_entry(marker, now) if marker else None
+        step = Step(opening.run_id, now, entry, run_checks.scratch_patch(scratch))
+        limits = self._settings.limits
+        return self._open(opening, lambda unit: question_opening.pausing(unit, opening, step, limits, claim))
+
+    def _open(self, opening: Opening[Q], work: Callable[[Unit], Q]) -> Q:
+        try:
+            return self._writing(work, keyed=True)
+        except Conflict as error:
+            if error.code == "unique":  # another run took the id in this very moment
+                raise AlreadyExists(self._questions.name, opening.values["id"]) from error
+            raise
+
+    def _cancel(self, question_id: str, by: str, reason: str) -> Q:
+        now, said = self._now(), run_checks.operator(by, reason)
+        work: Callable[[Unit], Q] = partial(
+            question_endings.cancel,
+            questions=self._questions,
+            question_id=question_id,
+            by=said["actor"],
+            reason=said["detail"],
+            at=now,
+        )
+        return self._writing(work, keyed=True)
+
+    def _expire_due(self, now: datetime, limit: int) -> tuple[str, ...]:
+        """One transaction for each run that has something due, and none where nothing is."""
+        due = self._reading(lambda unit: self._questions.due(unit, now, limit))
+        expired: list[str] = []
+        for run_id, ids in due.items():
+            expired += self._writing(
+                partial(
+                    question_endings.expire,
+                    listeners=self._listeners,
+                    questions=self._questions,
+                    run_id=run_id,
+                    ids=ids,
+                    now=now,
+                )
+            )
+        return tuple(expired)
+
+    def _page_of_run(
+        self,
+        listing: Listing,
+        make: Callable[[dict[str, Any]], Any],
+        run_id: str,
+        limit: int,
+        page_token: str | None,
+    ) -> Page[Any]:
+        """A page of a run's questions. Raises `NotFound` for an unknown run."""
+        checks.page_limit(limit)
+
+        def work(unit: Unit) -> Page[Any]:
+            page = listing.page(unit, make, limit=limit, page_token=page_token, given={"run_id": run_id})
+            if not page.items and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
+                raise checks.not_found("workflow_run", run_id)
+            return page
+
+        return self._reading(work)

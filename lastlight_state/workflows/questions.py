@@ -1,0 +1,178 @@
+"""What the two kinds of questions have in common: gates (`approvals`) and requests to people (`human_requests`).
+
+A question belongs to a run, is opened beside it or together with its pause, and ends once: answered, cancelled or
+expired. The run's row is locked before its question is looked at, so of any number of people one comes first and all
+others find what that one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.db import checks, columns
+from lastlight_state.db.indexes import through
+from lastlight_state.db.statements import Family, constant, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
+from lastlight_state.workflows import open_questions
+from lastlight_state.workflows.approval_records import Approval
+from lastlight_state.workflows.human_records import HumanRequest
+from lastlight_state.workflows.run_rows import RUNS, locking
+from lastlight_state.workflows.transitions import bind
+
+Q = TypeVar("Q", Approval, HumanRequest)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one kind of question is stored. ``given`` are the columns that a new row states, the rest is of its answer;
+    ``same`` those that two openings of one question have in common; ``end`` the columns that its end writes, by the
+    names of the parameters. ``argument`` is what callers give, ``policy`` says what an expiry
+    does to the run, ``title`` names a question in texts."""
+
+    name: str
+    code: str
+    argument: str
+    table: sa.Table
+    run_id: sa.Column[str]
+    given: Sequence[str]
+    same: Sequence[str]
+    end: Mapping[str, str]
+    answers: frozenset[str]
+    policy: sa.Column[str]
+    title: sa.Column[str]
+    due_index: str
+
+
+class Questions(Generic[Q]):
+    """The rows of one kind of question."""
+
+    def __init__(self, record: type[Q], shape: Shape) -> None:
+        table, every = shape.table, tuple(shape.table.c)
+        this_one = table.c.id == sa.bindparam("question_id")
+        is_due = table.c.expires_at <= bind("at", table.c.expires_at)
+        pending = table.c.status == constant("pending")
+        self.name = shape.name
+        self.argument = shape.argument
+        self._record: type[Q] = record
+        self._shape = shape
+        self._get = prepared(sa.select(*every).where(this_one))
+        self._lock = locking(run=sa.select(shape.run_id).where(this_one).scalar_subquery())
+        self._insert = prepared(
+            sa.insert(table)
+            .values(status="pending", **{name: bind(name, table.c[name]) for name in shape.given})
+            .returning(*every)
+        )
+        self._close = prepared(
+            sa.update(table)
+            .where(this_one, pending)
+            .values(status=sa.bindparam("status"), **{name: bind(by, table.c[name]) for by, name in shape.end.items()})
+            .returning(*every)
+        )
+        self.due_statement = prepared(
+            through(sa.select(table.c.id, shape.run_id.label("run_id")), table, shape.due_index)
+            .where(pending, table.c.expires_at.is_not(None), is_due, sa.exists().where(RUNS.c.id == shape.run_id))
+            .order_by(table.c.expires_at, table.c.id)
+            .limit(sa.bindparam("limit", type_=sa.Integer))
+        )
+        self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due))
+
+    def find(self, unit: Unit, question_id: str) -> Q | None:
+        """The whole question, or None."""
+        return unit.find(self._record, self._get, {"question_id": question_id})
+
+    def get(self, unit: Unit, question_id: str) -> Q:
+        """The whole question. Raises `NotFound`."""
+        found = self.find(unit, question_id)
+        if found is None:
+            raise checks.not_found(self._shape.name, question_id)
+        return found
+
+    def locked(self, unit: Unit, question_id: str) -> tuple[dict[str, Any], Q]:
+        """A question, looked at after its run's row was locked, and that row. Raises `NotFound`.
+
+        A question never changes its run, so the lock needs no look before.
+        """
+        row = unit.row(self._lock, {"question_id": question_id})
+        question = self.get(unit, question_id)
+        if row is None:
+            raise NotFound("workflow_run", getattr(question, self._shape.run_id.name))
+        return row, question
+
+    def stored(self, unit: Unit, values: Mapping[str, Any]) -> Q | None:
+        """The question of this id, if it is there and the same. Raises `AlreadyExists` for another content."""
+        stored = self.find(unit, values["id"])
+        if stored is None:
+            return None
+        if any(not self._is_same(name, getattr(stored, name), values[name]) for name in self._shape.same):
+            raise AlreadyExists(self._shape.name, values["id"], problem="already exists with another content")
+        return stored
+
+    def insert(self, unit: Unit, values: Mapping[str, Any]) -> Q:
+        """Store a new question."""
+        return unit.all(self._record, self._insert, values)[0]
+
+    def takes(self, question: Q, at: datetime, *, repeated: Callable[[], bool]) -> bool:
+        """Whether the question takes an answer now; False if it has this very one. Raises `Conflict` else."""
+        if question.status != "pending":
+            if not repeated():
+                raise self.closed(question)
+            return False
+        if question.expires_at is not None and question.expires_at <= at:
+            raise self._closed_as(question, "expired")
+        return True
+
+    def close(self, unit: Unit, question: Q, status: str, **facts: Any) -> Q:
+        """Give a pending question, whose run is locked, its end. ``facts`` are parameters of ``Shape.end``."""
+        values = {**dict.fromkeys(self._shape.end), **facts}
+        found = unit.find(self._record, self._close, {"question_id": question.id, "status": status, **values})
+        if found is None:
+            raise LostRace(f"{self._shape.name} {question.id!r} is not pending any more", expected="pending")
+        return found
+
+    def closed(self, question: Q) -> Conflict:
+        """The error for a question that takes no answer any more; `AlreadyAnswered` carries it if it has one."""
+        if question.status in self._shape.answers:
+            return AlreadyAnswered(self._shape.name, question.id, winner=question)
+        return self._closed_as(question, question.status)
+
+    def due(self, unit: Unit, now: datetime, limit: int) -> dict[str, list[str]]:
+        """The ids of at most ``limit`` questions that are due, the longest overdue first, by run in ascending id.
+
+        One whose run is missing is never due, or it would fill the limit for ever.
+        """
+        found: dict[str, list[str]] = {}
+        for row in unit.rows(self.due_statement, {"at": now, "limit": limit}):
+            found.setdefault(row["run_id"], []).append(row["id"])
+        return dict(sorted(found.items()))
+
+    def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[dict[str, Any]]:
+        """Expire those of a locked run's questions that are due; their id, title, policy and time, oldest first."""
+        statement, values = self.expire_statement.of(ids)
+        expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})
+        return sorted(expired, key=lambda row: (row["expires_at"], row["id"]))
+
+    def _expiring(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
+        shape, table = self._shape, self._shape.table
+        return (
+            sa.update(table)
+            .where(table.c.id.in_(ids), shape.run_id == sa.bindparam("run_id"), open_questions.pending(table), is_due)
+            .values(status="expired", closed_reason="gate.expired")
+            .returning(table.c.id, shape.title.label("title"), shape.policy.label("policy"), table.c.expires_at)
+        )
+
+    def _closed_as(self, question: Q, status: str) -> Conflict:
+        shape = self._shape
+        return Conflict(f"{shape.name} {question.id!r} is {status}", code=f"{shape.code}_{status}", found=status)
+
+    def _is_same(self, name: str, stored: Any, given: Any) -> bool:
+        """Documents are given as text, and equal by value: numbers as JSON has them, true is not 1."""
+        if stored is None or given is None or not isinstance(self._shape.table.c[name].type, columns.JSON_TYPES):
+            return bool(stored == given)
+        return codec.canonical(stored) == codec.canonical(codec.decode(given))
