@@ -20,6 +20,8 @@ from lastlight_state.workflows.arguments import (
     Trigger,
     Usage,
 )
+from lastlight_state.workflows.claim_records import ClaimableRun, ClaimHolder
+from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.overrides import Overrides
@@ -40,6 +42,8 @@ __all__ = [
     "Approval",
     "ApprovalSummary",
     "Claim",
+    "ClaimHolder",
+    "ClaimableRun",
     "EnsuredRun",
     "Execution",
     "ExecutionOptions",
@@ -77,6 +81,11 @@ class Workflows:
     def executions(self) -> Executions:
         """Phase executions, chat turns and node attempts."""
         return Executions(self._context)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Who drives which run."""
+        return Claims(self._context)
 
     @cached_property
     def overrides(self) -> Overrides:

@@ -23,7 +23,7 @@ from lastlight_state.workflows.records import WorkflowRun
 RUNS = table_of(WorkflowRunModel)
 COLUMNS = tuple(RUNS.c)
 
-_STATE = (
+STATE = (
     RUNS.c.id,
     RUNS.c.status,
     RUNS.c.claim_owner,
@@ -39,10 +39,10 @@ _STATE = (
 )
 
 
-def locking(*more: sa.Column[Any], run: sa.ColumnElement[Any] | None = None) -> Statement:
+def locking(*more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = None) -> Statement:
     """A statement that locks the row of ``:run_id`` (or ``run``) and returns its state and these columns."""
     run_id = sa.bindparam("run_id") if run is None else run
-    return prepared(sa.select(*_STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True))
+    return prepared(sa.select(*STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True))
 
 
 LOCK = locking()
@@ -72,13 +72,18 @@ def fence(row: dict[str, Any], claim: Claim | None) -> None:
     current = None if row["claim_owner"] is None else row["claim_epoch"]
     foreign = claim is not None and claim.run_id != row["id"]
     if presented != current or foreign:
-        raise ClaimLost(
-            row["id"],
-            presented=presented,
-            current_epoch=row["claim_epoch"],
-            held_by=row["claim_owner"],
-            status=row["status"],
-        )
+        raise claim_lost(row, presented)
+
+
+def claim_lost(row: dict[str, Any], presented: int | None) -> ClaimLost:
+    """The error for a claim, or none, that does not hold the run."""
+    return ClaimLost(
+        row["id"],
+        presented=presented,
+        current_epoch=row["claim_epoch"],
+        held_by=row["claim_owner"],
+        status=row["status"],
+    )
 
 
 def expect(row: dict[str, Any], allowed: Sequence[str]) -> None:
@@ -94,4 +99,15 @@ def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
         code="run_status",
         found=found,
         allowed=tuple(allowed),
+    )
+
+
+def restart_limit(row: dict[str, Any]) -> Conflict:
+    """The error for a run that was restarted as often as it may be."""
+    count, most = row["restart_count"], row["max_restarts"]
+    return Conflict(
+        f"run {row['id']!r} was restarted {count} times, of {most} allowed",
+        code="restart_limit",
+        restart_count=count,
+        max_restarts=most,
     )

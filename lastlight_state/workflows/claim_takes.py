@@ -1,0 +1,119 @@
+"""How runs are taken: one conditional UPDATE decides, and where it took nothing, a look under the lock says why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state.db import checks
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict, LostRace
+from lastlight_state.workflows import claim_list, run_rows, transitions
+from lastlight_state.workflows import claim_statements as sql
+from lastlight_state.workflows.arguments import Claim
+
+_SPARE = 50
+"""Candidates looked at beyond those wanted: so many others may be at work on the same ones."""
+_MOST = 500
+
+
+def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
+    """The claim that a row returned by a statement of claims stands for."""
+    return Claim.of(
+        {
+            "run_id": row["id"],
+            "owner": row["claim_owner"],
+            "epoch": row["claim_epoch"],
+            "lease": lease,
+            "taken_at": row["claimed_at"],
+            "lease_expires_at": row["lease_expires_at"],
+            "restart_count": row["restart_count"],
+            "cancel_requested": row["cancel_requested_at"] is not None,
+        }
+    )
+
+
+def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
+    """Take one run of any kind. Raises `NotFound`, `LostRace`, `Conflict` ``run_status`` or ``restart_limit``."""
+    locked = unit.row(sql.LOCK, values)
+    if locked is None:
+        raise checks.not_found("workflow_run", values["run_id"])
+    taken = _take_locked(unit, [locked], values)
+    if taken:
+        return taken[0]
+    again = unit.row(sql.RETAKE, values)
+    if again is None:
+        raise _refusal(locked, values)
+    return again
+
+
+def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -> None:
+    """Put a run back as it was before it was taken. Raises `NotFound`, `ClaimLost`."""
+    row = run_rows.lock(unit, claim.run_id, sql.LOCK_HELD)
+    run_rows.fence(row, claim)
+    before = row["previous_status"] or "running"
+    if before == row["status"]:
+        unit.change(sql.RELEASE, {"run_id": claim.run_id, "retry_at": retry_at})
+        return
+    transitions.move(
+        unit, transitions.RELEASE, row, before, reason="claim.released", at=at, source="supervisor",
+        actor=claim.owner, presented_epoch=claim.epoch, retry_at=retry_at,
+    )  # fmt: skip
+
+
+def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: str) -> bool:
+    """Fail an abandoned run at its restart limit; whether it still was one."""
+    row = unit.row(sql.LOCK, values)
+    if row is None or row["kind"] != "abandoned" or row["restart_count"] < row["max_restarts"]:
+        return False
+    error = f"gave up after {row['restart_count']} restarts"
+    said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["now"], "source": "supervisor"}
+    transitions.end(unit, listeners, row, "failed", error=error, **said)
+    return True
+
+
+def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    """Take the runs that were silent for longest, passing over those that others are locking."""
+    size = min(limit + _SPARE, _MOST)
+    taken: list[dict[str, Any]] = []
+    last: dict[str, Any] | None = None
+    while len(taken) < limit:
+        found = claim_list.candidates(unit, values, last, size)
+        if found:
+            statement, ids = sql.LOCK_FREE.of([row["id"] for row in found])
+            locked = unit.rows(statement, {**values, **ids, "limit": limit - len(taken)})
+            taken += _take_locked(unit, locked, values)
+            last = found[-1]
+        if len(found) < size:
+            break
+    return taken
+
+
+def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take those of the locked runs that may be taken, in their order, and record what that did to them."""
+    if not locked:
+        return []
+    statement, ids = sql.TAKE.of([row["id"] for row in locked])
+    taken = {row["id"]: row for row in unit.rows(statement, {**values, **ids})}
+    before = {row["id"]: row["transition_seq"] for row in locked}
+    changed = [run_id for run_id, row in taken.items() if row["transition_seq"] != before[run_id]]
+    transitions.record_takes(unit, changed, values["at"])
+    return [taken[run_id] for run_id in before if run_id in taken]
+
+
+def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
+    """Why a locked run cannot be taken."""
+    expected = values["expected_epoch"]
+    if row["status"] != "running":
+        return run_rows.wrong_status(row["id"], row["status"], ("running",))
+    if row["kind"] == "abandoned" and expected in (None, row["claim_epoch"]):
+        return run_rows.restart_limit(row)
+    return LostRace(
+        f"run {row['id']!r} cannot be taken: held by {row['claim_owner']!r} at epoch {row['claim_epoch']}",
+        held_by=row["claim_owner"],
+        lease_expires_at=row["lease_expires_at"],
+        epoch=row["claim_epoch"],
+        wake_at=row["wake_at"],
+    )
