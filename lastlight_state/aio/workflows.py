@@ -10,7 +10,6 @@ from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
-from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.waits import Waits
@@ -66,21 +65,6 @@ class AsyncClaims(Face[Claims]):
     find = reading(Claims.find)
 
 
-class AsyncNodes(Face[Nodes]):
-    """``store.workflows.nodes``"""
-
-    put = writing(Nodes.put)
-    put_many = writing(Nodes.put_many)
-    update = writing(Nodes.update)
-    get = reading(Nodes.get)
-    find = reading(Nodes.find)
-    list = reading(Nodes.list)
-    list_iterations = reading(Nodes.list_iterations)
-    counts = reading(Nodes.counts)
-    list_due = reading(Nodes.list_due)
-    list_waiting = reading(Nodes.list_waiting)
-
-
 class AsyncOverrides(Face[Overrides]):
     """``store.workflows.overrides``"""
 
@@ -106,126 +90,6 @@ class AsyncApprovals(Face[Approvals]):
     list_pending = reading(Approvals.list_pending)
     count_pending = reading(Approvals.count_pending)
     list_history = reading(Approvals.list_history)
-
-
-"""``store.workflows`` from coroutines."""
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from functools import cached_property
-
-from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.workflows import WorkflowRun, Workflows
-from lastlight_state.workflows.approvals import Approvals
-from lastlight_state.workflows.claims import Claims
-from lastlight_state.workflows.executions import Executions
-from lastlight_state.workflows.nodes import Nodes
-from lastlight_state.workflows.overrides import Overrides
-from lastlight_state.workflows.runs import Runs
-from lastlight_state.workflows.waits import Waits
-
-
-class AsyncRuns(Face[Runs]):
-    """``store.workflows.runs``"""
-
-    create = writing(Runs.create)
-    ensure = writing(Runs.ensure)
-    get = reading(Runs.get)
-    list = reading(Runs.list)
-    append_phase = writing(Runs.append_phase)
-    merge_scratch = writing(Runs.merge_scratch)
-    set_trace = writing(Runs.set_trace)
-    finish = writing(Runs.finish)
-    request_cancel = writing(Runs.request_cancel)
-    cancel = writing(Runs.cancel)
-    restart = writing(Runs.restart)
-    allow_restarts = writing(Runs.allow_restarts)
-
-
-class AsyncExecutions(Face[Executions]):
-    """``store.workflows.executions``"""
-
-    start = writing(Executions.start)
-    skip = writing(Executions.skip)
-    update = writing(Executions.update)
-    finish = writing(Executions.finish)
-    interrupt = writing(Executions.interrupt)
-    overrule = writing(Executions.overrule)
-    phase_state = reading(Executions.phase_state)
-    get = reading(Executions.get)
-    find_by_session = reading(Executions.find_by_session)
-    list = reading(Executions.list)
-    save_output = writing(Executions.save_output)
-    find_output = reading(Executions.find_output)
-
-
-class AsyncClaims(Face[Claims]):
-    """``store.workflows.claims``"""
-
-    list_claimable = reading(Claims.list_claimable)
-    take = writing(Claims.take)
-    try_take = writing(Claims.try_take)
-    take_next = writing(Claims.take_next)
-    heartbeat = writing(Claims.heartbeat)
-    heartbeat_many = writing(Claims.heartbeat_many)
-    confirm = writing(Claims.confirm)
-    transfer = writing(Claims.transfer)
-    release = writing(Claims.release)
-    give_up = writing(Claims.give_up)
-    find = reading(Claims.find)
-
-
-class AsyncNodes(Face[Nodes]):
-    """``store.workflows.nodes``"""
-
-    put = writing(Nodes.put)
-    put_many = writing(Nodes.put_many)
-    update = writing(Nodes.update)
-    get = reading(Nodes.get)
-    find = reading(Nodes.find)
-    list = reading(Nodes.list)
-    list_iterations = reading(Nodes.list_iterations)
-    counts = reading(Nodes.counts)
-    list_due = reading(Nodes.list_due)
-    list_waiting = reading(Nodes.list_waiting)
-
-
-class AsyncOverrides(Face[Overrides]):
-    """``store.workflows.overrides``"""
-
-    is_enabled = reading(Overrides.is_enabled)
-    put = writing(Overrides.put)
-    find = reading(Overrides.find)
-    list = reading(Overrides.list)
-    clear = writing(Overrides.clear)
-
-
-class AsyncApprovals(Face[Approvals]):
-    """``store.workflows.approvals``"""
-
-    create = writing(Approvals.create)
-    pause = writing(Approvals.pause)
-    answer = writing(Approvals.answer)
-    consume = writing(Approvals.consume)
-    cancel = writing(Approvals.cancel)
-    expire_due = writing(Approvals.expire_due)
-    get = reading(Approvals.get)
-    list_for_run = reading(Approvals.list_for_run)
-    list = reading(Approvals.list)
-    list_pending = reading(Approvals.list_pending)
-    count_pending = reading(Approvals.count_pending)
-    list_history = reading(Approvals.list_history)
-
-
-class AsyncQueue(Face[Queue]):
-    """``store.workflows.queue``"""
-
-    list = reading(Queue.list)
-    admit = writing(Queue.admit)
-    admit_next = writing(Queue.admit_next)
-    requeue = writing(Queue.requeue)
-    expire = writing(Queue.expire)
 
 
 class AsyncWaits(Face[Waits]):
@@ -253,11 +117,6 @@ class AsyncWorkflows(Face[Workflows]):
     def claims(self) -> AsyncClaims:
         """Who drives which run."""
         return AsyncClaims(self._target.claims, self._runner)
-
-    @cached_property
-    def nodes(self) -> AsyncNodes:
-        """States of the nodes of runs' graphs."""
-        return AsyncNodes(self._target.nodes, self._runner)
 
     @cached_property
     def overrides(self) -> AsyncOverrides:
