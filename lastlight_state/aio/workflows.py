@@ -10,7 +10,9 @@ from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
+from lastlight_state.workflows.queue import Queue
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.waits import Waits
 
@@ -65,6 +67,21 @@ class AsyncClaims(Face[Claims]):
     find = reading(Claims.find)
 
 
+class AsyncNodes(Face[Nodes]):
+    """``store.workflows.nodes``"""
+
+    put = writing(Nodes.put)
+    put_many = writing(Nodes.put_many)
+    update = writing(Nodes.update)
+    get = reading(Nodes.get)
+    find = reading(Nodes.find)
+    list = reading(Nodes.list)
+    list_iterations = reading(Nodes.list_iterations)
+    counts = reading(Nodes.counts)
+    list_due = reading(Nodes.list_due)
+    list_waiting = reading(Nodes.list_waiting)
+
+
 class AsyncOverrides(Face[Overrides]):
     """``store.workflows.overrides``"""
 
@@ -90,6 +107,16 @@ class AsyncApprovals(Face[Approvals]):
     list_pending = reading(Approvals.list_pending)
     count_pending = reading(Approvals.count_pending)
     list_history = reading(Approvals.list_history)
+
+
+class AsyncQueue(Face[Queue]):
+    """``store.workflows.queue``"""
+
+    list = reading(Queue.list)
+    admit = writing(Queue.admit)
+    admit_next = writing(Queue.admit_next)
+    requeue = writing(Queue.requeue)
+    expire = writing(Queue.expire)
 
 
 class AsyncWaits(Face[Waits]):
@@ -119,6 +146,11 @@ class AsyncWorkflows(Face[Workflows]):
         return AsyncClaims(self._target.claims, self._runner)
 
     @cached_property
+    def nodes(self) -> AsyncNodes:
+        """States of the nodes of runs' graphs."""
+        return AsyncNodes(self._target.nodes, self._runner)
+
+    @cached_property
     def overrides(self) -> AsyncOverrides:
         """Kill switches of workflows."""
         return AsyncOverrides(self._target.overrides, self._runner)
@@ -127,6 +159,11 @@ class AsyncWorkflows(Face[Workflows]):
     def approvals(self) -> AsyncApprovals:
         """Gates: questions that runs wait for."""
         return AsyncApprovals(self._target.approvals, self._runner)
+
+    @cached_property
+    def queue(self) -> AsyncQueue:
+        """Admission: what waits for a place to run."""
+        return AsyncQueue(self._target.queue, self._runner)
 
     @cached_property
     def waits(self) -> AsyncWaits:

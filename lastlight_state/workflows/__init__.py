@@ -13,18 +13,23 @@ from lastlight_state.workflows.arguments import (
     ExecutionOptions,
     Failure,
     Gate,
+    NodePut,
     NodeRef,
     PhaseEntry,
     Provenance,
     RunOptions,
     Trigger,
     Usage,
+    Wait,
 )
 from lastlight_state.workflows.claim_records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.node_records import Loop, Node
+from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
+from lastlight_state.workflows.queue import Queue
 from lastlight_state.workflows.records import (
     EnsuredRun,
     RunProgress,
@@ -50,6 +55,9 @@ __all__ = [
     "ExecutionSummary",
     "Failure",
     "Gate",
+    "Loop",
+    "Node",
+    "NodePut",
     "NodeRef",
     "PendingApproval",
     "PhaseEntry",
@@ -60,6 +68,7 @@ __all__ = [
     "Totals",
     "Trigger",
     "Usage",
+    "Wait",
     "WorkflowOverride",
     "WorkflowRun",
     "Workflows",
@@ -88,6 +97,11 @@ class Workflows:
         return Claims(self._context)
 
     @cached_property
+    def nodes(self) -> Nodes:
+        """States of the nodes of runs' graphs."""
+        return Nodes(self._context)
+
+    @cached_property
     def overrides(self) -> Overrides:
         """Kill switches of workflows."""
         return Overrides(self._context)
@@ -96,6 +110,11 @@ class Workflows:
     def approvals(self) -> Approvals:
         """Gates: questions that runs wait for."""
         return Approvals(self._context)
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Admission: what waits for a place to run."""
+        return Queue(self._context)
 
     @cached_property
     def waits(self) -> Waits:
