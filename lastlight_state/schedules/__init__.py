@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from lastlight_state.db.repository import Context
 from lastlight_state.schedules.arguments import CronSpec, FireClaim, FireError, FireOutcome
+from lastlight_state.schedules.crons import Crons
+from lastlight_state.schedules.overrides import Overrides
 from lastlight_state.schedules.records import (
     Cron,
     CronHealth,
@@ -37,3 +41,13 @@ class Schedules:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+
+    @cached_property
+    def crons(self) -> Crons:
+        """What runs when."""
+        return Crons(self._context)
+
+    @cached_property
+    def overrides(self) -> Overrides:
+        """What operators changed about crons."""
+        return Overrides(self._context)

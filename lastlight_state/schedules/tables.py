@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.base import table_of
+from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import constant
 from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
 
@@ -38,8 +39,14 @@ WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.n
 CRON_COLUMNS = (*SCHEDULES.c, *OVERRIDDEN)
 """What a `lastlight_state.schedules.records.Cron` is made of."""
 
+INSTANT: dict[str, Any] = {
+    "index_elements": [FIRES.c.cron_name, FIRES.c.scheduled_for],
+    "index_where": FIRES.c.scheduled_for.is_not(None),
+}
+"""The conflict of two fires of one instant, for ``ON CONFLICT``."""
+
 RUNS_LIVE = sa.exists(
-    sa.select(ONE).where(
+    through(sa.select(ONE), FIRES, "ix_cron_fires_lease").where(
         FIRES.c.cron_name == bind("name", FIRES.c.cron_name),
         IS_RUNNING,
         FIRES.c.lease_until >= bind("now", FIRES.c.lease_until),

@@ -1,0 +1,113 @@
+"""Claims of due crons: the plan moves on and the fire is stored, both or neither, before anything runs.
+
+Each cron is a unit of its own. It takes the schedule's row first, then looks: at its plan, at the fire that the instant
+may have, at the fires that run. The unique index over instants stands behind all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import MisuseError, StateError
+from lastlight_state.ids import new_id
+from lastlight_state.schedules import claim_statements as sql
+from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.due import Decision, decide
+
+T = TypeVar("T")
+Run = Callable[[Callable[[Unit], T]], T]
+"""How a work runs: one of the ways of a repository."""
+
+_log = logging.getLogger("lastlight_state.schedules")
+_BEGIN: tuple[datetime, str] = (datetime(1, 1, 1, tzinfo=UTC), "")
+
+
+@dataclass(frozen=True)
+class Claimer:
+    """Who claims, when, and on what terms."""
+
+    owner: str
+    now: datetime
+    lease: timedelta
+    backfill_window: timedelta
+
+    def claimed(self, reading: Run[Any], writing: Run[Any], limit: int) -> list[FireClaim]:
+        """At most ``limit`` claims, the earliest instant first. Reads only, as long as nothing is due.
+
+        A cron whose unit fails is logged and passed over; if nothing could be claimed, its error is raised.
+        """
+        claims: list[FireClaim] = []
+        failed: StateError | None = None
+        for row in self._due(reading, limit):
+            try:
+                claim = self._claim(writing, row)
+            except MisuseError:
+                raise
+            except StateError as error:
+                _log.warning("the cron %r could not be claimed: %s", row["name"], error)
+                failed = failed or error
+                continue
+            claims += [claim] if claim is not None else []
+            if len(claims) == limit:
+                break
+        if failed is not None and not claims:
+            raise failed
+        return claims
+
+    def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any]]:
+        """What is due, read in portions: a row that gives no claim must not keep those behind it waiting."""
+        instant, name = _BEGIN
+        while True:
+            asked = {"now": self.now, "after": instant, "after_name": name, "limit": limit}
+            found = reading(lambda unit, asked=asked: unit.rows(sql.DUE, asked))  # type: ignore[misc]
+            yield from found
+            if len(found) < limit:
+                return
+            instant, name = found[-1]["next_run_at"], found[-1]["name"]
+
+    def _claim(self, writing: Run[Any], row: dict[str, Any]) -> FireClaim | None:
+        """The claim of one cron; None where it does not fire, or somebody else was first.
+
+        After instants too old to be made up for, the cron may still be due at one that is not.
+        """
+        decision = decide(row, self.now, self.backfill_window)
+        claim: FireClaim | None = self._settled(writing, row, decision)
+        plan = decision.plan
+        if decision.status == "missed" and plan.next_run_at is not None and plan.next_run_at <= self.now:
+            row = {**row, "next_run_at": plan.next_run_at, "planned_with": plan.planned_with}
+            return self._settled(writing, row, decide(row, self.now, self.backfill_window))
+        return claim
+
+    def _settled(self, writing: Run[Any], row: Mapping[str, Any], decision: Decision) -> FireClaim | None:
+        plan = decision.plan
+        values = {
+            "name": row["name"],
+            "read": row["next_run_at"],
+            "now": self.now,
+            "fire_id": new_id(),
+            "status": decision.status,
+            "owner": self.owner,
+            "lease_until": self.now + self.lease,
+            "note": decision.note,
+            "next_run_at": plan.next_run_at,
+            "planned_with": plan.planned_with,
+            "sets_error": plan.error is not None,
+            "error": plan.error,
+        }
+        claim: FireClaim | None = writing(lambda unit: _settle(unit, row, values))
+        return claim
+
+
+def _settle(unit: Unit, row: Mapping[str, Any], values: dict[str, Any]) -> FireClaim | None:
+    """Store the fire, if there is to be one, and move the plan on, unless the row is not what was decided about."""
+    if unit.row(sql.LOCK_DUE, values) != row:
+        return None
+    fire = unit.row(sql.FIRE, values) if values["status"] is not None else None
+    runs = fire is not None and fire.pop("status") == "running"
+    unit.change(sql.FIRED if runs else sql.MOVE_ON, values)
+    return FireClaim.of(fire) if fire is not None and runs else None
