@@ -47,8 +47,8 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: Answer) -> 
         return Answered.of({"approval": approval, "run": run_rows.get(unit, row["id"]), "repeated": True})
     run_rows.expect(row, words.LIVE)
     _check_digest(approval, answer)
-    facts = {"by": answer.by, "at": answer.at, "response": answer.response, "via": answer.via}
-    answered = QUESTIONS.close(unit, approval, answer.status, **facts)
+    facts = {"by": answer.by, "response": answer.response, "via": answer.via}
+    answered = QUESTIONS.close(unit, approval, answer.status, at=answer.at, **facts)
     if answer.patch is not None:
         run_progress.take_unfenced(unit, Step(row["id"], answer.at, patch=answer.patch), limits)
     said: Said = {"at": answer.at, "source": "responder", "actor": answer.by}

@@ -57,6 +57,8 @@ QUESTIONS = Questions(
             "closed_reason": "closed_reason",
         },
         answers=frozenset({"approved", "rejected"}),
+        refusals=frozenset({"rejected", "expired"}),
+        waiting="waiting_approval",
         policy=APPROVALS.c.on_reject,
         title=APPROVALS.c.gate,
         due_index="ix_approvals_due",

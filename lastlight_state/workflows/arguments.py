@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
 from lastlight_state.db.records import Record
-from lastlight_state.workflows.words import ActorType, ApprovalKind, OnReject, TriggerType
+from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.workflows.words import (
+    ActorType,
+    ApprovalKind,
+    HumanKind,
+    NodeState,
+    OnExpiry,
+    OnReject,
+    TriggerType,
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,29 @@ class NodeRef:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """What a waiting node waits for: a time, a signal (of one correlation), or whichever comes first."""
+
+    until: datetime | None = None
+    signal: str | None = None
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True)
+class NodePut:
+    """A node as it is to stand: what is not given keeps its value (of a new node: pending, and nothing), None clears.
+
+    ``wait`` comes with the waiting ``state`` that it belongs to; every other state clears it.
+    """
+
+    node: NodeRef
+    state: NodeState | UnsetType = UNSET
+    label: str | UnsetType | None = UNSET
+    output_table: str | UnsetType | None = UNSET
+    wait: Wait | UnsetType | None = UNSET
+
+
+@dataclass(frozen=True)
 class ExecutionOptions:
     """The rarer facts of a new execution. ``started_at`` is now unless given, ``details`` JSON of at most 64 KiB.
 
@@ -130,6 +163,25 @@ class Gate:
     on_reject: OnReject = "fail"
     id: str | None = None
     request_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a node of a run asks a person, in a ``prompt`` of at most 16 KiB; ``on_expiry``: what silence does to its run.
+
+    ``kind`` says what is answered: ``text``, ``confirm`` (a truth value), ``select`` (one of ``options``, JSON of at
+    most 16 KiB), or ``form`` (JSON that fits ``schema``, a JSON Schema of at most 64 KiB). The ``id`` is made of run,
+    node and iteration unless given.
+    """
+
+    node: NodeRef
+    kind: HumanKind
+    prompt: str
+    options: Sequence[Any] | None = None
+    schema: dict[str, Any] | bool | None = None
+    expires_at: datetime | None = None
+    on_expiry: OnExpiry = "resume"
+    id: str | None = None
 
 
 class Claim(Record):

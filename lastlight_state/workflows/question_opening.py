@@ -74,4 +74,4 @@ def _insert(unit: Unit, row: dict[str, Any], opening: Opening[Q], allowed: Seque
     if expires_at is not None and expires_at <= opening.at:
         raise InvalidValue(f"{opening.questions.argument}.expires_at", f"{iso_text(expires_at)} is not ahead")
     opening.refuse(unit)
-    return opening.questions.insert(unit, opening.values)
+    return opening.questions.insert(unit, opening.values, opening.at)

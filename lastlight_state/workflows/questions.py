@@ -20,11 +20,13 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
-from lastlight_state.workflows import open_questions
+from lastlight_state.workflows import node_rows, open_questions
 from lastlight_state.workflows.approval_records import Approval
+from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.human_records import HumanRequest
 from lastlight_state.workflows.run_rows import RUNS, locking
 from lastlight_state.workflows.transitions import bind
+from lastlight_state.workflows.words import NodeState
 
 Q = TypeVar("Q", Approval, HumanRequest)
 
@@ -33,7 +35,8 @@ Q = TypeVar("Q", Approval, HumanRequest)
 class Shape:
     """How one kind of question is stored. ``given`` are the columns that a new row states, the rest is of its answer;
     ``same`` those that two openings of one question have in common; ``end`` the columns that its end writes, by the
-    names of the parameters. ``argument`` is what callers give, ``policy`` says what an expiry
+    names of the parameters. ``refusals`` are the ends that fail the question's node,
+    which is ``waiting`` until then; ``argument`` is what callers give, ``policy`` says what an expiry
     does to the run, ``title`` names a question in texts."""
 
     name: str
@@ -45,6 +48,8 @@ class Shape:
     same: Sequence[str]
     end: Mapping[str, str]
     answers: frozenset[str]
+    refusals: frozenset[str]
+    waiting: NodeState
     policy: sa.Column[str]
     title: sa.Column[str]
     due_index: str
@@ -102,7 +107,7 @@ class Questions(Generic[Q]):
         row = unit.row(self._lock, {"question_id": question_id})
         question = self.get(unit, question_id)
         if row is None:
-            raise NotFound("workflow_run", getattr(question, self._shape.run_id.name))
+            raise NotFound("workflow_run", self._run_of(question))
         return row, question
 
     def stored(self, unit: Unit, values: Mapping[str, Any]) -> Q | None:
@@ -114,9 +119,17 @@ class Questions(Generic[Q]):
             raise AlreadyExists(self._shape.name, values["id"], problem="already exists with another content")
         return stored
 
-    def insert(self, unit: Unit, values: Mapping[str, Any]) -> Q:
-        """Store a new question."""
-        return unit.all(self._record, self._insert, values)[0]
+    def insert(self, unit: Unit, values: Mapping[str, Any], at: datetime) -> Q:
+        """Store a new question. Its node, if it has one, waits from then on."""
+        [question] = unit.all(self._record, self._insert, values)
+        self.hold_node(unit, question, at)
+        return question
+
+    def hold_node(self, unit: Unit, question: Q, at: datetime) -> None:
+        """Let a question's node, if it has one, wait for its end."""
+        if question.node_id is not None:
+            node = NodeRef(question.node_id, question.iteration)
+            node_rows.set_state(unit, self._run_of(question), node, self._shape.waiting, at)
 
     def takes(self, question: Q, at: datetime, *, repeated: Callable[[], bool]) -> bool:
         """Whether the question takes an answer now; False if it has this very one. Raises `Conflict` else."""
@@ -128,12 +141,15 @@ class Questions(Generic[Q]):
             raise self._closed_as(question, "expired")
         return True
 
-    def close(self, unit: Unit, question: Q, status: str, **facts: Any) -> Q:
+    def close(self, unit: Unit, question: Q, status: str, *, at: datetime, **facts: Any) -> Q:
         """Give a pending question, whose run is locked, its end. ``facts`` are parameters of ``Shape.end``."""
-        values = {**dict.fromkeys(self._shape.end), **facts}
+        values = {**dict.fromkeys(self._shape.end), "at": at, **facts}
         found = unit.find(self._record, self._close, {"question_id": question.id, "status": status, **values})
         if found is None:
             raise LostRace(f"{self._shape.name} {question.id!r} is not pending any more", expected="pending")
+        if question.node_id is not None:
+            refused = status in self._shape.refusals
+            self._wake_node(unit, self._run_of(question), question.node_id, question.iteration, refused, at)
         return found
 
     def closed(self, question: Q) -> Conflict:
@@ -156,7 +172,19 @@ class Questions(Generic[Q]):
         """Expire those of a locked run's questions that are due; their id, title, policy and time, oldest first."""
         statement, values = self.expire_statement.of(ids)
         expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})
+        for row in expired:
+            if row["node_id"] is not None:
+                refused = row["policy"] == "fail" or "expired" in self._shape.refusals
+                self._wake_node(unit, run_id, row["node_id"], row["iteration"], refused, now)
         return sorted(expired, key=lambda row: (row["expires_at"], row["id"]))
+
+    def _wake_node(self, unit: Unit, run_id: str, node_id: str, iteration: int, refused: bool, at: datetime) -> None:
+        state: NodeState = "failed" if refused else "pending"
+        node_rows.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
+
+    def _run_of(self, question: Q) -> str:
+        run_id: str = getattr(question, self._shape.run_id.name)
+        return run_id
 
     def _expiring(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
         shape, table = self._shape, self._shape.table
@@ -164,7 +192,14 @@ class Questions(Generic[Q]):
             sa.update(table)
             .where(table.c.id.in_(ids), shape.run_id == sa.bindparam("run_id"), open_questions.pending(table), is_due)
             .values(status="expired", closed_reason="gate.expired")
-            .returning(table.c.id, shape.title.label("title"), shape.policy.label("policy"), table.c.expires_at)
+            .returning(
+                table.c.id,
+                table.c.node_id,
+                table.c.iteration,
+                table.c.expires_at,
+                shape.title.label("title"),
+                shape.policy.label("policy"),
+            )
         )
 
     def _closed_as(self, question: Q, status: str) -> Conflict:

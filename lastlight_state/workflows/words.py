@@ -23,6 +23,9 @@ NodeState = Literal[
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "cancelled"]
 ApprovalKind = Literal["approve", "reply"]
 OnReject = Literal["fail", "resume"]
+HumanStatus = Literal["pending", "answered", "cancelled", "expired"]
+HumanKind = Literal["text", "confirm", "select", "form"]
+OnExpiry = Literal["resume", "fail"]
 AnsweredVia = Literal["person", "policy"]
 TriggerType = Literal["webhook", "cron", "chat", "api", "cli"]
 ActorType = Literal["github", "slack", "cli", "cron", "admin", "system"]
@@ -34,6 +37,9 @@ NODE_STATES = words(NodeState)
 APPROVAL_STATUSES = words(ApprovalStatus)
 APPROVAL_KINDS = words(ApprovalKind)
 ON_REJECT = words(OnReject)
+HUMAN_STATUSES = words(HumanStatus)
+HUMAN_KINDS = words(HumanKind)
+ON_EXPIRY = words(OnExpiry)
 ANSWERED_VIA = words(AnsweredVia)
 TRIGGER_TYPES = words(TriggerType)
 ACTOR_TYPES = words(ActorType)
@@ -50,7 +56,8 @@ OWNER = REPO = 200
 REASON = STOP_REASON = 64
 
 # Contents, in bytes; context, scratch, phase history and output text are settings.
+LABEL = 1024
 SUMMARY = 2 * 1024
-ERROR = APPROVAL_SUMMARY = ACTION = 16 * 1024
-DETAIL = RESPONSE = 64 * 1024
+ERROR = APPROVAL_SUMMARY = ACTION = PROMPT = OPTIONS = 16 * 1024
+DETAIL = FORM_SCHEMA = RESPONSE = 64 * 1024
 CHECKPOINT = 256 * 1024
