@@ -34,6 +34,8 @@ def new_execution(
         "skill": checks.identifier("skill", skill, words.SKILL),
         "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
         "outcome": "running",
+        "node_state": "running",
+        "at": now,
         "workflow_run_id": checks.optional("run_id", run_id, words.ID),
         "cached": checks.flag("cached", options.cached),
         "vcs_pointer": checks.optional("vcs_pointer", options.vcs_pointer, _PATH),
@@ -105,7 +107,13 @@ def skipped(
 ) -> dict[str, Any]:
     """The parameters of the row of something passed over."""
     row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
-    ending = {"outcome": "skipped", "success": False, "stop_reason": "skipped", "duration_ms": 0}
+    ending = {
+        "outcome": "skipped",
+        "node_state": "skipped",
+        "success": False,
+        "stop_reason": "skipped",
+        "duration_ms": 0,
+    }
     return row | ending | {"finished_at": now, "error": _reason(reason)}
 
 

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.statements import Statement, constant, prepared
 from lastlight_state.workflows.execution_rows import (
@@ -16,6 +17,7 @@ from lastlight_state.workflows.execution_rows import (
     MICROS,
     RUN_FENCE,
 )
+from lastlight_state.workflows.node_rows import AT, KEY, NO_WAIT, NODES, TOUCHED
 from lastlight_state.workflows.outcomes import IN_FLIGHT, OUTCOME, duration
 from lastlight_state.workflows.run_rows import RUNS, locking
 from lastlight_state.workflows.transitions import bind
@@ -40,13 +42,14 @@ GIVEN = (
     "workflow_run_id",
     "node_id",
     "iteration",
+    "attempt",
     "claim_epoch",
     "cached",
     "vcs_pointer",
     "work_dir",
     "details",
 )
-"""The columns that a new execution's row states besides its trigger and its attempt."""
+"""The columns that a new execution's row states besides its trigger."""
 
 COUNTERS = (
     "turns",
@@ -72,14 +75,13 @@ def _from_run() -> dict[str, sa.ColumnElement[Any]]:
     return columns | {"trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant("api"))}
 
 
-def _next_attempt() -> sa.ColumnElement[Any]:
-    """One more than the node has had in this iteration; right only under the run's lock."""
-    last = sa.select(sa.func.coalesce(sa.func.max(_SIBLING.c.attempt), sa.literal_column("0")) + 1).where(
-        _SIBLING.c.workflow_run_id == _param("workflow_run_id"),
-        _SIBLING.c.node_id == _param("node_id"),
-        _SIBLING.c.iteration == _param("iteration"),
+def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """One row of these values, where the run is running and the claim presented holds it. Locks the run's row."""
+    return (
+        sa.select(*values)
+        .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
+        .with_for_update(key_share=True)
     )
-    return sa.case((_param("node_id").is_not(None), last.scalar_subquery()))
 
 
 _given = [_param(name) for name in GIVEN]
@@ -88,15 +90,41 @@ _copied = _from_run()
 START = prepared(
     sa.insert(EXECUTIONS)
     .from_select(
-        [*GIVEN, *_copied, "attempt"],
-        sa.select(*_given, *_copied.values(), _next_attempt())
-        .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
-        .with_for_update(key_share=True),
+        [*GIVEN, *_copied],
+        _of_running_run(*_given, *_copied.values()),
         include_defaults=False,
     )
     .returning(*COLUMNS)
 )
 """An execution of a running run, with its trigger, repository, issue and actor."""
+
+_attempt_row = {
+    "run_id": RUNS.c.id,
+    "node_id": _param("node_id"),
+    "iteration": _param("iteration"),
+    "state": bind("node_state", NODES.c.state),
+    "last_attempt": sa.select(sa.func.coalesce(sa.func.max(_SIBLING.c.attempt), sa.literal_column("0")) + 1)
+    .where(
+        _SIBLING.c.workflow_run_id == _param("workflow_run_id"),
+        _SIBLING.c.node_id == _param("node_id"),
+        _SIBLING.c.iteration == _param("iteration"),
+    )
+    .scalar_subquery(),
+    "updated_at": AT,
+}
+
+
+def _counted() -> sa.Executable:
+    new = insert(NODES).from_select(list(_attempt_row), _of_running_run(*_attempt_row.values()), include_defaults=False)
+    first = new.excluded.last_attempt
+    counted = sa.case((NODES.c.last_attempt < first, first), else_=NODES.c.last_attempt + 1)
+    replaced = {"state": new.excluded.state, "last_attempt": counted, **NO_WAIT, **TOUCHED}
+    return new.on_conflict_do_update(index_elements=KEY, set_=replaced).returning(NODES.c.last_attempt)
+
+
+COUNT_ATTEMPT = prepared(_counted())
+"""Makes the node of an attempt, or moves it, and gives the attempt its number: the next that neither the node nor,
+where another program wrote them, its executions have had."""
 
 START_ALONE = prepared(
     sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS)

@@ -12,11 +12,12 @@ from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue, LostRace, NotFound
 from lastlight_state.settings import Limits
-from lastlight_state.workflows import execution_closing, run_progress, run_rows
+from lastlight_state.workflows import execution_closing, node_rows, run_progress, run_rows
 from lastlight_state.workflows import execution_statements as sql
-from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.arguments import Claim, NodeRef
 from lastlight_state.workflows.execution_records import Execution
 from lastlight_state.workflows.run_progress import Step
+from lastlight_state.workflows.words import NodeState
 
 POINTER = "lastOutputExecutionId"
 
@@ -55,10 +56,17 @@ class Change:
 
 def insert(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
     """Insert an execution of a run under the run's lock. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``."""
-    run = run_rows.lock(unit, row["workflow_run_id"])
-    run_rows.fence(run, claim)
-    run_rows.expect(run, ("running",))
+    _permit(unit, row, claim)
     return unit.find(Execution, sql.START, row)
+
+
+def insert_attempt(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
+    """Move the node as the attempt asks, and insert the attempt with its number. Raises as `insert` does."""
+    attempt = unit.value(sql.COUNT_ATTEMPT, row)
+    if attempt is None:
+        _permit(unit, row, claim)
+        attempt = unit.value(sql.COUNT_ATTEMPT, row)
+    return unit.find(Execution, sql.START, {**row, "attempt": attempt})
 
 
 def get(unit: Unit, execution_id: str) -> Execution:
@@ -67,6 +75,13 @@ def get(unit: Unit, execution_id: str) -> Execution:
     if execution is None:
         raise NotFound("execution", execution_id)
     return execution
+
+
+def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> None:
+    """Set the state of the node that an execution was an attempt at."""
+    if ended.node_id is None or ended.workflow_run_id is None:
+        raise InvalidValue("node_state", f"execution {ended.id!r} is no attempt at a node")
+    node_rows.set_state(unit, ended.workflow_run_id, NodeRef(ended.node_id, ended.iteration), state, at)
 
 
 def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | None) -> int:
@@ -121,6 +136,12 @@ def _loop(run: dict[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidValue("loop", f"scratch[{key!r}] is no object")
     return found
+
+
+def _permit(unit: Unit, row: dict[str, Any], claim: Claim | None) -> None:
+    run = run_rows.lock(unit, row["workflow_run_id"])
+    run_rows.fence(run, claim)
+    run_rows.expect(run, ("running",))
 
 
 def _fence(run: dict[str, Any] | None, execution: Execution, claim: Claim | None) -> None:

@@ -22,6 +22,7 @@ from lastlight_state.workflows import execution_statements as sql
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.execution_writes import Change
+from lastlight_state.workflows.words import NodeState
 
 PhaseState = Literal["run", "running", "done"]
 Ended = Literal["succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
@@ -48,9 +49,9 @@ class Executions(Repository):
     ) -> Execution:
         """Store a new execution, in flight, of a running run or (chat turns) of a ``trigger`` alone.
 
-        One of a run has the run's trigger, repository, issue and actor. With a ``node`` it gets the node's next attempt
-        number, from 1; concurrent starts get different ones. Raises `NotFound` for an unknown run, `Conflict`
-        ``run_status`` for one that does not run, `AlreadyExists` for a used id.
+        One of a run has the run's trigger, repository, issue and actor. With a ``node`` that node becomes running and
+        counts an attempt, whose number (from 1) this one gets; concurrent starts get different ones. Raises `NotFound`
+        for an unknown run, `Conflict` ``run_status`` for one that does not run, `AlreadyExists` for a used id.
         """
         row = execution_checks.new_execution(self._now(), skill, run_id, node, options, claim)
         row["session_id"] = checks.optional("session_id", session_id, words.SESSION_ID)
@@ -65,7 +66,7 @@ class Executions(Repository):
     ) -> Execution:
         """Store that a running run passes over something, ended as it begins; ``reason`` stands where an error would.
 
-        Raises as `start` does.
+        A ``node`` becomes skipped, and counts it as an attempt. Raises as `start` does.
         """
         row = execution_checks.skipped(self._now(), skill, run_id, node, reason, claim)
         return self._insert(row, lambda: self._insert_into_run(row, claim))
@@ -99,15 +100,20 @@ class Executions(Repository):
         usage: Usage | None = None,
         failure: Failure | None = None,
         session_id: str | None = None,
+        node_state: NodeState | None = None,
         claim: Claim | None = None,
     ) -> Execution:
         """End an execution; what is not given keeps the value that `update` stored.
 
+        ``node_state`` moves the node that it was an attempt at, in the same transaction.
         The holder of the run may end what an earlier holder began. Repeat-safe for an equal outcome and failure;
         otherwise `LostRace`, whose ``found`` is the outcome that stands. One that used something and has no session id,
         so that its log cannot be found, is accepted, logged and counted in ``metrics.executions_without_session``.
         """
-        values = execution_checks.finish(execution_id, self._now(), outcome, usage, failure, session_id, claim)
+        now = self._now()
+        values = execution_checks.finish(execution_id, now, outcome, usage, failure, session_id, claim)
+        if node_state is not None:
+            checks.word("node_state", node_state, words.NODE_STATES)
 
         def judge(stored: Execution) -> Execution | None:
             if execution_writes.in_flight(stored):
@@ -116,7 +122,15 @@ class Executions(Repository):
                 return stored
             raise LostRace(f"execution {execution_id!r} has ended: {stored.outcome}", found=stored.outcome)
 
-        return self._change(Change(sql.FINISH, values, claim, judge, then=self._note_lost_log))
+        if node_state is None:
+            return self._change(Change(sql.FINISH, values, claim, judge, then=self._note_lost_log))
+
+        def then(unit: Unit, ended: Execution) -> None:
+            execution_writes.move_node(unit, ended, node_state, now)
+            self._note_lost_log(unit, ended)
+
+        change = Change(sql.FINISH, values, claim, judge, then)
+        return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), keyed=True)
 
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
         """End what is in flight in this run (of this skill) as interrupted; the number of executions ended.
@@ -223,8 +237,10 @@ class Executions(Repository):
         return made
 
     def _insert_into_run(self, row: dict[str, Any], claim: Claim | None) -> Execution | None:
-        """One statement, unless an attempt is to be counted; where it inserts nothing, again under the run's lock."""
-        made = self._once(lambda unit: unit.find(Execution, sql.START, row)) if row["node_id"] is None else None
+        """One statement, two for an attempt; where the first writes nothing, again under the run's lock."""
+        if row["node_id"] is not None:
+            return self._writing(lambda unit: execution_writes.insert_attempt(unit, row, claim))
+        made = self._once(lambda unit: unit.find(Execution, sql.START, row))
         return made or self._writing(lambda unit: execution_writes.insert(unit, row, claim))
 
     def _change(self, change: Change) -> Execution:
