@@ -1,6 +1,7 @@
-"""Many values in one parameter: a JSON array of objects, read as rows, which each product does in its own way.
+"""JSON inside statements, which each product reads and makes in its own way.
 
-A statement that takes any number of values so stays one statement, and is compiled once.
+Many values travel in one parameter, a JSON array of objects that is read as rows: a statement that takes any number of
+values so stays one statement, and is compiled once.
 """
 
 from __future__ import annotations
@@ -32,6 +33,26 @@ class member_of(FunctionElement[str]):  # noqa: N801
         self.member = key
 
 
+class entry_of(FunctionElement[str]):  # noqa: N801
+    """``entry_of(document, key, member="m")``: the member of the object that stands under a key of a JSON object, as
+    text. NULL where there is no such document, key, object or member. The key is a value, and may be any text."""
+
+    type = sa.Text()
+    inherit_cache = False
+
+    def __init__(self, document: sa.ColumnElement[Any], key: sa.ColumnElement[str], *, member: str) -> None:
+        if not member.isidentifier():
+            raise ValueError(member)
+        super().__init__(document, key)
+        self.member = member
+
+
+class object_of(FunctionElement[Any]):  # noqa: N801
+    """An aggregate: one JSON object of keys and values. Of no rows at all it is empty, or NULL."""
+
+    inherit_cache = True
+
+
 @compiles(elements_of, "sqlite")
 def _elements_on_sqlite(element: elements_of, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **options)})"
@@ -50,3 +71,28 @@ def _member_on_sqlite(element: member_of, compiler: SQLCompiler, **options: Any)
 @compiles(member_of, "postgresql")
 def _member_on_postgres(element: member_of, compiler: SQLCompiler, **options: Any) -> str:
     return f"({compiler.process(element.clauses, **options)} ->> '{element.member}')"
+
+
+@compiles(entry_of, "sqlite")
+def _entry_on_sqlite(element: entry_of, compiler: SQLCompiler, **options: Any) -> str:
+    document, key = (compiler.process(part, **options) for part in element.clauses)
+    return (
+        f"(SELECT CAST(json_extract(value, '$.{element.member}') AS TEXT)"
+        f" FROM json_each(CASE WHEN json_valid({document}) THEN {document} END) WHERE key = {key} AND type = 'object')"
+    )
+
+
+@compiles(entry_of, "postgresql")
+def _entry_on_postgres(element: entry_of, compiler: SQLCompiler, **options: Any) -> str:
+    document, key = (compiler.process(part, **options) for part in element.clauses)
+    return f"(({document} -> CAST({key} AS TEXT)) ->> '{element.member}')"
+
+
+@compiles(object_of, "sqlite")
+def _object_on_sqlite(element: object_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_group_object({compiler.process(element.clauses, **options)})"
+
+
+@compiles(object_of, "postgresql")
+def _object_on_postgres(element: object_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"jsonb_object_agg({compiler.process(element.clauses, **options)})"

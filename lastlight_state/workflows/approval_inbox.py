@@ -12,6 +12,7 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant, prepared
 from lastlight_state.workflows.approval_statements import APPROVALS, PENDING
+from lastlight_state.workflows.node_rows import label_of
 from lastlight_state.workflows.open_questions import PENDING_GATES
 from lastlight_state.workflows.run_rows import RUNS
 from lastlight_state.workflows.transitions import bind
@@ -42,6 +43,7 @@ _SHOWN = (
     RUNS.c.workflow_name,
     RUNS.c.status.label("run_status"),
     RUNS.c.trigger_id,
+    label_of(APPROVALS.c.workflow_run_id, APPROVALS.c.node_id, APPROVALS.c.iteration),
 )
 
 _live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(word) for word in TERMINAL])

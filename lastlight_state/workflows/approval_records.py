@@ -48,7 +48,7 @@ class Approval(ApprovalSummary):
 
 
 class PendingApproval(Record):
-    """A question of the inbox: what is asked, what would be done, and where the run stands."""
+    """A question of the inbox: what is asked, what would be done, and where the run stands. ``label`` is its node's."""
 
     id: str
     workflow_run_id: str
@@ -63,6 +63,7 @@ class PendingApproval(Record):
     artifact: str | None
     node_id: str | None
     iteration: int
+    label: str | None
     on_reject: str
     blocks_run: bool
     expires_at: datetime | None

@@ -13,6 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.backends.documents import object_of
+from lastlight_state.db import columns
 from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.statements import among, constant, prepared
 from lastlight_state.db.unit import Unit
@@ -22,6 +24,8 @@ from lastlight_state.workflows.words import WAITING_NODE, NodeState
 
 NODES = table_of(RunNodeModel)
 COLUMNS = tuple(NODES.c)
+_ANY = NODES.alias("node")
+_LATER = NODES.alias("later")
 KEY = (NODES.c.run_id, NODES.c.node_id, NODES.c.iteration)
 WAIT = ("wake_at", "waiting_for", "correlation_id")
 """The columns that say what a waiting node waits for."""
@@ -62,6 +66,23 @@ _CLOSE = prepared(
     .where(NODES.c.run_id == param("run_id"), sa.or_(NODES.c.state == constant("running"), waits(NODES.c.state)))
     .values(state="cancelled", **NO_WAIT, **TOUCHED)
 )
+
+
+def label_of(
+    run_id: sa.ColumnElement[str], node_id: sa.ColumnElement[Any], iteration: sa.ColumnElement[int]
+) -> sa.ColumnElement[str | None]:
+    """The label of the node that the columns of the statement around it name; NULL where there is no such node."""
+    here = (_ANY.c.run_id == run_id, _ANY.c.node_id == node_id, _ANY.c.iteration == iteration)
+    return sa.select(_ANY.c.label).where(*here).scalar_subquery().label("label")
+
+
+def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
+    """The nodes of the run that the statement around it names, each with the state of its highest iteration."""
+    later = sa.exists().where(
+        _LATER.c.run_id == _ANY.c.run_id, _LATER.c.node_id == _ANY.c.node_id, _LATER.c.iteration > _ANY.c.iteration
+    )
+    states = sa.type_coerce(object_of(_ANY.c.node_id, _ANY.c.state), columns.Json)
+    return sa.select(states).where(_ANY.c.run_id == run_id, ~later).scalar_subquery().label("node_states")
 
 
 def set_state(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: datetime) -> None:

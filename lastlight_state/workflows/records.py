@@ -57,7 +57,12 @@ class RunSummary(Record):
 
 
 class WorkflowRun(Record):
-    """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what the phases hand on."""
+    """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what the phases hand on.
+
+    ``node_statuses`` maps each node to the state of its highest iteration. It is read together with the run: by `get`
+    and where `ensure` finds one; on a run that a change returns it is None. A run of another program, which has no
+    nodes here, has the map that was stored with it.
+    """
 
     id: str
     workflow_name: str
@@ -118,6 +123,7 @@ class WorkflowRun(Record):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
+        values["node_statuses"] = values.pop("node_states", None) or values["node_statuses"]
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         return super().of(values)
 

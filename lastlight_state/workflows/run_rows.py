@@ -18,6 +18,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.models import WorkflowRunModel
+from lastlight_state.workflows.node_rows import states_of
 from lastlight_state.workflows.records import WorkflowRun
 
 RUNS = table_of(WorkflowRunModel)
@@ -46,7 +47,9 @@ def locking(*more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = No
 
 
 LOCK = locking()
-GET = prepared(sa.select(*COLUMNS).where(RUNS.c.id == sa.bindparam("run_id")))
+DETAIL = (*COLUMNS, states_of(RUNS.c.id))
+"""A whole run, its nodes included."""
+GET = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")))
 EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
