@@ -14,6 +14,7 @@ from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
 from lastlight_state.workflows.queue import Queue
 from lastlight_state.workflows.runs import Runs
+from lastlight_state.workflows.usage import Rollups
 from lastlight_state.workflows.waits import Waits
 
 
@@ -127,6 +128,20 @@ class AsyncWaits(Face[Waits]):
     list_waiting = reading(Waits.list_waiting)
 
 
+class AsyncRollups(Face[Rollups]):
+    """``store.workflows.usage``"""
+
+    for_run = reading(Rollups.for_run)
+    for_trigger = reading(Rollups.for_trigger)
+    for_repo = reading(Rollups.for_repo)
+    daily = reading(Rollups.daily)
+    hourly = reading(Rollups.hourly)
+    by = reading(Rollups.by)
+    stats = reading(Rollups.stats)
+    failure_streak = reading(Rollups.failure_streak)
+    list_threads = reading(Rollups.list_threads)
+
+
 class AsyncWorkflows(Face[Workflows]):
     """``store.workflows``"""
 
@@ -169,6 +184,11 @@ class AsyncWorkflows(Face[Workflows]):
     def waits(self) -> AsyncWaits:
         """Pauses until a time, for a signal, or by an operator."""
         return AsyncWaits(self._target.waits, self._runner)
+
+    @cached_property
+    def usage(self) -> AsyncRollups:
+        """What executions cost, rolled up."""
+        return AsyncRollups(self._target.usage, self._runner)
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """As `Workflows.on_terminal`; the callback runs on the worker thread that committed."""

@@ -40,12 +40,15 @@ from lastlight_state.workflows.records import (
 )
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.transitions import TERMINAL_TOPIC
+from lastlight_state.workflows.usage import Rollups
+from lastlight_state.workflows.usage_records import ChatThread, UsageBucket, UsageGroup, UsageStats, UsageTotals
 from lastlight_state.workflows.waits import Waits
 
 __all__ = [
     "Answered",
     "Approval",
     "ApprovalSummary",
+    "ChatThread",
     "Claim",
     "ClaimHolder",
     "ClaimableRun",
@@ -68,6 +71,10 @@ __all__ = [
     "Totals",
     "Trigger",
     "Usage",
+    "UsageBucket",
+    "UsageGroup",
+    "UsageStats",
+    "UsageTotals",
     "Wait",
     "WorkflowOverride",
     "WorkflowRun",
@@ -120,6 +127,11 @@ class Workflows:
     def waits(self) -> Waits:
         """Pauses until a time, for a signal, or by an operator."""
         return Waits(self._context)
+
+    @cached_property
+    def usage(self) -> Rollups:
+        """What executions cost, rolled up."""
+        return Rollups(self._context)
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """Call ``callback(run)`` after the commit of each terminal transition that this store makes, once each.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lastlight_state.backends.numbers import nearest
 from lastlight_state.db.base import table_of
 from lastlight_state.workflows.execution_records import ExecutionSummary
 from lastlight_state.workflows.models import ExecutionModel
+from lastlight_state.workflows.money import MOST_MIRRORED
 from lastlight_state.workflows.run_rows import RUNS
 from lastlight_state.workflows.transitions import bind
 
@@ -18,8 +20,10 @@ EXECUTIONS = table_of(ExecutionModel)
 _ALIKE = EXECUTIONS.alias("fenced")
 _c = EXECUTIONS.c
 
-MICROS = sa.func.coalesce(_c.cost_micros, sa.cast(sa.func.round(_c.cost_usd * 1_000_000), sa.BigInteger))
-"""The cost in whole micro-dollars, also of rows that have only the float."""
+_mirrored = nearest(_c.cost_usd * sa.literal_column("1000000.0"))
+_believable = sa.func.abs(_c.cost_usd) < sa.literal_column(f"{MOST_MIRRORED!r}")
+MICROS = sa.func.coalesce(_c.cost_micros, sa.case((_believable, _mirrored)))
+"""The cost in whole micro-dollars, also of rows that have only the float: as `lastlight_state.workflows.money` says."""
 
 COLUMNS = tuple(column for column in _c if column.name != "output_text")
 """What an `Execution` record needs."""

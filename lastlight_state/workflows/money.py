@@ -12,6 +12,8 @@ from lastlight_state.errors import InvalidValue
 
 _MILLION = Decimal(1_000_000)
 _MOST_MICROS = 2**63 - 1
+MOST_MIRRORED = 2.0**53 / 1_000_000
+"""The dollars up to which a float says a micro-dollar. What a foreign row claims to have cost beyond counts nothing."""
 _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
 """Wide enough for every float, and ours: a caller's own decimal context changes nothing here."""
 
@@ -38,9 +40,9 @@ def mirrored(micros: int) -> float:
 
 
 def stored_cost(micros: int | None, mirror: float | None) -> Decimal | None:
-    """The amount of a row: what is exact, else what the float says, rounded to micro-dollars."""
-    if micros is None and mirror is not None:
-        micros = _whole(Decimal(repr(mirror)))
+    """The amount of a row: what is exact, else what the float says, in the micro-dollars that SQL finds in it."""
+    if micros is None and mirror is not None and abs(mirror) < MOST_MIRRORED:
+        micros = round(mirror * 1_000_000.0)
     return None if micros is None else dollars_of(micros)
 
 

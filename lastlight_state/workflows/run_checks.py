@@ -13,7 +13,7 @@ from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
-from lastlight_state.workflows import words
+from lastlight_state.workflows import repo_conditions, words
 from lastlight_state.workflows.arguments import Failure, PhaseEntry, Provenance, RunOptions, Trigger
 from lastlight_state.workflows.repo_identity import normalised
 from lastlight_state.workflows.run_statements import new_row
@@ -158,7 +158,7 @@ def list_filters(
         "since": None if since is None else aware_utc("since", since),
     }
     if repo is not None:
-        given |= _repo_filter(repo)
+        given |= repo_conditions.asked(repo)
     return given
 
 
@@ -168,16 +168,6 @@ def several_workflows(names: Sequence[str]) -> list[str]:
     if len(given) > MOST_VALUES:
         raise InvalidValue("workflow_names", f"{len(given)} values, more than the limit of {MOST_VALUES}")
     return [checks.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in given]
-
-
-def _repo_filter(repo: str) -> dict[str, Any]:
-    owner, name = normalised(None, repo)
-    if name is None:
-        raise InvalidValue("repo", "blank")
-    if owner is not None:
-        return {"owned_repo": {"repo_owner": owner, "repo_name": name, "qualified": f"{owner}/{name}"}}
-    escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return {"bare_repo": {"repo_name": name, "suffix": f"%/{escaped}"}}
 
 
 def _provenance(provenance: Provenance) -> dict[str, Any]:

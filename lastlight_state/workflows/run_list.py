@@ -72,10 +72,13 @@ def _as_it_is(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _page(unit: Unit, rows: Sequence[dict[str, Any]], token: str | None) -> Page[RunSummary]:
-    return Page.of({"items": _summaries(unit, rows) if rows else (), "next_page_token": token})
+    return Page.of({"items": summaries(unit, rows), "next_page_token": token})
 
 
-def _summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, ...]:
+def summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, ...]:
+    """The runs of at most 500 rows, with their totals from one more statement."""
+    if not rows:
+        return ()
     statement, values = sql.TOTALS.of([row["id"] for row in rows])
     totals = {found["workflow_run_id"]: _totals(found) for found in unit.rows(statement, values)}
     for row in rows:

@@ -13,11 +13,13 @@ from lastlight_state.db.base import later_of, table_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, constant, prepared
-from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS
+from lastlight_state.workflows import repo_conditions
+from lastlight_state.workflows.execution_rows import EXECUTIONS
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.models import RunTransitionModel, WorkflowOverrideModel
-from lastlight_state.workflows.run_rows import COLUMNS, RUNS, locking
+from lastlight_state.workflows.run_rows import COLUMNS, DETAIL, RUNS, locking
 from lastlight_state.workflows.transitions import bind, recorded
+from lastlight_state.workflows.usage_rows import SUMS
 
 GRACE = timedelta(seconds=30)
 """How long a new running run waits for its creator to claim it before others may take it."""
@@ -61,7 +63,7 @@ IS_DISABLED = prepared(
     )
 )
 FIND_KEY = prepared(
-    sa.select(*COLUMNS).where(
+    sa.select(*DETAIL).where(
         RUNS.c.workflow_name == sa.bindparam("workflow_name"),
         RUNS.c.run_key == sa.bindparam("run_key"),
         RUNS.c.run_key.is_not(None),
@@ -111,29 +113,14 @@ LIST = Listing(
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     filters={
         "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
-        "owned_repo": sa.or_(
-            sa.and_(RUNS.c.owner == bind("repo_owner", RUNS.c.owner), RUNS.c.repo == bind("repo_name", RUNS.c.repo)),
-            sa.and_(RUNS.c.owner.is_(None), RUNS.c.repo == bind("qualified", RUNS.c.repo)),
-        ),
-        "bare_repo": sa.or_(
-            RUNS.c.repo == bind("repo_name", RUNS.c.repo),
-            sa.and_(RUNS.c.owner.is_(None), RUNS.c.repo.like(bind("suffix", RUNS.c.repo), escape="\\")),
-        ),
+        **repo_conditions.conditions(RUNS),
     },
 )
 
 TOTALS = Family(
     "run",
     lambda ids: (
-        sa.select(
-            EXECUTIONS.c.workflow_run_id,
-            sa.func.count().label("executions"),
-            sa.cast(sa.func.coalesce(sa.func.sum(MICROS), 0), sa.BigInteger).label("cost_micros"),
-            *(
-                sa.cast(sa.func.coalesce(sa.func.sum(EXECUTIONS.c[name]), 0), sa.BigInteger).label(name)
-                for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            ),
-        )
+        sa.select(EXECUTIONS.c.workflow_run_id, *SUMS)
         .where(EXECUTIONS.c.workflow_run_id.in_(ids))
         .group_by(EXECUTIONS.c.workflow_run_id)
     ),

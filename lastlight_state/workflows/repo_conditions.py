@@ -1,0 +1,48 @@
+"""Conditions on rows that belong to a repository, also where another program stored ``owner/name`` as one text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows.repo_identity import normalised
+
+
+def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
+    """The conditions of a table with the columns ``owner`` and ``repo``, named as `asked` names them."""
+    owner, repo = table.c.owner, table.c.repo
+
+    def given(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
+        return sa.bindparam(name, type_=column.type)
+
+    return {
+        "owned_repo": sa.or_(
+            sa.and_(owner == given("repo_owner", owner), repo == given("repo_name", repo)),
+            sa.and_(owner.is_(None), repo == given("qualified", repo)),
+        ),
+        "bare_repo": sa.or_(
+            repo == given("repo_name", repo),
+            sa.and_(owner.is_(None), repo.like(given("suffix", repo), escape="\\")),
+        ),
+    }
+
+
+def asked(repo: str) -> dict[str, dict[str, str]]:
+    """The condition and its parameters: ``"owner/name"`` is one repository, a bare name is that of any owner."""
+    owner, name = normalised(None, repo)
+    if name is None:
+        raise InvalidValue("repo", "blank")
+    if owner is not None:
+        return owned(owner, name)
+    escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return {"bare_repo": {"repo_name": name, "suffix": f"%/{escaped}"}}
+
+
+def owned(owner: str | None, name: str | None) -> dict[str, dict[str, Any]]:
+    """The condition and its parameters for one repository; without an owner, for rows that tell none."""
+    owner, name = normalised(owner, name)
+    if name is None:
+        raise InvalidValue("repo", "blank")
+    return {"owned_repo": {"repo_owner": owner, "repo_name": name, "qualified": f"{owner}/{name}" if owner else name}}

@@ -1,0 +1,111 @@
+"""How rollups are read: from the usage indexes alone on SQLite, by ordered ranges on Postgres."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from workflows.plans import Plan, columns_of_rows, plan_of
+from workflows.steps import Raw
+
+from lastlight_state import StateStore
+from lastlight_state.db.statements import Statement
+from lastlight_state.testing import Database
+from lastlight_state.workflows import usage_statements as sql
+
+Rows = pytest.mark.parametrize("rows", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
+
+COVERED, OF_RUNS = "USING COVERING INDEX ix_executions_usage", "USING COVERING INDEX ix_executions_run_usage"
+IN_TIME, IN_RUNS = "ix_executions_started", "executions_run"
+
+
+def fill(raw: Raw, rows: int) -> None:
+    """So many executions, a minute apart, of a tenth as many runs; every fiftieth is a chat turn."""
+    at = "to_timestamp(1700000000 + n.i * 60)"
+    if raw.name == "sqlite":
+        at = "strftime('%Y-%m-%dT%H:%M:%S.000Z', 1700000000 + n.i * 60, 'unixepoch')"
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) "
+    raw(
+        f"{numbers}INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, finished_at, success, "
+        "outcome, owner, repo, workflow_run_id, cost_micros, output_text) "
+        "SELECT 'e-' || n.i, 'api', 't-' || (n.i % 70), CASE n.i % 50 WHEN 0 THEN 'chat' ELSE 'w' || (n.i % 7) ||"
+        f" ':' || (n.i % 3) END, {at}, {at}, {'true' if raw.name == 'postgresql' else '1'}, 'succeeded', 'acme',"
+        " 'x' || (n.i % 9), 'r-' || (n.i / 10), n.i, 'text' FROM n"
+    )
+    raw(
+        f"{numbers}INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, status, started_at,"
+        f" updated_at) SELECT 'r-' || n.i, 'w' || (n.i % 7), 't-' || (n.i % 70), 'plan', 'succeeded', {at}, {at}"
+        f" FROM n WHERE n.i <= {rows // 10}"
+    )
+    raw("ANALYZE")
+
+
+class Plans:
+    """The plans of statements on a filled database."""
+
+    def __init__(self, database: Database, store: StateStore, rows: int) -> None:
+        self.database, self.store = database, store
+        last = datetime.fromtimestamp(1_700_000_000 + rows * 60, UTC)
+        self.given: dict[str, Any] = {
+            "run_id": "r-3", "trigger_id": "t-3", "repo_owner": "acme", "repo_name": "x1", "qualified": "acme/x1",
+            "suffix": "%/x1", "since": last - timedelta(hours=1), "until": last, "model": "m", "most": 10,
+            **sql.skills_of("w3"),
+        }  # fmt: skip
+
+    def of(self, statement: Statement, **given: Any) -> Plan:
+        return plan_of(self.database, self.store, statement, self.given | given, in_order=True)
+
+
+def check(plans: Plans) -> None:
+    sqlite = plans.database.name == "sqlite"
+    names, names_given = sql.FOR_TRIGGER_AND_NAMES.of(["w1", "w2"])
+    skills, skills_given = sql.NEWEST_OF_SKILLS.of(["w1:1", "w1:2"])
+    plans.given |= names_given | skills_given
+    every_filter = frozenset(sql.FILTERS) - {"bare_repo"}
+    checked = [
+        (sql.FOR_RUN, OF_RUNS, IN_RUNS),
+        (sql.FOR_TRIGGER, OF_RUNS, IN_RUNS),
+        (names, OF_RUNS, IN_RUNS),
+        *((each, COVERED, IN_TIME) for each in (sql.FOR_REPO, *sql.BY.values())),
+        *((each, COVERED, IN_TIME) for each in (sql.SINCE, sql.OUTCOMES_SINCE)),
+        *((each, COVERED, IN_TIME) for each in (sql.SKILLS_SINCE, sql.TRIGGER_TYPES_SINCE)),
+        (sql.buckets(10, frozenset()), COVERED, IN_TIME),
+        (sql.buckets(13, every_filter), COVERED, "Index"),
+        (sql.NEWEST, COVERED, IN_TIME),
+        (sql.NEWEST_OF_WORKFLOW, COVERED, "Index"),
+        (skills, COVERED, "idx_executions_skill"),
+        (sql.SKILLS_OF_WORKFLOW, "USING COVERING INDEX idx_executions_skill", "Index Only Scan using idx_exec"),
+        (sql.RUNNING_NOW, "ix_executions_in_flight", "ix_executions_in_flight"),
+        (sql.THREADS.statement({}, paged=False), "idx_executions_skill", "ix_executions_trigger_started"),
+        (sql.TURNS.of(["t-1", "t-2"])[0], "ix_executions_trigger_started", "Index"),
+    ]
+    for statement, on_sqlite, on_postgres in checked:
+        given = {"trigger_0": "t-1", "trigger_1": "t-2"}
+        plan = plans.of(statement, **given)
+        assert (on_sqlite if sqlite else on_postgres) in plan.text, (statement.element, plan)
+        assert not plan.scans_the_table, (statement.element, plan)
+
+
+@Rows
+def test_rollups_read_indexes_alone(database: Database, every_backend: StateStore, raw: Raw, rows: int) -> None:
+    """workflows W-61, W-62, W-63: with statistics, and on SQLite without any."""
+    plans = Plans(database, every_backend, rows)
+    if database.name == "sqlite":
+        check(plans)
+    fill(raw, rows)
+    check(plans)
+
+
+def test_no_rollup_takes_a_text_or_a_column_behind_one(sqlite_database: Database) -> None:
+    """workflows W-61: what is taken from rows stands in front of the text, but for the turns of chat threads."""
+    store = sqlite_database.open()
+    plans = Plans(sqlite_database, store, 0)
+    names, names_given = sql.FOR_TRIGGER_AND_NAMES.of(["w1"])
+    skills, skills_given = sql.NEWEST_OF_SKILLS.of(["w1:1"])
+    given = plans.given | names_given | skills_given
+    for statement in (sql.FOR_RUN, sql.FOR_TRIGGER, names, sql.FOR_REPO, *sql.BY.values(), sql.SINCE, sql.NEWEST):
+        assert columns_of_rows(sqlite_database, store, statement, given) == set()
+    assert columns_of_rows(sqlite_database, store, skills, given) == {"id"}
+    threads = columns_of_rows(sqlite_database, store, sql.THREADS.statement({}, paged=False), given)
+    assert threads == {"id", "skill", "trigger_id"}
