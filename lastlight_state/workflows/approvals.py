@@ -142,20 +142,11 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[PendingApproval]:
         """The inbox: open gates of all live runs, with what is asked for and where the run stands; none overdue."""
         given = approval_checks.inbox_filters(run_id, kind)
-        inboxes = approval_inbox.ORDERS if run_id is None else approval_inbox.OF_RUN
-        inbox = inboxes[checks.word("order", order, inboxes)]
-        checks.page_limit(limit)
-        also = {"now": self._now()}
-        return self._reading(
-            lambda unit: inbox.page(
-                unit, PendingApproval.of, limit=limit, page_token=page_token, given=given, also=also
-            )
-        )
+        return self._inbox(approval_inbox.INBOX, PendingApproval.of, given, order, limit, page_token)
 
     def count_pending(self) -> int:
         """How many gates the inbox shows."""
-        now = self._now()
-        return int(self._reading(lambda unit: unit.value(approval_inbox.COUNT, {"now": now})))
+        return self._count_open(approval_inbox.INBOX)
 
     def list_history(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic
@@ -15,6 +15,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.workflows import question_endings, question_opening, run_checks, run_rows
 from lastlight_state.workflows.arguments import Claim, PhaseEntry
+from lastlight_state.workflows.question_inbox import Inbox
 from lastlight_state.workflows.question_opening import Opening
 from lastlight_state.workflows.questions import Q, Questions
 from lastlight_state.workflows.run_progress import Step
@@ -92,3 +93,24 @@ class QuestionRepository(Repository, Generic[Q]):
             return page
 
         return self._reading(work)
+
+    def _inbox(
+        self,
+        inbox: Inbox,
+        make: Callable[[dict[str, Any]], Any],
+        given: Mapping[str, Any],
+        order: str,
+        limit: int,
+        page_token: str | None,
+    ) -> Page[Any]:
+        lists = inbox.orders if given["run_id"] is None else inbox.of_run
+        listing = lists[checks.word("order", order, lists)]
+        checks.page_limit(limit)
+        also = {"now": self._now()}
+        return self._reading(
+            lambda unit: listing.page(unit, make, limit=limit, page_token=page_token, given=given, also=also)
+        )
+
+    def _count_open(self, inbox: Inbox) -> int:
+        now = self._now()
+        return int(self._reading(lambda unit: unit.value(inbox.count, {"now": now})))

@@ -202,18 +202,18 @@ def many(every_backend: StateStore, database: Database, raw: Raw) -> StateStore:
 def test_the_inbox_is_read_in_its_order_by_an_index_of_what_is_pending(many: StateStore, database: Database) -> None:
     """workflows W-88, W-101, W-103."""
     for paged in (False, True):
-        for inbox in approval_inbox.ORDERS.values():
+        for inbox in approval_inbox.INBOX.orders.values():
             plan = plan_of_page(database, many, inbox, {}, paged=paged)
             assert not plan.sorts_the_table, plan
             assert "ix_approvals_inbox" in plan.text or "ix_approvals_status_newest" in plan.text, plan
-        for inbox in approval_inbox.OF_RUN.values():
+        for inbox in approval_inbox.INBOX.of_run.values():
             plan = plan_of_page(database, many, inbox, {"run_id": "r10"}, paged=paged, in_order=False)
             assert "idx_approvals_workflow" in plan.text, plan
 
 
 def test_the_inbox_reads_nothing_large_of_the_runs(many: StateStore) -> None:
     """workflows W-88, W-100."""
-    statement = sql_of_page(many, approval_inbox.ORDERS["newest"], {})
+    statement = sql_of_page(many, approval_inbox.INBOX.orders["newest"], {})
     for column in ("context", "scratch", "phase_history", "node_statuses", "error"):
         assert column not in statement
 

@@ -1,0 +1,173 @@
+"""Forms: JSON Schemas (draft 2020-12), checked when a form is asked for, and the responses that must fit them.
+
+Nothing is ever fetched: a reference that does not end inside the schema is refused. What a check may cost is bounded
+by the sizes of schema and response, their depth, and a budget of steps. Not bounded is what one regular expression
+costs on one text: whoever writes a schema vouches for its patterns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.errors import InvalidValue, MisuseError
+
+MOST_PROBLEMS = 20
+MOST_STEPS = 200_000
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCES = ("$ref", "$dynamicRef")
+_TOO_MUCH = f"more than {MOST_STEPS} steps are needed to check it"
+_LONGEST_PATH, _LONGEST_VALUE = 200, 100
+
+
+class _TooMuch(Exception):
+    """A check has used up its steps."""
+
+
+def check_schema(where: str, schema: Any) -> None:
+    """Raise `InvalidValue` unless this is a schema that can be checked here; `MisuseError` without the extra."""
+    _check_draft(where, schema)
+    _check_references(where, schema)
+    try:
+        for _ in _validator(schema).iter_errors(None):  # finds what leads back to itself without end
+            pass
+    except RecursionError:
+        raise InvalidValue(where, "refers to itself without end") from None
+    except _TooMuch:
+        raise InvalidValue(where, _TOO_MUCH) from None
+
+
+def check_response(where: str, schema: Any, response: Any) -> None:
+    """Raise `InvalidValue` with the ``problems`` (path and text, at most 20) of a response that does not fit."""
+    try:
+        errors = islice(_validator(schema).iter_errors(response), MOST_PROBLEMS)
+        problems = list(dict.fromkeys(problem for error in errors for problem in _problems(where, error)))
+    except _TooMuch:
+        raise InvalidValue(where, _TOO_MUCH) from None
+    except _unusable() as error:  # a schema of another program's
+        raise InvalidValue(where, f"its schema cannot be used: {type(error).__name__}") from error
+    if problems:
+        (path, text), *more = problems[:MOST_PROBLEMS]
+        told = "; ".join([text, *(f"{path}: {text}" for path, text in more)])
+        raise InvalidValue(path, told, problems=tuple(problems[:MOST_PROBLEMS]))
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import jsonschema  # noqa: PLC0415 - optional libraries
+        import referencing.jsonschema  # noqa: PLC0415
+    except ImportError:
+        raise MisuseError.missing_extra("forms", what="a form") from None
+    return jsonschema, referencing
+
+
+def _check_draft(where: str, schema: Any) -> None:
+    jsonschema, _ = _libraries()
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        path, text = next(_problems(where, error))
+        raise InvalidValue(path, f"no JSON Schema: {text}") from None
+    except RecursionError:
+        raise InvalidValue(where, "nested too deep for a JSON Schema") from None
+
+
+def _check_references(where: str, schema: Any) -> None:
+    """Follow every reference of the schema and of what is referred to, once each."""
+    _, referencing = _libraries()
+    make = referencing.jsonschema.DRAFT202012.create_resource
+    root = make(schema)
+    waiting, sound, seen = [(root, referencing.Registry().resolver_with_root(root))], {id(schema)}, set()
+    while waiting:
+        resource, resolver = waiting.pop()
+        contents = resource.contents
+        if not isinstance(contents, dict) or id(contents) in seen:
+            continue
+        seen.add(id(contents))
+        if contents.get("$schema", _DIALECT) != _DIALECT:
+            raise InvalidValue(where, f"only draft 2020-12 can be checked, whose $schema is {_DIALECT}")
+        waiting += [(each, resolver.in_subresource(each)) for each in resource.subresources()]
+        for reference in (contents[keyword] for keyword in _REFERENCES if keyword in contents):
+            found = _resolved(where, resolver, reference)
+            if id(found.contents) not in sound:
+                _check_draft(where, found.contents)
+            sound.add(id(found.contents))
+            waiting.append((make(found.contents), found.resolver))
+
+
+def _resolved(where: str, resolver: Any, reference: str) -> Any:
+    _, referencing = _libraries()
+    try:
+        return resolver.lookup(reference)
+    except (referencing.exceptions.Unresolvable, TypeError, ValueError):
+        told = f"reference to {reference[:_LONGEST_VALUE]!r}: only places inside the schema can be referred to"
+        raise InvalidValue(where, told) from None
+
+
+def _validator(schema: Any) -> Any:
+    """A validator that knows no other document, and ends after so many steps."""
+    jsonschema, referencing = _libraries()
+    draft, left = jsonschema.Draft202012Validator, [MOST_STEPS]
+    limited = {name: _limited(name, check, left) for name, check in draft.VALIDATORS.items()}
+    return jsonschema.validators.extend(draft, limited)(_undeclared(schema), registry=referencing.Registry())
+
+
+def _limited(keyword: str, check: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
+    def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        left[0] -= _cost(keyword, value, instance)
+        if left[0] < 0:
+            raise _TooMuch
+        return check(validator, value, instance, schema)
+
+    return checked
+
+
+def _cost(keyword: str, value: Any, instance: Any) -> int:
+    """About how many comparisons one keyword takes on one value."""
+    many = len(value) if isinstance(value, dict | list) else 1
+    if keyword == "uniqueItems" and isinstance(instance, list):
+        return 1 + len(instance) ** 2 // 8
+    if keyword == "patternProperties" and isinstance(instance, dict):
+        return 1 + many * len(instance)
+    return many
+
+
+def _undeclared(schema: Any) -> Any:
+    """The schema without the names of its dialect, each of which would call for that dialect's own validator."""
+    if isinstance(schema, dict):
+        return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
+    return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _unusable() -> tuple[type[Exception], ...]:
+    """What a validator raises over a schema that `check_schema` would have refused."""
+    jsonschema, referencing = _libraries()
+    unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
+    return RecursionError, unresolved, unknown, re.error, TypeError, ValueError
+
+
+def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:
+    """The path and text of a validation error, without what was answered."""
+    path = where
+    for key in error.absolute_path:
+        path += f"[{key}]" if isinstance(key, int) else f".{str(key)[:80]}"
+    path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+    if error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield f"{path}.{name[:80]}", "missing"
+        return
+    yield path, _text(error.validator, error.validator_value)
+
+
+def _text(keyword: str | None, value: Any) -> str:
+    if keyword is None:
+        return "not permitted"
+    if keyword == "type":
+        return f"not of type {value if isinstance(value, str) else ' or '.join(value)}"
+    if isinstance(value, dict | list):
+        return f"does not satisfy {keyword}"
+    return f"does not satisfy {keyword}: {codec.encode_sound(value).decode()[:_LONGEST_VALUE]}"
