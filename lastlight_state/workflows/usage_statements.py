@@ -124,22 +124,15 @@ RUNNING_NOW = prepared(
 
 JUDGED = ("succeeded", "failed", "interrupted")
 _judged = OUTCOME.element.in_([constant(word) for word in JUDGED])
-_NARROW = EXECUTIONS.alias("of_skill")
 MOST_SKILLS = 50
 
 
 def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
-    """Found by skill, judged from the usage index: the outcome stands behind the text in its row."""
-    narrow = through(sa.select(_NARROW.c.started_at, OUTCOME), _NARROW, "idx_executions_skill")
+    """One page of rows, found by skill: the usage index would lead through everything that is newer."""
     found = (
-        through(narrow, EXECUTIONS, "ix_executions_usage")
-        .where(
-            _NARROW.c.skill == skill,
-            _c.started_at == _NARROW.c.started_at,
-            _c.id == _NARROW.c.id,
-            _judged,
-        )
-        .order_by(_NARROW.c.started_at.desc(), _NARROW.c.id.desc())
+        through(sa.select(_c.started_at, OUTCOME), EXECUTIONS, "idx_executions_skill")
+        .where(_c.skill == skill, _judged)
+        .order_by(_c.started_at.desc(), _c.id.desc())
         .limit(bind("most", _c.turns))
     )
     return sa.select(found.subquery())

@@ -7,7 +7,6 @@ from decimal import ROUND_UP, Decimal, Inexact, localcontext
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue

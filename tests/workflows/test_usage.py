@@ -56,13 +56,13 @@ def test_what_the_runs_of_a_trigger_have_used(store: StateStore) -> None:
     spent(store, "8", run_id=started(store, trigger=Trigger("t-2", type="api")).id)
     spent(store, "16", "chat", trigger=Trigger(TRIGGER.id, type="chat"))
 
-    def cost(**given: Any) -> Decimal:
+    def total(**given: Any) -> Decimal:
         return store.workflows.usage.for_trigger(TRIGGER.id, **given).cost_usd
 
-    assert cost() == 7
-    assert cost(workflow_names=["fix", "fix"]) == 6
-    assert cost(workflow_names=["fix", "plan", "none"]) == 7
-    assert cost(workflow_names=[]) == 0
+    assert total() == 7
+    assert total(workflow_names=["fix", "fix"]) == 6
+    assert total(workflow_names=["fix", "plan", "none"]) == 7
+    assert total(workflow_names=[]) == 0
     assert store.workflows.usage.for_trigger("nothing") == UsageTotals()
 
 
@@ -131,14 +131,14 @@ def test_groups_keep_to_their_window(store: StateStore, frozen_clock: FrozenCloc
         frozen_clock.advance(seconds=1)
     second = timedelta(seconds=1)
 
-    def cost(**given: Any) -> Decimal:
+    def total(**given: Any) -> Decimal:
         return sum((group.cost_usd for group in store.workflows.usage.by("skill", **given)), Decimal(0))
 
-    assert cost(since=START, until=START + 2 * second) == 3
-    assert cost(since=START + second) == 6
-    assert cost(since=START, until=START) == 0
+    assert total(since=START, until=START + 2 * second) == 3
+    assert total(since=START + second) == 6
+    assert total(since=START, until=START) == 0
     frozen_clock.set(START + second)
-    assert cost(since=START) == 3
+    assert total(since=START) == 3
     with pytest.raises(InvalidValue, match="until"):
         store.workflows.usage.by("skill", since=START, until=START - second)
     with pytest.raises(InvalidValue, match="dimension"):
@@ -168,8 +168,8 @@ def test_statistics_are_of_a_window_of_today_and_of_now(store: StateStore, froze
     for outcome in ("succeeded", "failed", "failed"):
         spent(store, "2", run_id=old.workflow_run_id, outcome=outcome)
     stats = store.workflows.usage.stats(since=since)
-    assert (stats.totals.executions, stats.totals.cost_usd) == (4, 7)
-    assert (stats.today.executions, stats.today.cost_usd) == (3, 6)
+    assert (stats.totals.executions, stats.totals.cost_usd) == (4, Decimal(7))
+    assert (stats.today.executions, stats.today.cost_usd) == (3, Decimal(6))
     assert (stats.outcomes["succeeded"], stats.outcomes["failed"], stats.outcomes["running"]) == (2, 2, 0)
     assert stats.skills == {"deploy:plan": 3, "chat": 1}
     assert stats.trigger_types == {"webhook": 3, "chat": 1}
@@ -203,9 +203,10 @@ def test_a_streak_is_of_a_skill_or_a_workflow(store: StateStore, frozen_clock: F
     streak = store.workflows.usage.failure_streak
     assert (streak(), streak("fix:a"), streak("fix:b"), streak("fix")) == (0, 1, 1, 0)
     assert (streak(workflow_name="fix"), streak(workflow_name="fixed"), streak(workflow_name="none")) == (2, 0, 0)
-    for given in ({"skill": "fix:a", "workflow_name": "fix"}, {"limit": 0}, {"skill": " "}):
+    refused: list[dict[str, Any]] = [{"skill": "fix:a", "workflow_name": "fix"}, {"limit": 0}, {"skill": " "}]
+    for given in refused:
         with pytest.raises(InvalidValue):
-            streak(**given)  # type: ignore[arg-type]
+            streak(**given)
 
 
 def test_a_streak_of_a_workflow_of_very_many_skills(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
