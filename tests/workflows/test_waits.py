@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from workflows.crew import Crew
 from workflows.plans import plan_of, plan_of_page
 from workflows.steps import PLAN, Raw, all_pages, paused, started, together
 
@@ -144,6 +145,34 @@ def test_no_answer_is_slept_through(every_backend: StateStore, raw: Raw, rounds:
         raw.check_history(run.id)
         seen.add(type(pausing))
     assert seen <= {WorkflowRun, StaleVersion}
+
+
+WAKE = """
+from lastlight_state import StateStore
+
+url, me = arguments
+with StateStore.open(url, migrate=False) as store:
+    result = []
+    ready()
+    while claims := store.workflows.claims.take_next(owner=me, limit=2):
+        result += [claim.run_id for claim in claims]
+    assert not store.workflows.claims.list_claimable().items
+"""
+
+
+def test_two_processes_wake_a_due_run_once(fresh_database: Database, crew: Crew) -> None:
+    """workflows W-32, case 63: whoever comes second, before any work has begun; none that still waits for a gate."""
+    store, raw = fresh_database.open(), Raw(fresh_database)
+    due_at = fresh_database.clock.now() + MINUTE
+    due = [store.workflows.waits.pause(started(store).id, until=due_at).id for _ in range(12)]
+    gate = paused(store)
+    raw("UPDATE workflow_runs SET wake_at = ? WHERE id = ?", due_at, gate.workflow_run_id)
+    assert not store.workflows.claims.list_claimable().items
+    told = crew.race(WAKE, *([fresh_database.url, f"p{index}"] for index in range(2)))
+    assert sorted(run_id for woken in told for run_id in woken) == due
+    for run_id in due:
+        assert raw.transitions(run_id)[-1] == ("paused", "running", "run.resumed.timer")
+        raw.check_history(run_id)
 
 
 def test_a_resumed_run_is_offered_to_anybody(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
