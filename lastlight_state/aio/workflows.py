@@ -10,6 +10,7 @@ from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
 from lastlight_state.workflows.queue import Queue
@@ -66,6 +67,18 @@ class AsyncClaims(Face[Claims]):
     release = writing(Claims.release)
     give_up = writing(Claims.give_up)
     find = reading(Claims.find)
+
+
+class AsyncLoops(Face[Loops]):
+    """``store.workflows.loops``"""
+
+    put = writing(Loops.put)
+    advance = writing(Loops.advance)
+    finish = writing(Loops.finish)
+    find = reading(Loops.find)
+    list = reading(Loops.list)
+    carry = writing(Loops.carry)
+    find_output = reading(Loops.find_output)
 
 
 class AsyncNodes(Face[Nodes]):
@@ -164,6 +177,11 @@ class AsyncWorkflows(Face[Workflows]):
     def nodes(self) -> AsyncNodes:
         """States of the nodes of runs' graphs."""
         return AsyncNodes(self._target.nodes, self._runner)
+
+    @cached_property
+    def loops(self) -> AsyncLoops:
+        """Where runs' loops stand, and what their iterations hand on."""
+        return AsyncLoops(self._target.loops, self._runner)
 
     @cached_property
     def overrides(self) -> AsyncOverrides:

@@ -26,6 +26,7 @@ from lastlight_state.workflows.claim_records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.node_records import Loop, Node
 from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
@@ -107,6 +108,11 @@ class Workflows:
     def nodes(self) -> Nodes:
         """States of the nodes of runs' graphs."""
         return Nodes(self._context)
+
+    @cached_property
+    def loops(self) -> Loops:
+        """Where runs' loops stand, and what their iterations hand on."""
+        return Loops(self._context)
 
     @cached_property
     def overrides(self) -> Overrides:

@@ -10,16 +10,12 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict, CorruptData, InvalidValue, LostRace, NotFound
-from lastlight_state.settings import Limits
-from lastlight_state.workflows import execution_closing, node_rows, run_progress, run_rows
+from lastlight_state.errors import Conflict, InvalidValue, LostRace, NotFound
+from lastlight_state.workflows import execution_closing, node_rows, run_rows
 from lastlight_state.workflows import execution_statements as sql
 from lastlight_state.workflows.arguments import Claim, NodeRef
 from lastlight_state.workflows.execution_records import Execution
-from lastlight_state.workflows.run_progress import Step
 from lastlight_state.workflows.words import NodeState
-
-POINTER = "lastOutputExecutionId"
 
 
 @dataclass(frozen=True)
@@ -90,19 +86,6 @@ def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | Non
     return execution_closing.close(unit, run_id, "interrupted", **facts)
 
 
-def point_to_output(unit: Unit, key: str, change: Change, at: datetime, limits: Limits) -> Execution | None:
-    """Store a text, and in the scratch of its run that ``key`` has its last output there."""
-    execution_id = change.values["execution_id"]
-    run = unit.row(sql.LOCK_SCRATCH, change.values)
-    if run is None:
-        get(unit, execution_id)
-        raise InvalidValue("loop", f"execution {execution_id!r} belongs to no run")
-    loop = _loop(run, key)
-    step = Step(run["id"], at, patch={key: {**loop, POINTER: execution_id}})
-    run_progress.take(unit, step, limits, change.claim)
-    return change.attempt(unit)
-
-
 def in_flight(execution: Execution) -> bool:
     """Whether the execution has not ended."""
     return execution.finished_at is None and execution.success is None
@@ -126,16 +109,6 @@ def finished(execution: Execution, *allowed: str) -> Conflict:
         found=execution.outcome,
         allowed=allowed,
     )
-
-
-def _loop(run: dict[str, Any], key: str) -> dict[str, Any]:
-    scratch = run["scratch"] or {}
-    if not isinstance(scratch, dict):
-        raise CorruptData("workflow_runs", run["id"], "scratch", problem="is no object")
-    found = scratch.get(key) or {}
-    if not isinstance(found, dict):
-        raise InvalidValue("loop", f"scratch[{key!r}] is no object")
-    return found
 
 
 def _permit(unit: Unit, row: dict[str, Any], claim: Claim | None) -> None:

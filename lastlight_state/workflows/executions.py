@@ -17,11 +17,12 @@ from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, NotFound
-from lastlight_state.workflows import execution_checks, execution_list, execution_writes, words
+from lastlight_state.workflows import execution_checks, execution_list, execution_writes, loop_outputs, words
 from lastlight_state.workflows import execution_statements as sql
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.execution_writes import Change
+from lastlight_state.workflows.loop_outputs import Output
 from lastlight_state.workflows.words import NodeState
 
 PhaseState = Literal["run", "running", "done"]
@@ -217,7 +218,8 @@ class Executions(Repository):
             self._change(change)
             return
         key = checks.identifier("loop", loop, words.ID)
-        self._writing(lambda unit: execution_writes.point_to_output(unit, key, change, now, self._settings.limits))
+        output = Output(key, change, now)
+        self._writing(lambda unit: loop_outputs.save(unit, output, self._settings.limits))
 
     def find_output(self, execution_id: str) -> str | None:
         """The text of an execution; None where none was ever stored, or there is no such execution."""

@@ -126,7 +126,7 @@ class Nodes(Repository):
         def work(unit: Unit) -> dict[str, int]:
             found = {row["state"]: int(row["nodes"]) for row in unit.rows(sql.COUNTS, {"run_id": run_id})}
             if not found:
-                _expect_run(unit, run_id)
+                run_rows.expect_one(unit, run_id)
             return found
 
         return self._reading(work)
@@ -157,13 +157,8 @@ class Nodes(Repository):
 def _page(unit: Unit, listing: Listing, given: dict[str, Any], limit: int, page_token: str | None) -> Page[Node]:
     page = listing.page(unit, Node.of, limit=limit, page_token=page_token, given=given)
     if not page.items:
-        _expect_run(unit, given["run_id"])
+        run_rows.expect_one(unit, given["run_id"])
     return page
-
-
-def _expect_run(unit: Unit, run_id: str) -> None:
-    if unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
-        raise checks.not_found("workflow_run", run_id)
 
 
 def _not_found(values: dict[str, Any]) -> StateError:

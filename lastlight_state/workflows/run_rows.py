@@ -61,6 +61,12 @@ def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]
     return row
 
 
+def expect_one(unit: Unit, run_id: str) -> None:
+    """Raise `NotFound` unless there is such a run."""
+    if unit.row(EXISTS, {"run_id": run_id}) is None:
+        raise checks.not_found("workflow_run", run_id)
+
+
 def get(unit: Unit, run_id: str) -> WorkflowRun:
     """The whole run. Raises `NotFound`."""
     run = unit.find(WorkflowRun, GET, {"run_id": run_id})
