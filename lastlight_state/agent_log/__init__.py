@@ -16,6 +16,7 @@ from lastlight_state.agent_log.reader import Reader
 from lastlight_state.agent_log.records import (
     AgentSessionSummary,
     Hit,
+    LogCheck,
     LogIssue,
     LogLine,
     LogMessage,
@@ -27,6 +28,7 @@ from lastlight_state.agent_log.records import (
     SessionFile,
     SessionPage,
 )
+from lastlight_state.agent_log.repair import Repair
 from lastlight_state.agent_log.session_writer import Files, SessionWriter
 from lastlight_state.agent_log.sessions import Sessions
 from lastlight_state.agent_log.summaries import Summaries
@@ -43,6 +45,7 @@ __all__ = [
     "CommandRecord",
     "Cwd",
     "Hit",
+    "LogCheck",
     "LogIssue",
     "LogLine",
     "LogMessage",
@@ -54,6 +57,7 @@ __all__ = [
     "RawCheck",
     "RawFile",
     "Reader",
+    "Repair",
     "Reset",
     "RunResult",
     "SessionFile",
@@ -91,3 +95,4 @@ class AgentLog:
         self.sessions = Sessions(tree, Summaries(agents, session_types))
         self.reader = Reader(self.sessions, agents)
         self.raw = Raw(self.sessions)
+        self.repair = Repair(self.sessions)

@@ -29,7 +29,7 @@ from lastlight_state.jsonl.tail import read_tail
 
 
 class Reader:
-    """``store.agent_log.reader``. Of an id in several project directories, the log changed last is read."""
+    """``store.agent_log.reader``. Of an id in several project directories, the one changed last, or that of ``slug``."""
 
     def __init__(self, sessions: Sessions, agents: AgentFiles) -> None:
         self._sessions = sessions
@@ -43,6 +43,7 @@ class Reader:
         limit: int = 200,
         types: Collection[str] | None = None,
         include_agents: bool = False,
+        slug: str | None = None,
     ) -> LogPage:
         """A page of lines behind the cursor ``after``, in file order. ``limit``: 1 to 500.
 
@@ -51,7 +52,7 @@ class Reader:
         """
         limit = page_limit(limit)
         wanted = None if types is None else frozenset([types] if isinstance(types, str) else types)
-        with self._opened(session_id, after, include_agents=include_agents) as sources:
+        with self._opened(session_id, slug, after, include_agents=include_agents) as sources:
             before = sources.cursor()
             lines: list[LogLine] = []
             while len(lines) < limit and (line := sources.take()):
@@ -60,14 +61,20 @@ class Reader:
             return LogPage.of({**_state_of(sources), "lines": tuple(lines), "before": before})
 
     def messages(
-        self, session_id: str, *, after: str | None = None, limit: int = 200, include_agents: bool = False
+        self,
+        session_id: str,
+        *,
+        after: str | None = None,
+        limit: int = 200,
+        include_agents: bool = False,
+        slug: str | None = None,
     ) -> MessagePage:
         """A page of messages for display, in file order. ``limit``: 1 to 500; arguments and errors as in `read`.
 
         The messages of one line stay together: only a line with more than ``limit`` of its own makes a longer page.
         """
         limit = page_limit(limit)
-        with self._opened(session_id, after, include_agents=include_agents) as sources:
+        with self._opened(session_id, slug, after, include_agents=include_agents) as sources:
             found: list[LogMessage] = []
             while len(found) < limit and (line := sources.peek()):
                 messages = messages_of(line)
@@ -77,7 +84,7 @@ class Reader:
                 sources.take()
             return MessagePage.of({**_state_of(sources), "messages": tuple(found)})
 
-    def tail(self, session_id: str, *, n: int = 50, before: str | None = None) -> LogPage:
+    def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
         """The last ``n`` (1 to 500) lines, oldest first; ``before`` a cursor: those in front of it.
 
         Give it the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
@@ -85,7 +92,7 @@ class Reader:
         """
         n = page_limit(n)
         given = cursors.of_text("before", before).get(MAIN)
-        log = self._sessions.get(session_id)
+        log = self._sessions.get(session_id, slug=slug)
         path, descriptor = log.path, open_log(log)
         try:
             size = os.fstat(descriptor).st_size
@@ -108,9 +115,9 @@ class Reader:
         finally:
             os.close(descriptor)
 
-    def scan(self, session_id: str) -> Iterator[LogLine]:
+    def scan(self, session_id: str, *, slug: str | None = None) -> Iterator[LogLine]:
         """All lines of the main log, streamed. Raises `NotFound` at once."""
-        return scanned(self._sessions.get(session_id))
+        return scanned(self._sessions.get(session_id, slug=slug))
 
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
@@ -143,10 +150,10 @@ class Reader:
         return search.hits
 
     def _opened(
-        self, session_id: str, after: str | None, *, include_agents: bool
+        self, session_id: str, slug: str | None, after: str | None, *, include_agents: bool
     ) -> AbstractContextManager[merge.Sources]:
         positions = cursors.of_text("after", after)
-        log = self._sessions.get(session_id)
+        log = self._sessions.get(session_id, slug=slug)
         return merge.opened(log, self._agents.of(log) if include_agents else (), positions)
 
 

@@ -206,3 +206,21 @@ class RawCheck(Record):
     damaged: tuple[str, ...]
     missing: tuple[str, ...]
     unreferenced: tuple[str, ...]
+
+
+class LogCheck(Record):
+    """What is wrong with a log. ``lines`` counts all that are not blank, ``records`` what readers return.
+
+    ``recovered`` of them stand in damaged lines. ``issues`` are the first 1,000 of ``issue_count``. ``missing_raw`` are
+    hashes of untruncated results that the log refers to and that are not there, ``repeated_results`` calls whose result
+    stands there more than once; at most 1,000 of each.
+    """
+
+    lines: int
+    records: int
+    recovered: int
+    issues: tuple[LogIssue, ...]
+    issue_count: int
+    torn_tail: bool
+    missing_raw: tuple[str, ...]
+    repeated_results: tuple[str, ...]

@@ -14,6 +14,7 @@ from lastlight_state.agent_log import (
     Place,
     Raw,
     Reader,
+    Repair,
     Reset,
     Sessions,
     SessionWriter,
@@ -123,9 +124,9 @@ class AsyncReader(Face[Reader]):
     tail = reading(Reader.tail)
     search = reading(Reader.search)
 
-    def scan(self, session_id: str) -> AsyncIterator[LogLine]:
+    def scan(self, session_id: str, *, slug: str | None = None) -> AsyncIterator[LogLine]:
         """As `Reader.scan`. `NotFound` comes with the first line asked for."""
-        return streamed(lambda: self._target.scan(session_id))
+        return streamed(lambda: self._target.scan(session_id, slug=slug))
 
     def follow(self, session_id: str, *, after: str | None = None, poll: float = 0.5) -> AsyncIterator[LogLine | Reset]:
         """As `Reader.follow`, until the iteration is left or its task is cancelled."""
@@ -140,6 +141,13 @@ class AsyncRaw(Face[Raw]):
     open = reading(Raw.open)
     list = reading(Raw.list)
     verify = reading(Raw.verify)
+
+
+class AsyncRepair(Face[Repair]):
+    """``store.agent_log.repair``"""
+
+    check = reading(Repair.check)
+    seal = writing(Repair.seal)
 
 
 class AsyncAgentLog(Face[AgentLog]):
@@ -164,6 +172,11 @@ class AsyncAgentLog(Face[AgentLog]):
     def raw(self) -> AsyncRaw:
         """Tool results before their display cut."""
         return AsyncRaw(self._target.raw, self._runner)
+
+    @cached_property
+    def repair(self) -> AsyncRepair:
+        """What is wrong with logs."""
+        return AsyncRepair(self._target.repair, self._runner)
 
     @property
     def root(self) -> Path:

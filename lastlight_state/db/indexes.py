@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sqlalchemy import BinaryExpression, BindParameter, Column, FromClause, Index, Select, text
+from sqlalchemy import BinaryExpression, ColumnElement, FromClause, Index, Select, SelectBase, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -39,13 +39,30 @@ class Leading(BinaryExpression[bool]):
 
     inherit_cache = False
 
-    def __init__(self, column: Column[Any], value: BindParameter[Any]) -> None:
+    def __init__(self, column: ColumnElement[Any], value: ColumnElement[Any]) -> None:
         super().__init__(column, value, operators.eq)
 
 
 @compiles(Leading, "postgresql")
 def _listed(element: Leading, compiler: SQLCompiler, **options: Any) -> str:
     return compiler.process(element.left.in_([element.right, element.right]), **options)
+
+
+class AmongFew(BinaryExpression[bool]):
+    """Whether a key is among the few that a subquery finds anew for each row of what it is joined to.
+
+    Postgres looks such keys up by their index only when they come as an array; of an IN it would go through the table.
+    """
+
+    inherit_cache = False
+
+    def __init__(self, key: ColumnElement[Any], found: SelectBase) -> None:
+        super().__init__(key, found.scalar_subquery(), operators.in_op)
+
+
+@compiles(AmongFew, "postgresql")
+def _in_array(element: AmongFew, compiler: SQLCompiler, **options: Any) -> str:
+    return f"{compiler.process(element.left, **options)} = ANY (ARRAY{compiler.process(element.right, **options)})"
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:

@@ -57,6 +57,14 @@ class Issue(NamedTuple):
     reason: Reason
 
 
+class RawLine(NamedTuple):
+    """A line as it stands in the file: where it begins, its length, its bytes without newline (None past the limit)."""
+
+    offset: int
+    length: int
+    raw: bytes | None
+
+
 class LineReader(Generic[L]):
     """Reads an open file from an offset on. ``lines`` may be called again when the file has grown.
 
@@ -107,6 +115,26 @@ class LineReader(Generic[L]):
                     yield make(line, (offset, raw, value, end, False, source))  # what line(...) does, in half the time
                 else:
                     yield from self._judged(raw, offset)
+
+    def raw_lines(self) -> Iterator[RawLine]:
+        """All terminated lines up to the present end of the file, unread and unjudged."""
+        most = self._max_line_bytes
+        while block := read_at(self._descriptor, self._path, self._block_bytes, self.position):
+            self.position += len(block)
+            offset = self.offset
+            ended = self._ended(block)
+            if self.offset != offset:
+                yield RawLine(offset, self.offset - offset - 1, None)
+            for raw in ended:
+                offset = self.offset
+                self.offset = offset + len(raw) + 1
+                yield RawLine(offset, len(raw), raw if len(raw) <= most else None)
+
+    def raw_tail(self) -> RawLine | None:
+        """The unterminated end of the file, as far as read; None where there is none."""
+        if not self._begun_bytes:
+            return None
+        return RawLine(self.offset, self._begun_bytes, None if self._is_oversize else b"".join(self._begun))
 
     def records(self) -> Iterator[L]:
         """The records of all lines up to the present end of the file, the unterminated one included."""

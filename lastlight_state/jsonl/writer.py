@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
@@ -74,8 +75,7 @@ class LineWriter:
         """
         data = self._checked(lines)
         with self._mutex:
-            if self._closed:
-                raise StoreClosed(f"{self.path}: the writer is closed")
+            self._refuse_if_closed()
             if not data:
                 return
             try:
@@ -86,11 +86,34 @@ class LineWriter:
             if self._sync == "record" or (end and self._sync == "end"):
                 self._flush()
 
+    def seal(self) -> bool:
+        """End a last line that has no newline with one, and do nothing else; whether there was one. Repeat-safe.
+
+        Errors as in `append`.
+        """
+        with self.held() as size:
+            is_open = size > 0 and not self._ends_in_newline(size)
+            if is_open:
+                self._put(b"", size)
+        if is_open and self._sync != "os":
+            self.sync()
+        return is_open
+
+    @contextmanager
+    def held(self) -> Iterator[int]:
+        """Keep every other writer from appending in the block; gives the file's size. Errors as in `append`."""
+        with self._mutex:
+            self._refuse_if_closed()
+            try:
+                yield self._lock()
+            finally:
+                if self._has_locks and self._descriptor != _CLOSED:
+                    lock.release(self._descriptor)
+
     def sync(self) -> None:
         """Bring what was appended to disk now."""
         with self._mutex:
-            if self._closed:
-                raise StoreClosed(f"{self.path}: the writer is closed")
+            self._refuse_if_closed()
             self._flush()
 
     def close(self) -> None:
@@ -117,6 +140,10 @@ class LineWriter:
         """In a forked child: forget the parent's descriptor, whose lock would be the parent's, and its mutex."""
         self._mutex = threading.Lock()
         self._let_go()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"{self.path}: the writer is closed")
 
     def _checked(self, lines: Sequence[bytes]) -> bytes:
         for line in lines:
@@ -159,7 +186,7 @@ class LineWriter:
     def _put(self, data: bytes, size: int) -> None:
         written = 0
         try:
-            if size not in (0, self._size_left) and os.pread(self._descriptor, 1, size - 1) != _NEWLINE:
+            if size not in (0, self._size_left) and not self._ends_in_newline(size):
                 data = _NEWLINE + data
             self._size_left = -1
             written = os.write(self._descriptor, data)
@@ -168,6 +195,9 @@ class LineWriter:
         except OSError as error:
             raise files.failure(error, self.path, outcome="unknown" if written else "none") from error
         self._size_left = size + len(data)
+
+    def _ends_in_newline(self, size: int) -> bool:
+        return os.pread(self._descriptor, 1, size - 1) == _NEWLINE
 
     def _flush(self) -> None:
         if self._descriptor == _CLOSED:

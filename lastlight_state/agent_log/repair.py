@@ -1,0 +1,91 @@
+"""Checking a log, and ending its torn tail. Copies and replacements of damaged files are made by maintenance."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from lastlight_state.agent_log import raw_files
+from lastlight_state.agent_log.raw import references_of
+from lastlight_state.agent_log.records import LOG_LINES, LogCheck, LogIssue, LogLine, SessionFile
+from lastlight_state.agent_log.sessions import Sessions
+from lastlight_state.agent_log.tree import open_log
+from lastlight_state.jsonl import files, repair
+from lastlight_state.jsonl.reader import MAIN, LineReader
+
+MOST_NAMED = 1_000
+
+
+class Repair:
+    """``store.agent_log.repair``"""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
+        """What is wrong with a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
+
+        A torn tail is no issue by itself: its writer may be at work.
+        """
+        log = self._sessions.get(session_id, slug=slug)
+        descriptor = open_log(log)
+        try:
+            reader = LineReader(descriptor, log.path, LOG_LINES)
+            seen = _Seen()
+            for line in reader.records():
+                seen.add(line)
+        finally:
+            os.close(descriptor)
+        return LogCheck(
+            lines=seen.sound + reader.issue_count + reader.torn_tail,
+            records=seen.sound + seen.recovered,
+            recovered=seen.recovered,
+            issues=tuple(LogIssue.at(issue, MAIN) for issue in reader.issues),
+            issue_count=reader.issue_count,
+            torn_tail=reader.torn_tail,
+            missing_raw=seen.missing(log),
+            repeated_results=tuple(sorted(call for call, times in seen.results.items() if times > 1)[:MOST_NAMED]),
+        )
+
+    def seal(self, session_id: str, *, slug: str | None = None) -> bool:
+        """End a torn tail with a newline, under the lock of its writers; whether there was one. Repeat-safe.
+
+        Nothing else in the file changes. Raises `NotFound`, `BackendBusy`, `BackendUnavailable`.
+        """
+        return repair.seal(self._sessions.get(session_id, slug=slug).path)
+
+
+class _Seen:
+    """What the lines of a log hold, counted."""
+
+    def __init__(self) -> None:
+        self.sound = 0
+        self.recovered = 0
+        self.results: Counter[str] = Counter()
+        self._referred: set[str] = set()
+
+    def add(self, line: LogLine) -> None:
+        """Count a line."""
+        if line.recovered:
+            self.recovered += 1
+        else:
+            self.sound += 1
+        self._referred.update(references_of(line.value))
+        self.results.update(_results_of(line))
+
+    def missing(self, log: SessionFile) -> tuple[str, ...]:
+        """The untruncated results that the log refers to and that are not there, ordered by hash."""
+        directory = raw_files.directory_of(log.path)
+        try:
+            return tuple(sorted(self._referred - set(raw_files.kept(directory)))[:MOST_NAMED])
+        except OSError as error:
+            raise files.failure(error, directory) from error
+
+
+def _results_of(line: LogLine) -> list[str]:
+    """The calls that a line gives the results of."""
+    message = line.value.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    calls = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
+    return [call for call in calls if isinstance(call, str)]

@@ -1,0 +1,212 @@
+"""Repair of line files, with an account of every byte.
+
+A clean copy gets every whole or recovered record, byte for byte and in order, each on a line of its own. Everything
+else goes to a file of rejects beside it, one JSON object for each part: offset, length, reason, and the bytes in
+base64. Every byte of the source is in one of the two. No record is invented, merged or reordered, and the source is
+never changed.
+
+Replacing happens under the lock of appends: the damaged file gets a second name, which it keeps for ever, and then the
+clean one takes the path in one rename. A crash leaves one or the other there, never none. Memory depends on the longest
+line, never on the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+from lastlight_state.codec import dump_line
+from lastlight_state.errors import AlreadyExists, LostRace
+from lastlight_state.jsonl import files
+from lastlight_state.jsonl.reader import Line, LineKind, LineReader, read_at
+from lastlight_state.jsonl.recovery import Accepts
+from lastlight_state.jsonl.sections import KEPT, Account, Section, terminated, unterminated
+from lastlight_state.jsonl.writer import LineWriter
+
+REJECTS = ".rejects"
+_ENTRY_BYTES = 768 * 1024
+_PRIVATE = 0o600
+
+
+class Salvage(NamedTuple):
+    """What was done about a file. Without damage there is no ``copy``, and nothing was written.
+
+    ``rejects`` is None where nothing was rejected, ``damaged`` the second name of a file that was replaced.
+    """
+
+    account: Account
+    copy: Path | None = None
+    rejects: Path | None = None
+    damaged: Path | None = None
+
+
+def scan(path: Path, accepts: Accepts) -> Account:
+    """What the file consists of. Reads it once, writes nothing. Raises OSError."""
+    account = Account()
+    with _opened(path) as descriptor:
+        reader = _reader(descriptor, path, accepts)
+        for section in terminated(reader, accepts):
+            account.add(section)
+        for section in unterminated(reader, accepts):
+            account.add(section)
+    return account
+
+
+def seal(path: Path) -> bool:
+    """End a torn tail with a newline, under the lock of appends; whether there was one. Errors of `LineWriter.append`.
+
+    That is the only change ever made to a file that is in use.
+    """
+    with LineWriter(path, on_removed="raise") as writer:
+        return writer.seal()
+
+
+def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
+    """Write a clean copy to ``to``, and what is left out of it beside that. Raises OSError, `AlreadyExists`."""
+    found = scan(path, accepts)
+    if found.is_sound:
+        return Salvage(found)
+    files.make_directories(to.parent)
+    with _opened(path) as descriptor, _Copy(descriptor, path, accepts, to, _beside(to, REJECTS)) as copy:
+        copy.take_lines()
+        copy.take_tail()
+        copy.flush()
+        copy.keep()
+    return Salvage(copy.account, to, copy.rejects)
+
+
+def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
+    """Put a clean copy in the file's place, which keeps the second name ``<name><suffix>``.
+
+    What was appended before other writers are kept out is copied before, so they wait for the last lines alone. Raises
+    OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` where somebody else replaced the file meanwhile.
+    """
+    found = scan(path, accepts)
+    if found.is_sound:
+        return Salvage(found)
+    damaged = _beside(path, suffix)
+    clean = path.with_name(f".{path.name}{suffix}.tmp")
+    with ExitStack() as stack:
+        descriptor = stack.enter_context(_opened(path))
+        writer = stack.enter_context(LineWriter(path, on_removed="raise"))
+        copy = stack.enter_context(_Copy(descriptor, path, accepts, clean, _beside(damaged, REJECTS)))
+        copy.take_lines()
+        with writer.held():
+            if not os.path.samestat(os.fstat(descriptor), path.lstat()):
+                raise LostRace(f"{path}: replaced by another meanwhile", path=str(path))
+            copy.take_lines()
+            copy.take_tail()
+            copy.flush()
+            _give_name(path, damaged)
+            clean.rename(path)
+            copy.keep()
+            files.sync_directory(path.parent)
+    return Salvage(copy.account, path, copy.rejects, damaged)
+
+
+class _Copy:
+    """A clean copy and its rejects while they are written. They vanish unless they are to be kept."""
+
+    def __init__(self, descriptor: int, path: Path, accepts: Accepts, clean: Path, rejects: Path) -> None:
+        self.account = Account()
+        self.rejects: Path | None = None
+        self._descriptor = descriptor
+        self._path = path
+        self._accepts = accepts
+        self._reader = _reader(descriptor, path, accepts)
+        self._names = clean, rejects
+        self._made: list[Path] = []
+        self._files: list[IO[bytes]] = []
+        self._is_kept = False
+
+    def __enter__(self) -> Self:
+        for name in self._names:
+            if os.path.lexists(name):
+                raise AlreadyExists("file", str(name))
+        self._make(self._names[0])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            file.close()
+        if not self._is_kept:
+            for name in self._made:
+                with suppress(FileNotFoundError):
+                    name.unlink()
+
+    def take_lines(self) -> None:
+        """Copy the terminated lines that were not there before."""
+        for section in terminated(self._reader, self._accepts):
+            self._take(section)
+
+    def take_tail(self) -> None:
+        """Copy what stands behind the last newline."""
+        for section in unterminated(self._reader, self._accepts):
+            self._take(section)
+
+    def keep(self) -> None:
+        """Let the files stay."""
+        self._is_kept = True
+
+    def flush(self) -> None:
+        """Bring both files to disk, with the mode of the source."""
+        mode = os.fstat(self._descriptor).st_mode & 0o777
+        for file in self._files:
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        for directory in {name.parent for name in self._made}:
+            files.sync_directory(directory)
+
+    def _take(self, section: Section) -> None:
+        self.account.add(section)
+        if section.kind in KEPT and section.raw is not None:
+            self._files[0].write(section.raw + b"\n")
+            return
+        if self.rejects is None:
+            self.rejects = self._names[1]
+            self._make(self.rejects)
+        for offset in range(section.offset, section.offset + section.length, _ENTRY_BYTES):
+            length = min(_ENTRY_BYTES, section.offset + section.length - offset)
+            self._files[1].write(dump_line(self._rejected(offset, length, section.kind)))
+
+    def _rejected(self, offset: int, length: int, reason: str) -> dict[str, Any]:
+        data = read_at(self._descriptor, self._path, length, offset)
+        return {"offset": offset, "length": length, "reason": reason, "base64": base64.b64encode(data).decode()}
+
+    def _make(self, name: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, _PRIVATE)
+        except FileExistsError as error:
+            raise AlreadyExists("file", str(name)) from error
+        self._made.append(name)
+        self._files.append(os.fdopen(descriptor, "wb"))
+
+
+def _reader(descriptor: int, path: Path, accepts: Accepts) -> LineReader[Line]:
+    return LineReader(descriptor, path, LineKind(Line, accepts))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = files.open_to_read(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _give_name(path: Path, second: Path) -> None:
+    try:
+        os.link(path, second, follow_symlinks=False)
+    except FileExistsError as error:
+        raise AlreadyExists("file", str(second)) from error
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,108 @@
+"""Every byte of a line file, classified: what is a record, what can be recovered, and what is neither.
+
+The sections of a file follow one another without gap or overlap, so their lengths add up to its size. A newline belongs
+to the section that stands before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from lastlight_state.jsonl.reader import LineReader, RawLine
+from lastlight_state.jsonl.recovery import Accepts, Reason, judge, reason_of
+
+SectionKind: TypeAlias = Literal["record", "recovered", "glued", "blank", "torn_tail"] | Reason
+"""A whole record; one inside a damaged line; one of several glued on a line; nothing; an unterminated end; damage."""
+
+KEPT = frozenset({"record", "recovered", "glued"})
+"""The kinds that hold a record."""
+SOUND = frozenset({"record", "blank"})
+KINDS: tuple[str, ...] = tuple(dict.fromkeys(word for part in get_args(SectionKind) for word in get_args(part)))
+SAMPLES = 1_000
+
+
+class Section(NamedTuple):
+    """A part of a file. ``raw`` are the bytes of a record, without the newline that may follow; else None."""
+
+    offset: int
+    length: int
+    kind: SectionKind
+    raw: bytes | None = None
+
+
+class Part(NamedTuple):
+    """Where a part of a file is that holds no record, or was recovered."""
+
+    offset: int
+    length: int
+    kind: SectionKind
+
+
+@dataclass
+class Account:
+    """What a file consists of: sections and bytes of each kind, and the first 1,000 of those that are not sound."""
+
+    sections: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    parts: list[Part] = field(default_factory=list)
+
+    def add(self, section: Section) -> None:
+        """Count a section."""
+        self.sections[section.kind] += 1
+        self.bytes[section.kind] += section.length
+        if section.kind not in SOUND and len(self.parts) < SAMPLES:
+            self.parts.append(Part(*section[:3]))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is nothing to mend."""
+        return self.sections.keys() <= SOUND
+
+    @property
+    def size(self) -> int:
+        """The bytes of all sections."""
+        return sum(self.bytes.values())
+
+
+def terminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
+    """The sections of all terminated lines up to the present end of the file."""
+    for line in reader.raw_lines():
+        yield from _of_line(line, accepts, newline=1)
+
+
+def unterminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
+    """The sections of what stands behind the last newline, as far as read."""
+    line = reader.raw_tail()
+    if line is not None:
+        yield from _of_line(line, accepts, newline=0)
+
+
+def _of_line(line: RawLine, accepts: Accepts, *, newline: int) -> Iterator[Section]:
+    offset, length, raw = line
+    end = offset + length + newline
+    if raw is None:
+        yield Section(offset, end - offset, "oversize")
+        return
+    verdict = judge(raw, accepts)
+    kept: SectionKind = {None: "record", "glued": "glued"}.get(verdict.reason, "recovered")  # type: ignore[assignment]
+    at = offset
+    for piece in verdict.pieces:
+        begins, stops = offset + piece.start, offset + piece.end
+        if begins > at:
+            yield Section(at, begins - at, _kind_of(raw[at - offset : piece.start], verdict.reason, newline))
+        at = end if stops == offset + length else stops
+        yield Section(begins, at - begins, kept, piece.raw)
+    if at < end:
+        yield Section(at, end - at, _kind_of(raw[at - offset :], verdict.reason, newline))
+
+
+def _kind_of(gap: bytes, reason: Reason | None, newline: int) -> SectionKind:
+    """What a part of a line without a record is."""
+    if not gap.strip(b" \t\r"):
+        return "blank"
+    if not newline:
+        return "torn_tail"
+    return "not_object" if reason == "not_object" else reason_of(gap)

@@ -1,0 +1,81 @@
+"""``store.maintenance.agent_sessions``: the agent's log files, joined with what the database knows of their sessions.
+
+A page looks at file names and times alone, and asks the database once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lastlight_state.agent_log import SessionFile
+from lastlight_state.agent_log.paths import readable_id
+from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
+from lastlight_state.db.records import Page, Record
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.maintenance import session_executions
+from lastlight_state.maintenance.session_executions import qualified_repo
+
+
+class SessionExecution(Record):
+    """The newest execution of an agent session. ``repo`` is ``owner/repo``, or None where that is not known whole."""
+
+    id: str
+    skill: str
+    workflow_run_id: str | None
+    success: bool | None
+    repo: str | None
+
+
+class AgentSession(Record):
+    """A log file, and the newest execution of its session; None for one that no execution names."""
+
+    file: SessionFile
+    execution: SessionExecution | None
+
+
+class AgentSessionPage(Page[AgentSession]):
+    """A page of log files. ``skipped`` counts what could not be looked at: dangling links, unreadable directories."""
+
+    skipped: int = 0
+
+
+class AgentSessions(Repository):
+    """``store.maintenance.agent_sessions``"""
+
+    def __init__(self, context: Context, files: Sessions) -> None:
+        super().__init__(context)
+        self._files = files
+
+    def list(
+        self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
+    ) -> AgentSessionPage:
+        """A page of session logs, the one changed last first, with their newest executions. ``limit``: 1 to 500.
+
+        Files are ordered and filtered as `lastlight_state.agent_log.Sessions.list` does it.
+        """
+        page = self._files.list(scope=scope, slug=slug, limit=limit, page_token=page_token)
+        session_ids = list(dict.fromkeys(file.id for file in page))
+        found = self._reading(lambda unit: session_executions.newest(unit, session_ids)) if session_ids else {}
+        items = tuple(AgentSession(file=file, execution=_execution(found.get(file.id))) for file in page)
+        return AgentSessionPage(items=items, next_page_token=page.next_page_token, skipped=page.skipped)
+
+    def repo_for_session(self, session_id: str) -> str | None:
+        """``owner/repo`` of the session's newest execution; None where that is not known whole, or there is none.
+
+        Raises `UnsafePath` for what is no session id.
+        """
+        readable_id(session_id)
+        row = self._reading(lambda unit: session_executions.newest(unit, [session_id])).get(session_id)
+        return qualified_repo(row["owner"], row["repo"]) if row else None
+
+
+def _execution(row: dict[str, Any] | None) -> SessionExecution | None:
+    if row is None:
+        return None
+    return SessionExecution(
+        id=row["id"],
+        skill=row["skill"],
+        workflow_run_id=row["workflow_run_id"],
+        success=row["success"],
+        repo=qualified_repo(row["owner"], row["repo"]),
+    )

@@ -1,0 +1,74 @@
+"""What callers of the chat reader get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+from lastlight_state.agent_log import LogMessage, Tokens
+from lastlight_state.db.records import Record
+from lastlight_state.maintenance.session_executions import qualified_repo
+from lastlight_state.messaging import MessagingMessage
+from lastlight_state.workflows.money import dollars_of
+
+ChatSource: TypeAlias = Literal["log", "database", "none"]
+
+
+class ChatThread(Record):
+    """A conversation: the chat turns of one trigger, which is the id of its messaging session.
+
+    Activity is the start of turns. ``cost_usd`` is exact to a micro-dollar, and None where no turn told its cost.
+    ``repo`` is ``owner/repo`` of the newest turn, or None where that is not known whole. ``platform`` and
+    ``last_assistant_preview`` (the newest thing that the assistant said, at most 4,000 characters) are None where
+    messaging does not know the session, because it was pruned.
+    """
+
+    trigger_id: str
+    agent_session_id: str | None
+    platform: str | None
+    repo: str | None
+    first_activity_at: datetime
+    last_activity_at: datetime
+    turn_count: int
+    cost_usd: Decimal | None
+    tokens: Tokens
+    last_assistant_preview: str | None
+
+    @classmethod
+    def joined(cls, row: Mapping[str, Any], known: Mapping[str, Any]) -> ChatThread:
+        """A thread, and what messaging knows of it."""
+        micros = row["micros"]
+        return cls(
+            trigger_id=row["trigger_id"],
+            agent_session_id=known.get("agent_session_id") or row["session_id"],
+            platform=known.get("platform"),
+            repo=qualified_repo(row["owner"], row["repo"]),
+            first_activity_at=row["first_activity_at"],
+            last_activity_at=row["started_at"],
+            turn_count=row["turn_count"],
+            cost_usd=None if micros is None else dollars_of(int(micros)),
+            tokens=Tokens(
+                int(row["input_tokens"]),
+                int(row["output_tokens"]),
+                int(row["cache_read_input_tokens"]),
+                int(row["cache_creation_input_tokens"]),
+            ),
+            last_assistant_preview=known.get("preview"),
+        )
+
+
+class ChatMessages(Record):
+    """Some messages of a thread, oldest first, and where they come from.
+
+    ``log`` messages show tool calls and their results too, ``database`` ones are what the platform was told. ``cursor``
+    goes on behind them; ``at_end``: nothing stood there when they were read. ``reset``: the log was replaced since the
+    cursor was made, and the page begins at its start.
+    """
+
+    source: ChatSource
+    messages: tuple[LogMessage, ...] | tuple[MessagingMessage, ...]
+    cursor: str | None
+    at_end: bool
+    reset: bool = False

@@ -1,0 +1,141 @@
+"""``store.maintenance.chats``: the chat reader. Threads are turns in the database, messages are the agent's log.
+
+Where a thread has no log, its messages are those that messaging stored. The database, the log and messaging may each
+know a thread that the others have forgotten: what is known is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.agent_log import AgentLog, SessionFile
+from lastlight_state.agent_log.paths import CHAT_SLUG
+from lastlight_state.db import checks, opaque, pages
+from lastlight_state.db.columns import parse_time
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue, NotFound, UnsafePath
+from lastlight_state.maintenance import chat_threads as sql
+from lastlight_state.maintenance.chat_records import ChatMessages, ChatSource, ChatThread
+from lastlight_state.messaging.messages import Messages
+
+KIND = "chat_thread"
+_ASKED = ["chats"]
+
+
+class Chats(Repository):
+    """``store.maintenance.chats``"""
+
+    def __init__(self, context: Context, log: AgentLog) -> None:
+        super().__init__(context)
+        self._log = log
+        self._messages = Messages(context)
+
+    def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[ChatThread]:
+        """A page of threads, newest activity first. ``limit``: 1 to 500. No log is read.
+
+        While paging a thread that gets a new turn moves to the front, so none appears twice.
+        """
+        checks.page_limit(limit)
+        after = _key_of(page_token)
+        statement = sql.FIRST_PAGE if after is None else sql.NEXT_PAGE
+        values = {"limit": limit + 1, **pages.after_values(after or [])}
+
+        def work(unit: Unit) -> Page[ChatThread]:
+            rows = unit.rows(statement, values)
+            shown = rows[:limit]
+            last = [shown[-1]["started_at"], shown[-1]["id"]] if len(rows) > limit else None
+            token = pages.encode_token(_ASKED, last) if last else None
+            return Page(items=tuple(_threads(unit, shown)), next_page_token=token)
+
+        return self._viewing(work)
+
+    def get(self, trigger_id: str) -> ChatThread:
+        """The thread. Raises `NotFound`."""
+
+        def work(unit: Unit) -> ChatThread | None:
+            row = unit.row(sql.ONE, {"trigger_id": trigger_id})
+            return _threads(unit, [row])[0] if row else None
+
+        found = self._viewing(work)
+        if found is None:
+            raise NotFound(KIND, trigger_id)
+        return found
+
+    def messages(self, trigger_id: str, *, after: str | None = None, limit: int = 200) -> ChatMessages:
+        """A page of the thread's messages behind the cursor ``after``, oldest first. ``limit``: 1 to 500.
+
+        They come from its log in the chat directory, without those of sub-agents, else from the database; a cursor goes
+        on where it was made. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        """
+        checks.page_limit(limit)
+        source, place = _place_of(after)
+        thread = self.get(trigger_id)
+        log = self._log_of(thread) if source in (None, "log") else None
+        if log is not None:
+            return self._from_log(log, place, limit)
+        if source == "log":
+            raise NotFound("agent_session", thread.agent_session_id)
+        return self._from_database(trigger_id, place or 0, limit)
+
+    def log_path(self, trigger_id: str) -> Path | None:
+        """The thread's log in the chat directory; None where there is none. Raises `NotFound` for an unknown thread."""
+        log = self._log_of(self.get(trigger_id))
+        return log.path if log else None
+
+    def _log_of(self, thread: ChatThread) -> SessionFile | None:
+        if thread.agent_session_id is None:
+            return None
+        try:
+            return self._log.sessions.find(thread.agent_session_id, slug=CHAT_SLUG)
+        except UnsafePath:  # stored by another program, and no name of a log
+            return None
+
+    def _from_log(self, log: SessionFile, after: Any, limit: int) -> ChatMessages:
+        page = self._log.reader.messages(log.id, slug=CHAT_SLUG, after=after, limit=limit)
+        cursor = opaque.pack(["log", page.cursor])
+        return ChatMessages(source="log", messages=page.messages, cursor=cursor, at_end=page.at_end, reset=page.reset)
+
+    def _from_database(self, trigger_id: str, after: int, limit: int) -> ChatMessages:
+        found = self._messages.since(trigger_id, after=after, limit=limit)
+        if not found and not after:
+            return ChatMessages(source="none", messages=(), cursor=None, at_end=True)
+        cursor = opaque.pack(["database", found[-1].id if found else after])
+        return ChatMessages(source="database", messages=tuple(found), cursor=cursor, at_end=len(found) < limit)
+
+
+def _threads(unit: Unit, rows: Sequence[dict[str, Any]]) -> Sequence[ChatThread]:
+    """The threads of these rows, joined in one more statement with what messaging knows."""
+    if not rows:
+        return []
+    statement, values = sql.KNOWN.of([row["trigger_id"] for row in rows])
+    known = {found["id"]: found for found in unit.rows(statement, values)}
+    return [ChatThread.joined(row, known.get(row["trigger_id"], {})) for row in rows]
+
+
+def _key_of(page_token: str | None) -> list[Any] | None:
+    key = pages.decode_token(_ASKED, page_token)
+    match key:
+        case None:
+            return None
+        case [str(at), str(execution_id)]:
+            try:
+                return [parse_time(at), checks.content("page_token", execution_id, pages.LONGEST)]
+            except (InvalidValue, ValueError):
+                pass
+    raise InvalidValue("page_token", "damaged, or made by something else")
+
+
+def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
+    """The source that a cursor belongs to, and where it goes on there."""
+    if after is None:
+        return None, None
+    match opaque.unpack("after", after):
+        case ["log", str(cursor)]:
+            return "log", cursor
+        case ["database", int(message_id)] if message_id >= 0 and not isinstance(message_id, bool):
+            return "database", message_id
+    raise InvalidValue("after", "damaged, or no cursor")

@@ -1,0 +1,124 @@
+"""``store.maintenance.repair``: damaged line files, scanned, sealed, copied clean, replaced.
+
+Works on files alone and needs no database. Nothing is ever cut out of a file or overwritten: a damaged one stays, under
+its own name or a second one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from lastlight_state.agent_log.records import LOG_LINES
+from lastlight_state.clock import Clock, iso_text
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.jsonl import files, repair
+from lastlight_state.jsonl.repair import Salvage
+from lastlight_state.jsonl.sections import Account
+from lastlight_state.maintenance.repair_records import DamagedPart, LineFileScan, Repaired
+
+LINES = ".jsonl"
+COPY = ".repaired.jsonl"
+SAMPLES = 20
+
+
+class Repair:
+    """``store.maintenance.repair``. ``root`` is the directory of the agent's logs."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+
+    def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
+        """Classify every byte of a line file, or of all below a directory; by default those of the agent's logs.
+
+        Writes nothing. Below a directory links, clean copies and temporary files are passed over. Raises `NotFound`,
+        `UnsafePath` for a link, `BackendUnavailable` for what cannot be read.
+        """
+        return tuple(scans(self._root if path is None else Path(path)))
+
+    def seal(self, path: Path | str) -> bool:
+        """End a torn tail with a newline, under the lock of the file's writers; whether there was one. Repeat-safe.
+
+        That is the only change ever made to a live file. Raises `BackendBusy` besides what `scan` raises.
+        """
+        path = Path(path)
+        if not path.is_symlink() and not path.is_file():
+            raise NotFound("line file", str(path))
+        return repair.seal(path)
+
+    def salvage(self, path: Path | str, *, to: Path | str | None = None, replace: bool = False) -> Repaired:
+        """Write every whole or recovered record of a damaged file to ``to``, byte for byte, each on a line of its own.
+
+        Everything else goes to ``<to>.rejects``, so every byte is in one of the two. ``to`` is
+        ``<name>.repaired.jsonl`` beside the file unless given. With ``replace`` the clean copy takes the file's path
+        while its writers wait, and the damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``. A sound file
+        is left alone. Raises `AlreadyExists` for a target that is there, `LostRace` when another replaces the file at
+        the same time, and what `seal` raises.
+        """
+        path = Path(path)
+        if replace:
+            if to is not None:
+                raise InvalidValue("to", "a file that is replaced is its own target")
+            suffix = f".damaged-{_stamp(self._clock.now())}"
+            with _translated(path):
+                return _repaired(path, repair.replace(path, LOG_LINES.accepts, suffix=suffix))
+        target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
+        with _translated(path):
+            return _repaired(path, repair.salvage(path, LOG_LINES.accepts, to=target))
+
+
+def scans(path: Path) -> Iterator[LineFileScan]:
+    """What `Repair.scan` gives, one file after the other."""
+    for found in line_files(path):
+        with _translated(found):
+            account = repair.scan(found, LOG_LINES.accepts)
+        yield _scan_of(found, account)
+
+
+def line_files(path: Path) -> Iterator[Path]:
+    """The file, or the line files below the directory, in a fixed order. Raises `NotFound`."""
+    if not path.is_dir():
+        if not os.path.lexists(path):
+            raise NotFound("line file", str(path))
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            found = Path(folder, name)
+            if name.endswith(LINES) and not name.startswith(".") and not name.endswith(COPY) and not found.is_symlink():
+                yield found
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise NotFound("line file", str(path)) from None
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def _stamp(moment: datetime) -> str:
+    """A time as part of a file's name."""
+    return iso_text(moment).replace("-", "").replace(":", "")
+
+
+def _scan_of(path: Path, account: Account) -> LineFileScan:
+    return LineFileScan(
+        path=path,
+        size=account.size,
+        sound=account.is_sound,
+        sections=dict(account.sections),
+        section_bytes=dict(account.bytes),
+        samples=tuple(DamagedPart(**part._asdict()) for part in account.parts[:SAMPLES]),
+    )
+
+
+def _repaired(path: Path, done: Salvage) -> Repaired:
+    return Repaired(scan=_scan_of(path, done.account), copy_path=done.copy, rejects=done.rejects, damaged=done.damaged)

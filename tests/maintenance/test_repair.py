@@ -1,0 +1,118 @@
+"""Repairs through the store: which files, where copies go, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from maintenance.threads import logged
+
+from lastlight_state.clock import SYSTEM_CLOCK
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, InvalidValue, NotFound, UnsafePath
+from lastlight_state.maintenance import Repair
+from lastlight_state.testing import FrozenClock
+
+
+def damaged(path: Path) -> bytes:
+    """Tear the file's last line and glue another one to it; what it holds then."""
+    data = path.read_bytes()
+    path.write_bytes(data + data[:50] + data + b"\0\0\n" + data[:20])
+    return path.read_bytes()
+
+
+def test_a_damaged_log_is_scanned_and_copied_clean(store: Any, state_dir: Path) -> None:
+    """agent-log L-111; maintenance OP-65, OP-66."""
+    path = logged(state_dir, "s-1", "hi")
+    data = damaged(path)
+    [scan] = store.maintenance.repair.scan()
+    assert (scan.path, scan.size, scan.sound) == (path, len(data), False)
+    assert sum(scan.section_bytes.values()) == len(data)
+    done = store.maintenance.repair.salvage(path)
+    assert done.copy_path == path.with_name("s-1.repaired.jsonl")
+    assert done.rejects == path.with_name("s-1.repaired.jsonl.rejects")
+    assert path.read_bytes() == data
+    assert [found.file.id for found in store.maintenance.agent_sessions.list()] == ["s-1"]
+
+
+def test_a_replaced_log_keeps_its_damage_under_a_name_with_the_time(
+    every_backend: Any, state_dir: Path, frozen_clock: FrozenClock
+) -> None:
+    """agent-log L-112."""
+    path = logged(state_dir, "s-1", "hi")
+    data = damaged(path)
+    done = every_backend.maintenance.repair.salvage(path, replace=True)
+    assert done.damaged.name == f"s-1.jsonl.damaged-{frozen_clock.now():%Y%m%dT%H%M%S}.789Z"
+    assert done.damaged.read_bytes() == data
+    assert done.copy_path == path
+    assert every_backend.agent_log.repair.check("s-1").issue_count == 0
+    assert every_backend.maintenance.repair.salvage(path, replace=True).copy_path is None
+    assert len(every_backend.agent_log.sessions.list()) == 1
+
+
+@pytest.fixture
+def repair(tmp_path: Path) -> Repair:
+    """Repairs of the logs below a directory, without any database."""
+    return Repair(tmp_path / "agent-sessions", SYSTEM_CLOCK)
+
+
+def test_a_tree_is_scanned_in_order_without_copies_links_and_temporary_files(repair: Repair, tmp_path: Path) -> None:
+    """maintenance OP-65."""
+    first = logged(tmp_path, "b", "hi", cwd="/a")
+    second = logged(tmp_path, "a", "hi", cwd="/b")
+    agent = first.with_name("agent-1.jsonl")
+    agent.write_bytes(first.read_bytes())
+    first.with_name("link.jsonl").symlink_to(first)
+    for name in ("b.repaired.jsonl", ".b.jsonl.tmp", "b.jsonl.damaged-x", ".hidden.jsonl"):
+        first.with_name(name).write_bytes(b"x")
+    found = repair.scan(tmp_path)
+    assert [scan.path for scan in found] == [agent, first, second]
+    assert all(scan.sound for scan in found)
+    assert repair.scan(first) == (found[1],)
+
+
+def test_the_first_parts_of_a_very_damaged_file_are_told(repair: Repair, tmp_path: Path) -> None:
+    """maintenance OP-65."""
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"x\n" * 3_000)
+    [scan] = repair.scan(path)
+    assert (scan.sections, scan.section_bytes) == ({"bad_json": 3_000}, {"bad_json": 6_000})
+    assert [(part.offset, part.length, part.kind) for part in scan.samples[:2]] == [
+        (0, 2, "bad_json"),
+        (2, 2, "bad_json"),
+    ]
+    assert len(scan.samples) == 20
+
+
+def test_what_cannot_be_repaired_is_refused_and_left_alone(repair: Repair, tmp_path: Path) -> None:
+    """maintenance OP-66, §13."""
+    path = logged(tmp_path, "s-1", "hi")
+    data = damaged(path)
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    for call in (repair.scan, repair.seal, repair.salvage):
+        with pytest.raises(NotFound):
+            call(tmp_path / "unknown.jsonl")
+        with pytest.raises(UnsafePath):
+            call(link)
+    with pytest.raises(NotFound):
+        repair.seal(tmp_path)
+    with pytest.raises(InvalidValue):
+        repair.salvage(path, to=tmp_path / "x", replace=True)
+    with pytest.raises(AlreadyExists):
+        repair.salvage(path, to=path)
+    with pytest.raises(BackendUnavailable):
+        repair.salvage(path, to=path / "below" / "x")
+    assert path.read_bytes() == data
+    assert link.is_symlink()
+
+
+def test_a_copy_goes_where_it_is_told_to(repair: Repair, tmp_path: Path) -> None:
+    """maintenance OP-66: in directories of its own."""
+    path = logged(tmp_path, "s-1", "hi")
+    damaged(path)
+    done = repair.salvage(path, to=tmp_path / "new" / "place" / "clean")
+    assert done.copy_path == tmp_path / "new" / "place" / "clean"
+    assert repair.scan(done.copy_path)[0].sound
+    assert repair.seal(path) is True
+    assert repair.seal(str(path)) is False
