@@ -33,7 +33,7 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
 from lastlight_state.schedules import Schedules
 from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
-from lastlight_state.workflows import Workflows
+from lastlight_state.workflows import Claim, Workflows
 
 T = TypeVar("T")
 
@@ -152,19 +152,22 @@ class StateStore(Domains):
         return Maintenance(self._context)
 
     @contextmanager
-    def transaction(self, *, connection: Connection | None = None, label: str | None = None) -> Iterator[Transaction]:
+    def transaction(
+        self, *, connection: Connection | None = None, claim: Claim | None = None, label: str | None = None
+    ) -> Iterator[Transaction]:
         """Group calls: commits on leaving, rolls back on any exception.
 
-        ``connection`` joins your own transaction instead, which you commit. ``label`` names the transaction in errors
-        and logs. Raises `NestedTransaction` inside another one of the same thread. The body is not repeated when the
-        database is busy; `run` does that.
+        ``connection`` joins your own transaction instead, which you commit. ``claim`` is confirmed first, so that what
+        the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is. ``label`` names the
+        transaction in errors and logs. Raises `NestedTransaction` inside another one of the same thread. The body is
+        not repeated when the database is busy; `run` does that.
         """
         if connection is not None:
             with self._joined(connection, label) as joined:
-                yield joined
+                yield _held(joined, claim)
             return
         with self._transaction(self._scope.begin(Mode.WRITE), label) as transaction:
-            yield transaction
+            yield _held(transaction, claim)
 
     @contextmanager
     def view(self) -> Iterator[View]:
@@ -177,9 +180,17 @@ class StateStore(Domains):
             finally:
                 scope.end()
 
-    def run(self, work: Callable[[Transaction], T], *, label: str | None = None, keyed: bool = False) -> T:
+    def run(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        claim: Claim | None = None,
+        label: str | None = None,
+        keyed: bool = False,
+    ) -> T:
         """The result of ``work(tx)``, run as a whole again while the database is busy; so it must be repeatable.
 
+        ``claim`` is confirmed at the beginning of each of these transactions, as in `transaction`.
         ``keyed`` says that a second run finds what the first one wrote; then it is also repeated when the connection
         was lost during COMMIT, and nobody knows whether it took place. Otherwise that is `BackendUnavailable`.
         """
@@ -187,7 +198,7 @@ class StateStore(Domains):
 
         def attempt() -> T:
             with self._transaction(self.backend.acquire(Mode.WRITE), label) as transaction:
-                return work(transaction)
+                return work(_held(transaction, claim))
 
         return self._scope.retry.run(attempt, keyed=keyed)
 
@@ -284,6 +295,13 @@ def _prepare_schema(backend: Backend, settings: Settings) -> None:
         migrate(backend)
     else:
         verify(backend)
+
+
+def _held(transaction: Transaction, claim: Claim | None) -> Transaction:
+    """The transaction, in which the claim cannot change hands."""
+    if claim is not None:
+        transaction.workflows.claims.confirm(claim)
+    return transaction
 
 
 def _label(error: BaseException, label: str | None) -> None:

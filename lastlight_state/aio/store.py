@@ -24,6 +24,7 @@ from lastlight_state.aio.workflows import AsyncWorkflows
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.metrics import Metrics
 from lastlight_state.store import Domains, StateStore, Transaction
+from lastlight_state.workflows import Claim
 
 T = TypeVar("T")
 
@@ -168,9 +169,11 @@ class AsyncStateStore(AsyncDomains):
         return self._store.metrics
 
     @asynccontextmanager
-    async def transaction(self, *, label: str | None = None) -> AsyncIterator[AsyncTransaction]:
+    async def transaction(
+        self, *, claim: Claim | None = None, label: str | None = None
+    ) -> AsyncIterator[AsyncTransaction]:
         """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it, a minute at most."""
-        async with self._pinned(lambda: self._store.transaction(label=label)) as (target, runner):
+        async with self._pinned(lambda: self._store.transaction(claim=claim, label=label)) as (target, runner):
             yield AsyncTransaction(target, runner)
 
     @asynccontextmanager
@@ -179,9 +182,16 @@ class AsyncStateStore(AsyncDomains):
         async with self._pinned(self._store.view) as (target, runner):
             yield AsyncView(target, runner)
 
-    async def run(self, work: Callable[[Transaction], T], *, label: str | None = None, keyed: bool = False) -> T:
+    async def run(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        claim: Claim | None = None,
+        label: str | None = None,
+        keyed: bool = False,
+    ) -> T:
         """As `StateStore.run`: ``work`` is a plain function of a sync transaction, run on a worker thread."""
-        return await self._lanes.write(partial(self._store.run, work, label=label, keyed=keyed))
+        return await self._lanes.write(partial(self._store.run, work, claim=claim, label=label, keyed=keyed))
 
     async def close(self) -> None:
         """As `StateStore.close`, after the calls that were under way. Idempotent; not inside a transaction."""

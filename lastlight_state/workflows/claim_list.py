@@ -59,7 +59,11 @@ def spent(unit: Unit, now: dict[str, Any], limit: int) -> list[str]:
 
 
 class Ranges:
-    """A statement over the three ranges. ``running`` is the condition on running runs; due ones may be left out."""
+    """A statement over the three ranges. ``running`` is the condition on running runs; due ones may be left out.
+
+    Those never claimed are ordered by the expression, not by their start alone: an index on that would tempt Postgres
+    to walk through all history in this order.
+    """
 
     def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
         self._shown = shown
@@ -71,7 +75,7 @@ class Ranges:
         beaten = self._range(
             _HEARTBEAT, RUNS.c.heartbeat_at, (RUNS.c.heartbeat_at.is_not(None), *self._live), paged, limit
         )
-        silent = self._range(_HEARTBEAT, RUNS.c.started_at, (RUNS.c.heartbeat_at.is_(None), *self._live), paged, limit)
+        silent = self._range(_HEARTBEAT, SEEN.element, (RUNS.c.heartbeat_at.is_(None), *self._live), paged, limit)
         ranges = [beaten, silent]
         if self._due:
             ranges.append(self._range(_WAKE, SEEN.element, (DUE,), paged, limit))
