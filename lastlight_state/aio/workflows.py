@@ -10,6 +10,7 @@ from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.human_requests import HumanRequests
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
@@ -123,6 +124,22 @@ class AsyncApprovals(Face[Approvals]):
     list_history = reading(Approvals.list_history)
 
 
+class AsyncHumanRequests(Face[HumanRequests]):
+    """``store.workflows.human_requests``"""
+
+    create = writing(HumanRequests.create)
+    pause = writing(HumanRequests.pause)
+    answer = writing(HumanRequests.answer)
+    cancel = writing(HumanRequests.cancel)
+    reopen = writing(HumanRequests.reopen)
+    expire_due = writing(HumanRequests.expire_due)
+    get = reading(HumanRequests.get)
+    find = reading(HumanRequests.find)
+    list_for_run = reading(HumanRequests.list_for_run)
+    list_pending = writing(HumanRequests.list_pending)  # it expires what is due
+    count_pending = reading(HumanRequests.count_pending)
+
+
 class AsyncQueue(Face[Queue]):
     """``store.workflows.queue``"""
 
@@ -192,6 +209,11 @@ class AsyncWorkflows(Face[Workflows]):
     def approvals(self) -> AsyncApprovals:
         """Gates: questions that runs wait for."""
         return AsyncApprovals(self._target.approvals, self._runner)
+
+    @cached_property
+    def human_requests(self) -> AsyncHumanRequests:
+        """Requests to people: forms, choices, confirmations, free text."""
+        return AsyncHumanRequests(self._target.human_requests, self._runner)
 
     @cached_property
     def queue(self) -> AsyncQueue:

@@ -44,6 +44,7 @@ class Scope(ABC):
 
     backend: Backend
     metrics: Metrics
+    may_write: bool
 
     @abstractmethod
     def reading(self, work: Work[T]) -> T: ...
@@ -70,6 +71,7 @@ class StoreScope(Scope):
         self.backend = backend
         self.retry = retry
         self.metrics = retry.metrics
+        self.may_write = not backend.options.read_only
         self.transactions: set[int] = set()
         """The threads that are inside a transaction of this store."""
         self._unusable: MisuseError | None = None
@@ -149,7 +151,7 @@ class TransactionScope(Scope):
         self.backend = unit.backend
         self.unit = unit
         self.metrics = metrics
-        self._may_write = may_write
+        self.may_write = may_write
         self._open = True
 
     def reading(self, work: Work[T]) -> T:
@@ -177,7 +179,7 @@ class TransactionScope(Scope):
 
     def _admit_write(self) -> None:
         self._admit()
-        if not self._may_write:
+        if not self.may_write:
             raise ReadOnlyTransaction("a view only reads")
 
     def _guarded(self, work: Work[T]) -> T:

@@ -17,6 +17,7 @@ from lastlight_state.workflows.arguments import (
     NodeRef,
     PhaseEntry,
     Provenance,
+    Question,
     RunOptions,
     Trigger,
     Usage,
@@ -26,6 +27,13 @@ from lastlight_state.workflows.claim_records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.human_records import (
+    AnsweredRequest,
+    HumanRequest,
+    HumanRequestSummary,
+    PendingRequest,
+)
+from lastlight_state.workflows.human_requests import HumanRequests
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.node_records import Loop, Node
 from lastlight_state.workflows.nodes import Nodes
@@ -47,6 +55,7 @@ from lastlight_state.workflows.waits import Waits
 
 __all__ = [
     "Answered",
+    "AnsweredRequest",
     "Approval",
     "ApprovalSummary",
     "ChatThread",
@@ -59,13 +68,17 @@ __all__ = [
     "ExecutionSummary",
     "Failure",
     "Gate",
+    "HumanRequest",
+    "HumanRequestSummary",
     "Loop",
     "Node",
     "NodePut",
     "NodeRef",
     "PendingApproval",
+    "PendingRequest",
     "PhaseEntry",
     "Provenance",
+    "Question",
     "RunOptions",
     "RunProgress",
     "RunSummary",
@@ -123,6 +136,11 @@ class Workflows:
     def approvals(self) -> Approvals:
         """Gates: questions that runs wait for."""
         return Approvals(self._context)
+
+    @cached_property
+    def human_requests(self) -> HumanRequests:
+        """Requests to people: forms, choices, confirmations, free text."""
+        return HumanRequests(self._context)
 
     @cached_property
     def queue(self) -> Queue:

@@ -142,7 +142,8 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[PendingApproval]:
         """The inbox: open gates of all live runs, with what is asked for and where the run stands; none overdue."""
         given = approval_checks.inbox_filters(run_id, kind)
-        return self._inbox(approval_inbox.INBOX, PendingApproval.of, given, order, limit, page_token)
+        work = self._page_of_inbox(approval_inbox.INBOX, PendingApproval.of, given, order, limit, page_token)
+        return self._reading(work)
 
     def count_pending(self) -> int:
         """How many gates the inbox shows."""

@@ -14,7 +14,7 @@ class HumanRequestSummary(Record):
     """A request as lists show it: everything but its options, schema and response.
 
     ``answered_by`` and ``answered_at`` say who answered (or cancelled) and when. ``closed_reason`` says why it ended
-    without an answer; of one that was ``reopened`` so many times, why the last answer was sent back.
+    without an answer; of one that was ``reopened`` and is pending again, why its last answer was sent back.
     """
 
     id: str
@@ -43,6 +43,14 @@ with warnings.catch_warnings():
         options: Any
         schema: Any
         response: Any
+
+
+def as_of(values: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """A request's values as they are to be seen at this time: one that is overdue has expired, swept or not."""
+    expires_at = values["expires_at"]
+    if values["status"] == "pending" and expires_at is not None and expires_at <= now:
+        return {**values, "status": "expired", "closed_reason": "gate.expired"}
+    return values
 
 
 class PendingRequest(Record):

@@ -94,7 +94,7 @@ class QuestionRepository(Repository, Generic[Q]):
 
         return self._reading(work)
 
-    def _inbox(
+    def _page_of_inbox(
         self,
         inbox: Inbox,
         make: Callable[[dict[str, Any]], Any],
@@ -102,14 +102,13 @@ class QuestionRepository(Repository, Generic[Q]):
         order: str,
         limit: int,
         page_token: str | None,
-    ) -> Page[Any]:
+    ) -> Callable[[Unit], Page[Any]]:
+        """The work that reads a page of an inbox, its words checked."""
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[checks.word("order", order, lists)]
         checks.page_limit(limit)
         also = {"now": self._now()}
-        return self._reading(
-            lambda unit: listing.page(unit, make, limit=limit, page_token=page_token, given=given, also=also)
-        )
+        return lambda unit: listing.page(unit, make, limit=limit, page_token=page_token, given=given, also=also)
 
     def _count_open(self, inbox: Inbox) -> int:
         now = self._now()
