@@ -15,6 +15,8 @@ FACES: dict[str, type[Face[Any]]] = {
     "executions": workflows.AsyncExecutions,
     "approvals": workflows.AsyncApprovals,
     "overrides": workflows.AsyncOverrides,
+    "queue": workflows.AsyncQueue,
+    "waits": workflows.AsyncWaits,
     "sessions": messaging.AsyncSessions,
     "messages": messaging.AsyncMessages,
 }
