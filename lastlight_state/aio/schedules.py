@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from functools import cached_property
 
+from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.schedules import Schedules
+from lastlight_state.schedules import FireClaim, RunningFire, Schedules
 from lastlight_state.schedules.crons import Crons
+from lastlight_state.schedules.fires import Fires
 from lastlight_state.schedules.overrides import Overrides
+from lastlight_state.schedules.words import LEASE
 
 
 class AsyncCrons(Face[Crons]):
@@ -36,6 +41,25 @@ class AsyncOverrides(Face[Overrides]):
     resolve = reading(Overrides.resolve)
 
 
+class AsyncFires(Face[Fires]):
+    """``store.schedules.fires``"""
+
+    create = writing(Fires.create)
+    heartbeat = writing(Fires.heartbeat)
+    finish = writing(Fires.finish)
+    release = writing(Fires.release)
+    claim_stale = writing(Fires.claim_stale)
+    get = reading(Fires.get)
+    find = reading(Fires.find)
+    list = reading(Fires.list)
+    latest = reading(Fires.latest)
+    health = reading(Fires.health)
+
+    def running(self, claim: FireClaim, *, lease: timedelta = LEASE) -> AbstractAsyncContextManager[RunningFire]:
+        """As `Fires.running`, for ``async with``. A task that is cancelled in the block leaves a failed fire."""
+        return entered(self._runner.write, self._target.running(claim, lease=lease))
+
+
 class AsyncSchedules(Face[Schedules]):
     """``store.schedules``"""
 
@@ -48,3 +72,8 @@ class AsyncSchedules(Face[Schedules]):
     def overrides(self) -> AsyncOverrides:
         """What operators changed about crons."""
         return AsyncOverrides(self._target.overrides, self._runner)
+
+    @cached_property
+    def fires(self) -> AsyncFires:
+        """What happened: one row for each fire."""
+        return AsyncFires(self._target.fires, self._runner)

@@ -7,6 +7,8 @@ from functools import cached_property
 from lastlight_state.db.repository import Context
 from lastlight_state.schedules.arguments import CronSpec, FireClaim, FireError, FireOutcome
 from lastlight_state.schedules.crons import Crons
+from lastlight_state.schedules.fire_running import RunningFire
+from lastlight_state.schedules.fires import Fires
 from lastlight_state.schedules.overrides import Overrides
 from lastlight_state.schedules.records import (
     Cron,
@@ -31,6 +33,7 @@ __all__ = [
     "FireError",
     "FireOutcome",
     "FireSummary",
+    "RunningFire",
     "Schedules",
     "SyncReport",
 ]
@@ -51,3 +54,8 @@ class Schedules:
     def overrides(self) -> Overrides:
         """What operators changed about crons."""
         return Overrides(self._context)
+
+    @cached_property
+    def fires(self) -> Fires:
+        """What happened: one row for each fire."""
+        return Fires(self._context)

@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.db.records import Record
-from lastlight_state.schedules.words import MESSAGE_CHARS, CatchUp, FireResult, Overlap, TargetKind
-
-CUT = " …[cut]"
-"""The end of a message that was longer."""
+from lastlight_state.schedules.fire_texts import message_of, storable
+from lastlight_state.schedules.words import TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,11 @@ class FireError:
 
     @classmethod
     def of(cls, error: BaseException, *, detail: Any = None) -> FireError:
-        """The error that an exception is: its type's name, and at most 4,000 characters of its message."""
-        message = str(error)
-        if len(message) > MESSAGE_CHARS:
-            message = message[: MESSAGE_CHARS - len(CUT)] + CUT
-        return cls(message, type(error).__name__, detail)
+        """The error that an exception is: its type's name, and at most 4,000 characters of its message.
+
+        Whatever the exception says, this fits and can be stored: what a database would refuse is replaced.
+        """
+        return cls(message_of(error), storable(type(error).__name__, TYPE_CHARS), detail)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ ORIGINS = words(Origin)
 FIRE_SOURCES = words(FireSource)
 FIRE_STATUSES = words(FireStatus)
 FIRE_RESULTS = words(FireResult)
+FINISHED = ("ok", "partial", "failed", "abandoned")
+"""The ends of fires that ran."""
 
 # Identifiers and indexed texts, in bytes of UTF-8.
 NAME = 200
@@ -35,7 +37,8 @@ PAYLOAD = 64 * 1024
 NOTE = 1024
 ERROR = 16 * 1024
 MESSAGE_CHARS = 4_000
-"""Characters of an exception's message that an error keeps."""
+TYPE_CHARS = 80
+"""Characters of an exception's message, and of its type's name, that an error keeps."""
 
 # Durations and counts.
 GRACE_SECONDS = 604_800

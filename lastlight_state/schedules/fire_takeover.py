@@ -1,0 +1,86 @@
+"""Fires whose owner let its lease run out are given to another, or given up.
+
+Each fire is a unit of its own, a compare-and-set on its epoch: of any number of takers one gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import BackendError
+from lastlight_state.schedules import fire_statements as sql
+from lastlight_state.schedules import words
+from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.fire_ends import tell_schedule
+
+Row = dict[str, Any]
+Run = Callable[[Callable[[Unit], Any]], Any]
+"""How a work runs: one of the ways of a repository."""
+
+
+@dataclass(frozen=True)
+class Taker:
+    """Who takes over, when, until when, and how many owners a fire may have had."""
+
+    owner: str
+    now: datetime
+    lease_until: datetime
+    max_attempts: int
+
+    def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> list[FireClaim]:
+        """At most ``limit`` claims, the lease that ended first first. Reads only, as long as nothing is stale.
+
+        Fires that are given up do not count. When the database fails, what was taken before is kept.
+        """
+        claims: list[FireClaim] = []
+        while len(claims) < limit:
+            asked = limit - len(claims)
+            stale = self._stale(reading, asked)
+            for row in stale:
+                try:
+                    claims += self._settled(row, once, writing)
+                except BackendError:
+                    if not claims:
+                        raise
+                    return claims
+            if len(stale) < asked:
+                break
+        return claims
+
+    def _stale(self, reading: Run, limit: int) -> list[Row]:
+        found: list[Row] = reading(lambda unit: unit.rows(sql.STALE, {"now": self.now, "limit": limit}))
+        return found
+
+    def _settled(self, row: Row, once: Run, writing: Run) -> list[FireClaim]:
+        if row["attempts"] >= self.max_attempts:
+            writing(lambda unit: self._abandon(unit, row))
+            return []
+        claim = once(lambda unit: self._take(unit, row))
+        return [] if claim is None else [claim]
+
+    def _take(self, unit: Unit, row: Row) -> FireClaim | None:
+        values = {"owner": self.owner, "lease_until": self.lease_until}
+        return unit.find(FireClaim, sql.TAKE, {**self._of(row), **values})
+
+    def _abandon(self, unit: Unit, row: Row) -> None:
+        error = _given_up(row)
+        if unit.row(sql.ABANDON, {**self._of(row), "error_json": error, "at": self.now}) is not None:
+            tell_schedule(unit, row["cron_name"], row["id"], error)
+
+    def _of(self, row: Row) -> Row:
+        return {"fire_id": row["id"], "epoch": row["epoch"], "now": self.now}
+
+
+def _given_up(row: Row) -> str:
+    owners = "its owner" if row["attempts"] == 1 else f"{row['attempts']} owners"
+    error = {
+        "type": "abandoned",
+        "message": f"{owners} let the lease run out, the last was {row['owner']!r}",
+        "detail": {"owner": row["owner"], "attempts": row["attempts"]},
+    }
+    return codec.encode("error", error, max_bytes=words.ERROR)
