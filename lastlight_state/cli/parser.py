@@ -26,6 +26,7 @@ COMMANDS = {
     "ls": "List runs, executions, approvals or chat sessions.",
     "show": "Show one record with what belongs to it.",
     "log": "Print or follow the agent's event log of a run, execution or session.",
+    "repair": "Find what is damaged in line files, and mend it without losing a byte.",
     "stats": "Count and measure everything, database and files.",
     "demo": "Run a real workflow here, with a crash on purpose, and print its story.",
 }

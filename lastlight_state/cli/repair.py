@@ -1,0 +1,138 @@
+"""``repair``: damaged line files, scanned, sealed, copied clean or replaced. Needs no database."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lastlight_state.cli import consent
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.exits import NO, Failure
+from lastlight_state.cli.opening import settings_of
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.clock import SYSTEM_CLOCK
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import LineFileScan, Repair
+from lastlight_state.maintenance.repair import scans
+
+FILES = (
+    Column("FILE", lambda scan: scan.path, keep=True),
+    Column("BYTES", lambda scan: scan.size, right=True),
+    Column("DAMAGE", lambda scan: ", ".join(f"{count} {kind}" for kind, count in damage_of(scan))),
+)
+CLASSES = (
+    Column("CLASS", lambda row: row["kind"]),
+    Column("SECTIONS", lambda row: row["sections"], right=True),
+    Column("BYTES", lambda row: row["bytes"], right=True),
+)
+
+
+@dataclass
+class Found:
+    """What all files consist of, the damaged ones among them, and what was written."""
+
+    scanned: int = 0
+    damaged: list[LineFileScan] = field(default_factory=list)
+    sections: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    written: list[Path] = field(default_factory=list)
+
+    def add(self, scan: LineFileScan) -> None:
+        """Count a file."""
+        self.scanned += 1
+        self.sections.update(scan.sections)
+        self.bytes.update(scan.section_bytes)
+        if not scan.sound:
+            self.damaged.append(scan)
+
+    @property
+    def classes(self) -> Sequence[dict[str, Any]]:
+        """Sections and bytes by class."""
+        return [
+            {"kind": kind, "sections": count, "bytes": self.bytes[kind]} for kind, count in self.sections.most_common()
+        ]
+
+
+def run(
+    ctx: typer.Context,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="A line file, or a directory; by default that of the agent's logs."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is damaged.")] = False,
+    seal: Annotated[bool, typer.Option("--seal", help="End torn tails with a newline.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write clean copies, and what is left out, below DIR.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put clean copies in place; damaged files keep a second name.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before files are replaced.")] = False,
+) -> Answer:
+    """Find what is damaged in line files, and mend it without losing a byte.
+
+    Without --seal, --out or --replace it only looks; then, and with --dry-run, damage found is exit code 1. A clean
+    copy has every whole record byte for byte, and everything else is in a file of rejects beside it.
+    """
+    call: Call = ctx.obj
+    if sum((seal, out is not None, replace)) > 1:
+        raise InvalidValue("--seal, --out, --replace", "one at a time")
+    root = settings_of(call).agent_sessions if path is None else path
+    found = Found()
+    for scan in scans(root):
+        found.add(scan)
+    acts = found.damaged and not dry_run and (seal or out is not None or replace)
+    if acts and replace:
+        consent.ask(f"Replace {_files(found.damaged)}?", yes=yes)
+    if acts:
+        _mend(call, found, root, seal=seal, out=out, replace=replace)
+    failure = None
+    if found.damaged and not acts:
+        failure = Failure(NO, "damaged", f"{_files(found.damaged)} damaged", {"files": len(found.damaged)})
+    data = {
+        "scanned": found.scanned,
+        "files": found.damaged,
+        "classes": found.classes,
+        "written": found.written,
+    }
+    return Answer(data, lambda screen: _lines(found, screen), failure)
+
+
+def _mend(call: Call, found: Found, root: Path, *, seal: bool, out: Path | None, replace: bool) -> None:
+    """Do to each damaged file what was asked. What is written is told at once, and stays when a later file fails."""
+    repair = Repair(root, SYSTEM_CLOCK)
+    for scan in found.damaged:
+        if seal:
+            written = [scan.path] if repair.seal(scan.path) else []
+        else:
+            to = None if out is None else out / (scan.path.name if scan.path == root else scan.path.relative_to(root))
+            done = repair.salvage(scan.path, to=to, replace=replace)
+            written = [name for name in (done.copy_path, done.rejects, done.damaged) if name is not None]
+        for name in written:
+            call.output.note(f"wrote {name}")
+        found.written += written
+
+
+def damage_of(scan: LineFileScan) -> Iterator[tuple[str, int]]:
+    """The classes of a file that are not sound, and how many sections each has."""
+    return ((kind, count) for kind, count in scan.sections.items() if kind not in ("record", "blank"))
+
+
+def _files(damaged: Sequence[LineFileScan]) -> str:
+    return "1 file" if len(damaged) == 1 else f"{len(damaged)} files"
+
+
+def _lines(found: Found, screen: Screen) -> Iterator[Any]:
+    yield f"{found.scanned} scanned, {len(found.damaged)} damaged"
+    if found.classes:
+        yield ""
+        yield from screen.table(CLASSES, found.classes)
+    if found.damaged:
+        yield ""
+        yield from screen.table(FILES, found.damaged)
