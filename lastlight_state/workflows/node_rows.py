@@ -61,7 +61,7 @@ _WAKE = prepared(
     .where(*HERE, NODES.c.state == sa.bindparam("waiting"))
     .values(state=param("state"), **NO_WAIT, **TOUCHED)
 )
-_CLOSE = prepared(
+CLOSE = prepared(
     sa.update(NODES)
     .where(NODES.c.run_id == param("run_id"), sa.or_(NODES.c.state == constant("running"), waits(NODES.c.state)))
     .values(state="cancelled", **NO_WAIT, **TOUCHED)
@@ -97,7 +97,7 @@ def wake(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: datetime,
 
 def close_all(unit: Unit, run_id: str, at: datetime) -> None:
     """Cancel the nodes of a run that has ended which are running or waiting; those that never began stay pending."""
-    unit.change(_CLOSE, {"run_id": run_id, "at": at})
+    unit.change(CLOSE, {"run_id": run_id, "at": at})
 
 
 def _key(run_id: str, node: NodeRef) -> dict[str, Any]:
