@@ -21,6 +21,19 @@ from lastlight_state.workflows import wait_statements as sql
 MINUTE = timedelta(minutes=1)
 
 
+def person_is_asked(raw: Raw, run: WorkflowRun, status: str) -> None:
+    """Asks a person something that blocks the run; the status is the id."""
+    raw(
+        "INSERT INTO human_requests (id, run_id, node_id, kind, prompt, status, blocks_run, requested_at) "
+        "VALUES (?, ?, 'build', 'text', 'Which', ?, ?, ?)",
+        status,
+        run.id,
+        status,
+        True,
+        run.started_at,
+    )
+
+
 def test_a_pause_says_what_it_waits_for(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-32: a word for the first of it, and all of it in the row."""
     until = frozen_clock.now() + MINUTE
@@ -103,6 +116,17 @@ def test_a_gate_that_was_answered_is_not_waited_for(store: StateStore) -> None:
     assert (stale.value.expected, stale.value.found) == ("pending", "approved")
     assert store.workflows.claims.heartbeat(claim).epoch == claim.epoch
     assert store.workflows.waits.pause(run.id, gates=[open_], claim=claim).status == "paused"
+
+
+def test_a_request_to_a_person_is_waited_for_as_a_gate_is(store: StateStore, raw: Raw) -> None:
+    """workflows W-32."""
+    run = started(store)
+    for status in ("pending", "answered"):
+        person_is_asked(raw, run, status)
+    with pytest.raises(StaleVersion, match="human_request") as stale:
+        store.workflows.waits.pause(run.id, gates=["pending", "answered"])
+    assert stale.value.found == "answered"
+    assert store.workflows.waits.pause(run.id, gates=["pending"]).pause_reason == "gate"
 
 
 def test_any_answer_wakes_a_run_that_waits_for_several_gates(store: StateStore) -> None:
@@ -193,16 +217,10 @@ def test_a_run_with_a_question_that_blocks_it_is_not_resumed(store: StateStore, 
     """workflows W-33: gates and requests to people alike."""
     gate = paused(store)
     run_id = gate.workflow_run_id
-    raw(
-        "INSERT INTO human_requests (id, run_id, node_id, kind, prompt, blocks_run, requested_at) "
-        "VALUES ('human', ?, 'build', 'text', 'Which', ?, ?)",
-        run_id,
-        True,
-        gate.created_at,
-    )
+    person_is_asked(raw, store.workflows.runs.get(run_id), "pending")
     with pytest.raises(Conflict) as refused:
         store.workflows.waits.resume(run_id, by="ana", reason="go")
-    assert (refused.value.code, refused.value.details["ids"]) == ("gate_pending", tuple(sorted([gate.id, "human"])))
+    assert (refused.value.code, refused.value.details["ids"]) == ("gate_pending", tuple(sorted([gate.id, "pending"])))
     assert store.workflows.runs.get(run_id).status == "paused"
     raw("UPDATE human_requests SET status = 'answered'")
     raw("UPDATE workflow_approvals SET blocks_run = ?", False)
