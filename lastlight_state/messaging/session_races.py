@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from lastlight_state.codec import digest
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, LostRace, StateError
 from lastlight_state.messaging import session_statements as sql
@@ -19,6 +20,7 @@ from lastlight_state.messaging.words import SESSION
 T = TypeVar("T")
 
 REPEATS = 5
+KEY = ("platform", "channel_id", "thread", "user_id")
 
 
 def settled(attempt: Callable[[], T]) -> T:
@@ -52,6 +54,15 @@ def replace(unit: Unit, row: dict[str, Any]) -> MessagingSession:
     if _is_taken(unit, row):
         raise AlreadyExists(SESSION, row["id"])
     raise LostRace("another session of the key was made while the old one was retired")
+
+
+def replace_in_turn(unit: Unit, row: dict[str, Any]) -> MessagingSession:
+    """`replace`, one caller of a key after the other: who has lost a race before does not lose it to its equals again.
+
+    The first try takes no such turn, because it hardly ever has equals.
+    """
+    unit.named_lock(f"messaging_key:{digest([row[name] for name in KEY])}")
+    return replace(unit, row)
 
 
 def refusal(unit: Unit, row: dict[str, Any]) -> StateError:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from lastlight_state.db import checks
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
-from lastlight_state.errors import NotFound, StaleVersion
+from lastlight_state.errors import LostRace, NotFound, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.messaging import idle, session_checks, session_races, words
 from lastlight_state.messaging import session_statements as sql
@@ -50,16 +50,15 @@ class Sessions(Repository):
         """A new session, whatever was said before.
 
         Where the key has an active session, idle or not, ``"refuse"`` raises `AlreadyExists` with its id, and
-        ``"close"`` retires it (reason ``replaced``) together with the insert. A ``session_id`` that is in use is
-        `AlreadyExists` too; then nothing was retired. Among many callers that close one key at once, one may get
-        `LostRace` after several tries; then it changed nothing.
+        ``"close"`` retires it (reason ``replaced``) together with the insert; of many callers at once each makes its
+        session, one after the other. A ``session_id`` that is in use is `AlreadyExists` too; then nothing was retired.
         """
         row = session_checks.key(key)
         checks.word("on_active", on_active, words.ON_ACTIVE)
         row["id"] = new_id() if session_id is None else checks.identifier("session_id", session_id, words.SESSION_ID)
         row |= {"at": self._now(), "reason": words.REPLACED}
         if on_active == "close":
-            return session_races.settled(lambda: self._writing(lambda unit: session_races.replace(unit, row)))
+            return self._replace(row)
         return session_races.settled(lambda: self._insert(row))
 
     def get(self, session_id: str) -> MessagingSession:
@@ -200,6 +199,12 @@ class Sessions(Repository):
     def _cutoff(self, now: datetime, idle_timeout: Any) -> datetime:
         chosen = self._settings.messaging_idle_timeout if idle_timeout is DEFAULT else idle_timeout
         return idle.oldest_fresh(now, idle.checked(chosen))
+
+    def _replace(self, row: dict[str, Any]) -> MessagingSession:
+        try:
+            return self._writing(lambda unit: session_races.replace(unit, row))
+        except LostRace:
+            return session_races.settled(lambda: self._writing(lambda unit: session_races.replace_in_turn(unit, row)))
 
     def _insert(self, row: dict[str, Any]) -> MessagingSession:
         made = self._once(lambda unit: unit.find(MessagingSession, sql.INSERT, row))
