@@ -11,6 +11,7 @@ from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.human_requests import HumanRequests
+from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
@@ -172,6 +173,23 @@ class AsyncRollups(Face[Rollups]):
     list_threads = reading(Rollups.list_threads)
 
 
+class AsyncLookups(Face[Lookups]):
+    """``store.workflows.lookups``"""
+
+    find_for_trigger = reading(Lookups.find_for_trigger)
+    latest_by_workflow = reading(Lookups.latest_by_workflow)
+    list_children = reading(Lookups.list_children)
+    list_ancestors = reading(Lookups.list_ancestors)
+    list_transitions = reading(Lookups.list_transitions)
+    count = reading(Lookups.count)
+    names = reading(Lookups.names)
+    repos = reading(Lookups.repos)
+    activity = reading(Lookups.activity)
+    get_task = reading(Lookups.get_task)
+    get_resume = reading(Lookups.get_resume)
+    search_errors = reading(Lookups.search_errors)
+
+
 class AsyncWorkflows(Face[Workflows]):
     """``store.workflows``"""
 
@@ -224,6 +242,11 @@ class AsyncWorkflows(Face[Workflows]):
     def waits(self) -> AsyncWaits:
         """Pauses until a time, for a signal, or by an operator."""
         return AsyncWaits(self._target.waits, self._runner)
+
+    @cached_property
+    def lookups(self) -> AsyncLookups:
+        """Questions about runs."""
+        return AsyncLookups(self._target.lookups, self._runner)
 
     @cached_property
     def usage(self) -> AsyncRollups:

@@ -18,6 +18,7 @@ from lastlight_state.workflows.arguments import (
     PhaseEntry,
     Provenance,
     Question,
+    RunFilter,
     RunOptions,
     Trigger,
     Usage,
@@ -34,6 +35,8 @@ from lastlight_state.workflows.human_records import (
     PendingRequest,
 )
 from lastlight_state.workflows.human_requests import HumanRequests
+from lastlight_state.workflows.lookup_records import Count, RepoRuns, RunActivity, RunAncestor, RunTransition
+from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.node_records import Loop, Node
 from lastlight_state.workflows.nodes import Nodes
@@ -47,6 +50,7 @@ from lastlight_state.workflows.records import (
     WorkflowOverride,
     WorkflowRun,
 )
+from lastlight_state.workflows.run_story_records import ResumeView, TaskStory, TaskWait
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.transitions import TERMINAL_TOPIC
 from lastlight_state.workflows.usage import Rollups
@@ -62,6 +66,7 @@ __all__ = [
     "Claim",
     "ClaimHolder",
     "ClaimableRun",
+    "Count",
     "EnsuredRun",
     "Execution",
     "ExecutionOptions",
@@ -79,9 +84,17 @@ __all__ = [
     "PhaseEntry",
     "Provenance",
     "Question",
+    "RepoRuns",
+    "ResumeView",
+    "RunActivity",
+    "RunAncestor",
+    "RunFilter",
     "RunOptions",
     "RunProgress",
     "RunSummary",
+    "RunTransition",
+    "TaskStory",
+    "TaskWait",
     "Totals",
     "Trigger",
     "Usage",
@@ -151,6 +164,11 @@ class Workflows:
     def waits(self) -> Waits:
         """Pauses until a time, for a signal, or by an operator."""
         return Waits(self._context)
+
+    @cached_property
+    def lookups(self) -> Lookups:
+        """Questions about runs."""
+        return Lookups(self._context)
 
     @cached_property
     def usage(self) -> Rollups:

@@ -65,6 +65,20 @@ DEFAULTS = RunOptions()
 
 
 @dataclass(frozen=True)
+class RunFilter:
+    """Which runs are meant. None filters nothing, an empty sequence admits nothing; ``since`` is inclusive."""
+
+    statuses: Sequence[str] | None = None
+    workflow_names: Sequence[str] | None = None
+    repo: str | None = None
+    trigger_id: str | None = None
+    since: datetime | None = None
+
+
+EVERY_RUN = RunFilter()
+
+
+@dataclass(frozen=True)
 class PhaseEntry:
     """A completed phase. ``at`` is now unless given; the summary has at most 2 KiB."""
 

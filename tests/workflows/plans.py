@@ -33,7 +33,7 @@ class Plan:
         if self._name == "postgresql":
             return "Seq Scan" in self.text
         return any(
-            line.startswith("SCAN ") and not any(word in line for word in ("INDEX", "anon", "CONSTANT ROW"))
+            line.startswith("SCAN ") and not any(word in line for word in ("INDEX", "anon", "(subquery", "CONSTANT ROW"))
             for line in self.text.splitlines()
         )
 
