@@ -11,7 +11,14 @@ from undone import Boom, undone
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Mode
-from lastlight_state.errors import BackendBusy, MisuseError, NestedTransaction, NotFound, ReadOnlyTransaction
+from lastlight_state.errors import (
+    BackendBusy,
+    ClaimLost,
+    MisuseError,
+    NestedTransaction,
+    NotFound,
+    ReadOnlyTransaction,
+)
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -62,6 +69,19 @@ def test_what_is_joined_is_kept_by_the_callers_commit(store: StateStore, engine:
             run = create(tx)
         transaction.commit()
     assert store.workflows.runs.get(run).workflow_name == "w"
+
+
+def test_a_claim_is_confirmed_in_the_callers_transaction(store: StateStore, engine: sa.Engine) -> None:
+    """workflows W-16: a lost one is refused, and leaves that transaction usable."""
+    claims = store.workflows.claims
+    lost = claims.take(create(store), owner="a")
+    claim = claims.transfer(lost, owner="b")
+    with engine.begin() as connection:
+        with pytest.raises(ClaimLost), store.transaction(connection=connection, claim=lost):
+            pytest.fail("the block was entered")
+        with store.transaction(connection=connection, claim=claim) as tx:
+            tx.workflows.runs.merge_scratch(claim.run_id, {"b": 2}, claim=claim)
+    assert store.workflows.runs.get(claim.run_id).scratch == {"b": 2}
 
 
 def test_what_is_joined_is_undone_by_the_callers_rollback(store: StateStore, engine: sa.Engine) -> None:
