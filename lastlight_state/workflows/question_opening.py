@@ -11,7 +11,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.settings import Limits
-from lastlight_state.workflows import run_progress, run_rows, transitions
+from lastlight_state.workflows import run_pauses, run_progress, run_rows
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.questions import Q, Questions
 from lastlight_state.workflows.run_progress import Step
@@ -43,27 +43,13 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
 
 def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
     """Store a question and pause its run, which nobody holds from then on."""
-    row = run_rows.lock(unit, opening.run_id)
+    row = run_progress.lock(unit, step)
     stored = opening.questions.stored(unit, opening.values)
     if stored is not None:
         return stored
     question = _insert(unit, row, opening, ("running",), claim)
-    if any(step.parts):
-        run_progress.take(unit, step, limits, claim)
-    transitions.move(
-        unit,
-        transitions.PAUSE,
-        row,
-        "paused",
-        reason="run.paused.gate",
-        at=step.at,
-        source="engine",
-        presented_epoch=claim.epoch if claim else None,
-        pause_reason="gate",
-        wake_at=None,
-        waiting_for=None,
-        correlation_id=None,
-    )
+    run_progress.add(unit, row, step, limits)
+    run_pauses.pause(unit, row, "gate", at=step.at, claim=claim)
     return question
 
 

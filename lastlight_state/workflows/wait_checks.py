@@ -11,6 +11,8 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import checks
 from lastlight_state.errors import InvalidValue, StaleVersion, StateError
 from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Wait
+from lastlight_state.workflows.run_pauses import Why
 
 MOST_GATES = 500
 
@@ -20,17 +22,15 @@ class Pause:
     """What a run is to wait for, and the word for the first of it."""
 
     gates: Sequence[str]
-    until: datetime | None
-    signal: str | None
-    correlation_id: str | None
+    wait: Wait
 
     @property
-    def why(self) -> str:
+    def why(self) -> Why:
         if self.gates:
             return "gate"
-        if self.signal is not None:
+        if self.wait.signal is not None:
             return "signal"
-        return "operator" if self.until is None else "timer"
+        return "operator" if self.wait.until is None else "timer"
 
 
 def pause(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
@@ -40,12 +40,12 @@ def pause(gates: Sequence[str], until: datetime | None, signal: str | None, corr
         raise InvalidValue("gates", f"{len(ids)} gates, more than the limit of {MOST_GATES}", limit=MOST_GATES)
     if correlation_id is not None and signal is None:
         raise InvalidValue("correlation_id", "says nothing without a signal")
-    return Pause(
-        gates=tuple(ids),
+    wait = Wait(
         until=None if until is None else aware_utc("until", until),
         signal=checks.optional("signal", signal, words.SIGNAL),
         correlation_id=checks.optional("correlation_id", correlation_id, words.SIGNAL),
     )
+    return Pause(gates=tuple(ids), wait=wait)
 
 
 def not_open(question: Mapping[str, Any] | None, question_id: str) -> StateError:

@@ -17,7 +17,16 @@ from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
-from lastlight_state.workflows import open_questions, run_checks, run_list, run_rows, transitions, wait_checks, words
+from lastlight_state.workflows import (
+    open_questions,
+    run_checks,
+    run_list,
+    run_pauses,
+    run_rows,
+    transitions,
+    wait_checks,
+    words,
+)
 from lastlight_state.workflows import wait_statements as sql
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
@@ -86,20 +95,7 @@ def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | 
     run_rows.fence(row, claim)
     run_rows.expect(row, ("running",))
     _expect_open(unit, run_id, pause.gates)
-    return transitions.move(
-        unit,
-        transitions.PAUSE,
-        row,
-        "paused",
-        reason=f"run.paused.{pause.why}",
-        at=now,
-        source="engine",
-        presented_epoch=claim.epoch if claim else None,
-        pause_reason=pause.why,
-        wake_at=pause.until,
-        waiting_for=pause.signal,
-        correlation_id=pause.correlation_id,
-    )
+    return run_pauses.pause(unit, row, pause.why, at=now, claim=claim, wait=pause.wait)
 
 
 def _expect_open(unit: Unit, run_id: str, gates: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sent import recorded
 from workflows.crew import Crew
 from workflows.plans import plan_of, plan_of_page
 from workflows.steps import Raw, started, together
@@ -146,6 +147,23 @@ def long_line(every_backend: StateStore, database: Database, raw: Raw) -> StateS
     )
     raw.analyze()
     return every_backend
+
+
+def test_any_number_of_runs_is_admitted_by_the_same_statements(database: Database) -> None:
+    """workflows W-102: and one alone by a single statement where the database can."""
+    with recorded(database) as (store, sent):
+        queue = store.workflows.queue
+        runs = [started(store, status="queued") for _ in range(50)]
+
+        def statements(call: Callable[[], object]) -> list[str]:
+            sent.clear()
+            call()
+            return [text.split(None, 1)[0] for text in sent]
+
+        one = statements(lambda: queue.admit_next(cap=100, owner="w-1"))
+        assert statements(lambda: queue.admit_next(cap=100, owner="w-1", limit=40)) == one
+        alone = ["BEGIN", "UPDATE", "INSERT", "COMMIT"] if database.name == "sqlite" else ["WITH"]
+        assert statements(lambda: queue.admit(runs[-1].id)) == alone
 
 
 def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database: Database) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from sent import recorded
 from workflows.steps import PLAN, TRIGGER, Raw, started, undone
 
 from lastlight_state import StateStore
 from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, PayloadTooLarge
-from lastlight_state.testing import FrozenClock
+from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Failure, Gate, PhaseEntry, WorkflowRun
 
 ENDED = ["succeeded", "failed", "cancelled"]
@@ -116,6 +119,22 @@ def test_what_the_end_of_a_run_closes_says_how_long_it_took(store: StateStore, f
         closed = executions.get(execution_id)
         assert (closed.outcome, closed.stop_reason, closed.success) == (outcome, outcome, False)
         assert (closed.finished_at, closed.duration_ms, closed.error) == (at, 2000, None)
+
+
+def test_what_a_pause_and_an_end_add_to_a_run_is_read_with_its_lock(database: Database) -> None:
+    """workflows W-10, W-27, W-81: the run's row is locked and read once."""
+    added: dict[str, Any] = {"marker": PhaseEntry("plan", True), "scratch": {"a": 1}}
+    with recorded(database) as (store, sent):
+        one, other = started(store).id, started(store).id
+        calls: list[Callable[[], object]] = [
+            partial(store.workflows.approvals.pause, one, PLAN, **added),
+            partial(store.workflows.runs.finish, other, "failed", **added),
+        ]
+        for call in calls:
+            sent.clear()
+            call()
+            looks = [text for text in sent if text.startswith("SELECT") and "\nFROM workflow_runs" in text]
+            assert len(looks) == 1, looks
 
 
 def test_the_same_finish_again_returns_the_stored_run(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
