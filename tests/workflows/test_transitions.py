@@ -21,6 +21,8 @@ Change = Callable[[StateStore, str], object]
 
 CHANGES: dict[str, Change] = {
     "pause": lambda store, run_id: store.workflows.approvals.pause(run_id, PLAN),
+    "wait": lambda store, run_id: store.workflows.waits.pause(run_id),
+    "requeue": lambda store, run_id: store.workflows.queue.requeue(run_id, reason="later"),
     "succeed": lambda store, run_id: store.workflows.runs.finish(run_id, "succeeded"),
     "fail": lambda store, run_id: store.workflows.runs.finish(run_id, "failed"),
     "finish cancelled": lambda store, run_id: store.workflows.runs.finish(run_id, "cancelled"),
@@ -33,9 +35,11 @@ CHANGES: dict[str, Change] = {
 }
 
 ALLOWED: dict[str, dict[str, str]] = {
-    "queued": {"fail": "failed", "ask": "cancelled", "cancel": "cancelled"},
+    "queued": {"requeue": "queued", "fail": "failed", "ask": "cancelled", "cancel": "cancelled"},
     "running": {
         "pause": "paused",
+        "wait": "paused",
+        "requeue": "queued",
         "succeed": "succeeded",
         "fail": "failed",
         "finish cancelled": "cancelled",
@@ -114,6 +118,9 @@ def _steps(store: StateStore, run_id: str, seed: int) -> None:
         partial(approvals.create, run_id, Gate(f"gate-{seed}", "And this?", on_reject="resume")),
         partial(runs.allow_restarts, run_id, 100, by="ana", reason="more"),
         partial(runs.merge_scratch, run_id, {f"thread-{seed}": 1}),
+        partial(store.workflows.waits.resume, run_id, by="ana", reason="go"),
+        partial(store.workflows.queue.admit, run_id),
+        partial(store.workflows.queue.admit_next, cap=100, owner=f"worker-{seed}"),
     ]
     for _ in range(8):
         try:
@@ -138,7 +145,8 @@ def test_the_newest_transition_equals_the_row_whatever_eight_threads_do(
             raw.check_history(run_id)
             run = every_backend.workflows.runs.get(run_id)
             blocking = [gate for gate in every_backend.workflows.approvals.list_for_run(run_id) if gate.blocks_run]
-            assert ("pending" in {gate.status for gate in blocking}) == (run.status == "paused")
+            waits_for_gates = (run.status, run.pause_reason) == ("paused", "gate")
+            assert ("pending" in {gate.status for gate in blocking}) == waits_for_gates
 
 
 def test_a_terminal_change_is_told_once_after_its_commit(store: StateStore) -> None:
