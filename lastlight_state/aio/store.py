@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from lastlight_state.aio.agent_log import AsyncAgentLog
+from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.maintenance import AsyncMaintenance
@@ -214,38 +215,10 @@ class AsyncStateStore(AsyncDomains):
         self._lanes.admit()
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         lane = Lane("transaction")
-        block = opening()
         try:
-            target = await _entered(lane, block)
-            self._lanes.in_transaction.add(task)
-            try:
+            async with entered(lane.run, opening()) as target:
+                self._lanes.in_transaction.add(task)
                 yield target, _PinnedRunner(lane)
-            except BaseException as error:
-                if not await lane.run(partial(block.__exit__, type(error), error, error.__traceback__)):
-                    raise
-            else:
-                await lane.run(partial(block.__exit__, None, None, None))
         finally:
             self._lanes.in_transaction.discard(task)
             lane.close()
-
-
-async def _entered(lane: Lane, block: Any) -> Any:
-    """The block entered. A task that is cancelled while it begins leaves it again."""
-    entered: list[Any] = []
-
-    def enter() -> None:
-        entered.append(block.__enter__())
-
-    try:
-        await lane.run(enter)
-    except asyncio.CancelledError as error:
-        if entered:
-            await lane.run(partial(_left, block, error))
-        raise
-    return entered[0]
-
-
-def _left(block: Any, error: BaseException) -> None:
-    with suppress(asyncio.CancelledError):
-        block.__exit__(type(error), error, error.__traceback__)
