@@ -43,7 +43,7 @@ class Queue(Repository):
         return self._reading(lambda unit: run_list.page(unit, sql.LIST, {}, limit, page_token))
 
     def admit(self, run_id: str) -> WorkflowRun:
-        """Let one queued run run, whatever its place, cap or time; it has 30 seconds of grace to be claimed.
+        """Let one queued run run, whatever its place, time, cap or switch; it has 30 seconds of grace to be claimed.
 
         Raises `NotFound`, or `LostRace` with its status (``found``) when it is not queued any more.
         """
