@@ -17,6 +17,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "overrides": workflows.AsyncOverrides,
     "queue": workflows.AsyncQueue,
     "waits": workflows.AsyncWaits,
+    "claims": workflows.AsyncClaims,
     "sessions": messaging.AsyncSessions,
     "messages": messaging.AsyncMessages,
 }

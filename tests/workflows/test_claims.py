@@ -495,7 +495,8 @@ def test_nothing_of_a_transaction_that_raises_stays(store: StateStore, raw: Raw)
 
 def test_words_of_claims_are_checked_before_any_statement(store: StateStore) -> None:
     """workflows W-2, section 5."""
-    claims, run = store.workflows.claims, started(store)
+    claims: Any = store.workflows.claims
+    run = started(store)
     claim = claims.take(run.id, owner="é" * 128)
     refused: list[Any] = [
         lambda: claims.take(run.id, owner="é" * 129),

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -183,8 +185,9 @@ def test_a_take_of_a_run_that_another_takes_in_a_transaction_waits_and_loses(
             return f"lost to {lost.details['held_by']}"
 
     outcomes = []
+    endings: list[Callable[[StateStore], AbstractContextManager[Any]]] = [StateStore.transaction, undone]
     with ThreadPoolExecutor(1) as pool:
-        for run, ending in zip(runs, (StateStore.transaction, undone), strict=True):
+        for run, ending in zip(runs, endings, strict=True):
             with ending(every_backend) as tx:
                 tx.workflows.claims.take(run.id, owner="a")
                 waiting = pool.submit(taken, run.id)

@@ -127,7 +127,7 @@ def make(store: StateStore, change: str, run_id: str) -> None:
     """Make a change of a claim; runs in the processes that are killed, too."""
     claims = store.workflows.claims
     if change == "release":
-        holder = claims.find(run_id)
+        holder: Any = claims.find(run_id)
         claims.release(Claim(**holder.model_dump(), lease=timedelta(seconds=30), taken_at=holder.claimed_at))
     elif change == "give up":
         claims.give_up()
@@ -141,6 +141,7 @@ KILLED = (
     """
 import os, signal, traceback
 from datetime import timedelta
+from typing import Any
 from lastlight_state import StateStore
 from lastlight_state.workflows import Claim
 
