@@ -10,6 +10,7 @@ from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.health import Health
 from lastlight_state.workflows.human_requests import HumanRequests
 from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
@@ -190,6 +191,13 @@ class AsyncLookups(Face[Lookups]):
     search_errors = reading(Lookups.search_errors)
 
 
+class AsyncHealth(Face[Health]):
+    """``store.workflows.health``"""
+
+    get_state = reading(Health.get_state)
+    list_unhealthy = reading(Health.list_unhealthy)
+
+
 class AsyncWorkflows(Face[Workflows]):
     """``store.workflows``"""
 
@@ -247,6 +255,11 @@ class AsyncWorkflows(Face[Workflows]):
     def lookups(self) -> AsyncLookups:
         """Questions about runs."""
         return AsyncLookups(self._target.lookups, self._runner)
+
+    @cached_property
+    def health(self) -> AsyncHealth:
+        """How runs stand at this moment."""
+        return AsyncHealth(self._target.health, self._runner)
 
     @cached_property
     def usage(self) -> AsyncRollups:

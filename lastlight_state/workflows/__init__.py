@@ -28,6 +28,8 @@ from lastlight_state.workflows.claim_records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions import Executions
+from lastlight_state.workflows.health import Health
+from lastlight_state.workflows.health_records import Blocked, RunState, UnhealthyRun
 from lastlight_state.workflows.human_records import (
     AnsweredRequest,
     HumanRequest,
@@ -62,6 +64,7 @@ __all__ = [
     "AnsweredRequest",
     "Approval",
     "ApprovalSummary",
+    "Blocked",
     "ChatThread",
     "Claim",
     "ClaimHolder",
@@ -91,12 +94,14 @@ __all__ = [
     "RunFilter",
     "RunOptions",
     "RunProgress",
+    "RunState",
     "RunSummary",
     "RunTransition",
     "TaskStory",
     "TaskWait",
     "Totals",
     "Trigger",
+    "UnhealthyRun",
     "Usage",
     "UsageBucket",
     "UsageGroup",
@@ -169,6 +174,11 @@ class Workflows:
     def lookups(self) -> Lookups:
         """Questions about runs."""
         return Lookups(self._context)
+
+    @cached_property
+    def health(self) -> Health:
+        """How runs stand at this moment."""
+        return Health(self._context)
 
     @cached_property
     def usage(self) -> Rollups:

@@ -11,6 +11,8 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement
 from lastlight_state.testing import Database
 
+_NO_TABLE = ("INDEX", "anon", "(subquery", "CONSTANT ROW")
+
 
 class Plan:
     """The steps of a plan, one text a line."""
@@ -33,7 +35,7 @@ class Plan:
         if self._name == "postgresql":
             return "Seq Scan" in self.text
         return any(
-            line.startswith("SCAN ") and not any(word in line for word in ("INDEX", "anon", "(subquery", "CONSTANT ROW"))
+            line.startswith("SCAN ") and not any(word in line for word in _NO_TABLE)
             for line in self.text.splitlines()
         )
 

@@ -43,7 +43,13 @@ def test_who_was_there_first_and_who_came_last(store: StateStore, frozen_clock: 
     named = find(TRIGGER.id, workflow_names=["plan", "other"], order="oldest")
     assert named is not None
     assert named.id == first.id
-    for given in ({"workflow_names": []}, {"statuses": []}, {"statuses": ["failed"]}, {"workflow_names": ["x"]}):
+    nothing: list[dict[str, Any]] = [
+        {"workflow_names": []},
+        {"statuses": []},
+        {"statuses": ["failed"]},
+        {"workflow_names": ["x"]},
+    ]
+    for given in nothing:
         assert find(TRIGGER.id, **given) is None
 
 
@@ -64,7 +70,7 @@ def test_the_latest_run_of_each_workflow_comes_in_one_answer(store: StateStore, 
 def test_children_are_listed_newest_first(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-96."""
     parent = started(store)
-    children = []
+    children: list[str] = []
     for _ in range(3):
         frozen_clock.advance(seconds=1)
         children.insert(0, started(store, parent_run_id=parent.id).id)
@@ -198,6 +204,7 @@ def test_repositories_are_counted_whichever_way_they_are_spelt(
     for limit in (1, 2, 5):
         found = all_pages(repos, limit=limit)
         assert [(each.qualified, each.runs) for each in found] == expected
+    found = list(repos())
     assert (found[1].last_run_at, found[3].owner, found[3].repo) == (legacy.started_at, "b", "c/d")
 
 
