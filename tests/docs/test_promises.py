@@ -7,7 +7,7 @@ from typing import Any
 
 from docs.pages import ROOT
 
-from lastlight_state.aio import messaging, workflows
+from lastlight_state.aio import messaging, schedules, workflows
 from lastlight_state.aio.forward import Face, Forward
 
 FACES: dict[str, type[Face[Any]]] = {
@@ -18,6 +18,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "queue": workflows.AsyncQueue,
     "waits": workflows.AsyncWaits,
     "claims": workflows.AsyncClaims,
+    "fires": schedules.AsyncFires,
     "sessions": messaging.AsyncSessions,
     "messages": messaging.AsyncMessages,
 }
