@@ -17,6 +17,7 @@ from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.jsonl.writer import LineWriter
 
 LINES = 2_000
+LAST = 100
 ENVELOPE = {
     "type": "assistant",
     "message": {"role": "assistant", "model": "m-1", "content": [{"type": "text", "text": "All checks pass. " * 50}]},
@@ -26,10 +27,12 @@ ENVELOPE = {
 
 
 def results() -> Iterator[Result]:
-    """One line appended; a file of 2,000 lines read."""
+    """One line appended; a file of 2,000 lines read; the last 100 lines of a small file and of one of 200 MB."""
     with tempfile.TemporaryDirectory() as folder:
         yield _append(Path(folder))
         yield _read(Path(folder))
+        yield _tail(Path(folder), 1)
+        yield _tail(Path(folder), 200)
 
 
 def _append(folder: Path) -> Result:
@@ -67,3 +70,28 @@ def _read(folder: Path) -> Result:
     return compare("read a line", "files", ours, raw, goal=goal("read a line", "files"), calls=1, rounds=15).divided(
         LINES
     )
+
+
+def _tail(folder: Path, megabytes: int) -> Result:
+    """By hand: as many bytes as these lines have are read from the end, split and parsed."""
+    log = AgentLog(folder / f"sessions-{megabytes}", clock=SYSTEM_CLOCK, sync="os")
+    with log.writer.open(place=Slug("-app"), session_id="s-1") as session:
+        session.append([ENVELOPE])
+        path = session.path
+    assert path is not None
+    line = path.read_bytes()
+    with path.open("ab") as file:
+        for _ in range(megabytes):
+            file.write(line * (1024 * 1024 // len(line)))
+
+    def ours() -> None:
+        log.reader.tail("s-1", n=LAST)
+
+    def raw() -> None:
+        with path.open("rb") as file:
+            file.seek(-LAST * len(line), os.SEEK_END)
+            for found in file.read().splitlines():
+                orjson.loads(found)
+
+    name = f"last {LAST} lines of {megabytes} MB"
+    return compare(name, "files", ours, raw, goal=goal(name, "files"), calls=20)

@@ -112,3 +112,10 @@ def append_many(path: Path, writer: str, count: int, seed: int) -> None:
         for number in range(count):
             size = 70_000 if sizes.random() < 0.1 else sizes.randrange(2_000)
             lines.append([dump_line(record(number, text="é" * (size // 2), writer=writer))])
+
+
+def append_large(path: Path, writer: str, count: int) -> None:
+    """Append records of 70 KB."""
+    with LineWriter(path, sync="os") as lines:
+        for number in range(count):
+            lines.append([dump_line(record(number, text="x" * 70_000, writer=writer))])

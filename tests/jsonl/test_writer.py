@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonl.lines import SPAWN, append_many, append_until_killed, child, counted, read, record
+from jsonl.lines import SPAWN, append_large, append_many, append_until_killed, child, counted, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import (
@@ -115,6 +115,22 @@ def test_six_processes_append_whole_lines_each_in_its_order(path: Path, count: i
     for line in seen.lines:
         by_writer[line.value["writer"]].append(line.value["n"])
     assert by_writer == {str(seed): list(range(count)) for seed in range(6)}
+    assert (seen.issues, seen.torn_tail) == ([], False)
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(500, marks=SOAK)])
+def test_eight_processes_append_lines_of_70_kb_each_in_its_order(path: Path, count: int) -> None:
+    """agent-log L-2, L-21, L-22, case 10: larger than what a pipe or a page of the cache takes at once."""
+    writers = [child(append_large, path, str(name), count) for name in range(8)]
+    for process in writers:
+        process.join(300)
+        assert process.exitcode == 0
+    seen = read(path)
+    by_writer = defaultdict(list)
+    for line in seen.lines:
+        by_writer[line.value["writer"]].append(line.value["n"])
+    assert by_writer == {str(name): list(range(count)) for name in range(8)}
+    assert min(len(line.raw) for line in seen.lines) >= 70_000
     assert (seen.issues, seen.torn_tail) == ([], False)
 
 

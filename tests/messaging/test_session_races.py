@@ -140,6 +140,16 @@ def test_many_creators_that_close_follow_one_another(every_backend: StateStore, 
     assert reasons == [("replaced",)]
 
 
+def test_nothing_is_held_while_the_caller_thinks(every_backend: StateStore, raw: Raw) -> None:
+    """messaging M-53: between two calls anybody may change the session and its messages, without waiting."""
+    raw("SET lock_timeout = '1ms'" if raw.name == "postgresql" else "PRAGMA busy_timeout = 0")
+    session = started(every_backend)
+    every_backend.messaging.messages.append(session.id, role="user", content="hello")
+    every_backend.messaging.messages.history(session.id)
+    raw("UPDATE messaging_sessions SET title = 'mine' WHERE id = ?", session.id)
+    assert every_backend.messaging.sessions.get(session.id).title == "mine"
+
+
 @Rounds
 def test_a_post_is_never_lost_to_a_new_session(every_backend: StateStore, raw: Raw, rounds: int) -> None:
     """messaging M-45: it goes to the session before or to the one after."""
