@@ -19,9 +19,14 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import FrozenClock
 from lastlight_state.testing.contracts import (
     ApprovalsContract,
+    ClaimsContract,
     ExecutionsContract,
+    GraphsContract,
+    HumanRequestsContract,
     MessagingContract,
+    QueueContract,
     RunsContract,
+    SchedulesContract,
 )
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
@@ -83,6 +88,26 @@ class TestApprovals(ApprovalsContract):
 
 class TestMessaging(MessagingContract):
     """migrations §3, §4: whatever a service does with chats."""
+
+
+class TestClaims(ClaimsContract):
+    """migrations §3, §4: whatever a service does with claims."""
+
+
+class TestQueue(QueueContract):
+    """migrations §3, §4: whatever a service does with the queue and waits."""
+
+
+class TestGraphs(GraphsContract):
+    """migrations §3, §4: whatever a service does with nodes and loops."""
+
+
+class TestHumanRequests(HumanRequestsContract):
+    """migrations §3, §4: whatever a service does with requests to people."""
+
+
+class TestSchedules(SchedulesContract):
+    """migrations §3, §4: whatever a service does with crons."""
 
 
 def test_switches_are_the_only_rows_that_it_deletes(store: StateStore) -> None:

@@ -2,9 +2,14 @@
 
 from lastlight_state.testing.contracts import (
     ApprovalsContract,
+    ClaimsContract,
     ExecutionsContract,
+    GraphsContract,
+    HumanRequestsContract,
     MessagingContract,
+    QueueContract,
     RunsContract,
+    SchedulesContract,
 )
 
 
@@ -21,4 +26,24 @@ class TestApprovals(ApprovalsContract):
 
 
 class TestMessaging(MessagingContract):
+    """packaging-and-tests §3."""
+
+
+class TestClaims(ClaimsContract):
+    """packaging-and-tests §3."""
+
+
+class TestQueue(QueueContract):
+    """packaging-and-tests §3."""
+
+
+class TestGraphs(GraphsContract):
+    """packaging-and-tests §3."""
+
+
+class TestHumanRequests(HumanRequestsContract):
+    """packaging-and-tests §3."""
+
+
+class TestSchedules(SchedulesContract):
     """packaging-and-tests §3."""

@@ -1,0 +1,36 @@
+"""What every store must do, whatever database carries it: behaviours as test classes over a fixture ``store``.
+
+For backends of third parties, and for whoever wants to know that an installed library works on a database as it is::
+
+    from lastlight_state.testing.contracts import RunsContract
+
+
+    class TestRuns(RunsContract):
+        pass
+
+``store`` is a `lastlight_state.StateStore` (the plugin's own unless a test module has another), ``frozen_clock`` its
+clock. The database need not be empty, and need not be emptied: each test uses ids of its own.
+"""
+
+from __future__ import annotations
+
+from lastlight_state.testing.contracts.approvals import ApprovalsContract
+from lastlight_state.testing.contracts.claims import ClaimsContract, QueueContract
+from lastlight_state.testing.contracts.executions import ExecutionsContract
+from lastlight_state.testing.contracts.graphs import GraphsContract
+from lastlight_state.testing.contracts.human_requests import HumanRequestsContract
+from lastlight_state.testing.contracts.messaging import MessagingContract
+from lastlight_state.testing.contracts.runs import RunsContract
+from lastlight_state.testing.contracts.schedules import SchedulesContract
+
+__all__ = [
+    "ApprovalsContract",
+    "ClaimsContract",
+    "ExecutionsContract",
+    "GraphsContract",
+    "HumanRequestsContract",
+    "MessagingContract",
+    "QueueContract",
+    "RunsContract",
+    "SchedulesContract",
+]

@@ -1,0 +1,25 @@
+"""What the contract classes begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from lastlight_state import StateStore
+from lastlight_state.workflows import Approval, Gate, Trigger, WorkflowRun
+
+
+def fresh(word: str) -> str:
+    """A name that nobody has used."""
+    return f"{word}-{uuid4().hex}"
+
+
+def started(store: StateStore, **given: Any) -> WorkflowRun:
+    """A new run, triggered by itself."""
+    name = given.pop("workflow_name", "contract")
+    return store.workflows.runs.create(name, trigger=Trigger(fresh("t"), type="api"), phase="plan", **given)
+
+
+def paused(store: StateStore, **gate: Any) -> Approval:
+    """A new run's gate, at which it waits."""
+    return store.workflows.approvals.pause(started(store).id, Gate("review", "Go ahead?", **gate))
