@@ -22,7 +22,7 @@ from lastlight_state.errors import Conflict
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import current, history, scripts
 from lastlight_state.migrations.snapshot import differences
-from lastlight_state.workflows import PhaseEntry
+from lastlight_state.workflows import NodeRef, PhaseEntry
 
 FILES = files()
 PERMITS = "maintenance_permits"
@@ -132,6 +132,27 @@ def test_everything_in_it_reads_back_after_the_upgrade(file: Path, store: StateS
         assert runs.get(RELEASE).error_detail == {"code": 503, "retry": [1, 2, 3]}
     if file.stem >= "0004":
         assert store.messaging.sessions.get("chat-now").metadata == {"locale": "de"}
+    assert not store.schedules.overrides.get("nightly").enabled
+
+
+def test_nodes_and_questions_read_back_after_the_upgrade(file: Path, store: StateStore) -> None:
+    """migrations §2: of the databases that have them; the others have none."""
+    has = file.stem >= "0005"
+    assert store.workflows.nodes.counts(BUILD) == (
+        {"finished": 1, "waiting_approval": 1, "waiting_timer": 1} if has else {}
+    )
+    assert [loop.iteration for loop in store.workflows.loops.list(BUILD).items] == ([1] if has else [])
+    asked = store.workflows.human_requests.find("ask-window")
+    assert (asked.response if asked else None) == ({"hour": 22} if has else None)
+
+
+def test_schedules_read_back_after_the_upgrade(file: Path, store: StateStore) -> None:
+    """migrations §2: of the databases that have them; the others have none."""
+    has = file.stem >= "0006"
+    nightly = store.schedules.crons.find("nightly")
+    assert (nightly.effective_pattern, nightly.effective_enabled) == ("0 4 * * *", False) if nightly else not has
+    fires = [(fire.id, fire.status) for fire in store.schedules.fires.list().items]
+    assert fires == ([("fire-hourly", "running"), ("fire-nightly", "ok")] if has else [])
 
 
 def test_sessions_that_share_a_key_are_one_after_the_upgrade(store: StateStore) -> None:
@@ -145,7 +166,7 @@ def test_its_schema_is_the_newest_after_the_upgrade(loaded: Place, store: StateS
     assert differences(catalogue(store.backend), newest(loaded.backend())) == []
 
 
-def test_it_is_worked_on_after_the_upgrade(store: StateStore) -> None:
+def test_it_is_worked_on_after_the_upgrade(file: Path, store: StateStore) -> None:
     """migrations §2."""
     runs, executions = store.workflows.runs, store.workflows.executions
     assert store.workflows.approvals.answer("gate-merge", "approved", by="ana").run.status == "running"
@@ -157,6 +178,11 @@ def test_it_is_worked_on_after_the_upgrade(store: StateStore) -> None:
         runs.restart(RELEASE, by="ana", reason="the registry is open")
     runs.allow_restarts(RELEASE, 4, by="ana", reason="the registry is open")
     assert runs.restart(RELEASE, by="ana", reason="the registry is open").restart_count == 4
+    assert store.workflows.nodes.put(RELEASE, NodeRef("publish"), state="running").last_attempt == 0
+    assert store.schedules.overrides.clear("nightly")
+    assert [claim.fire_id for claim in store.schedules.fires.claim_stale("scheduler-2")] == (
+        ["fire-hourly"] if file.stem >= "0006" else []
+    )
     key = ConversationKey("slack", "C07", "U1", "1719738000.000100")
     resumed = store.messaging.sessions.resume(key, idle_timeout=None)
     assert (resumed.session.id, resumed.created) == ("chat-now", False)
