@@ -114,9 +114,7 @@ BLOCKS: list[tuple[Blocked | None, Facts]] = [
     ),
     (
         Blocked(kind="signal", id="s", label="c", since=BEFORE, until=AFTER),
-        facts(
-            "paused", pause_reason="signal", waiting_for="s", correlation_id="c", wake_at=AFTER, status_since=BEFORE
-        ),
+        facts("paused", pause_reason="signal", waiting_for="s", correlation_id="c", wake_at=AFTER, status_since=BEFORE),
     ),
     (Blocked(kind="operator", since=BEFORE), facts("paused", pause_reason="operator", status_since=BEFORE)),
     (Blocked(kind="worker", since=BEFORE), facts(status_since=BEFORE)),
