@@ -16,10 +16,10 @@ from lastlight_state import codec
 from lastlight_state.errors import InvalidValue, MisuseError
 
 MOST_PROBLEMS = 20
-MOST_STEPS = 200_000
+MOST_STEPS = 100_000
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef")
-_TOO_MUCH = f"more than {MOST_STEPS} steps are needed to check it"
+_TOO_MUCH = "it takes more steps to check than are permitted"
 _LONGEST_PATH, _LONGEST_VALUE = 200, 100
 
 
@@ -48,7 +48,7 @@ def check_response(where: str, schema: Any, response: Any) -> None:
     except _TooMuch:
         raise InvalidValue(where, _TOO_MUCH) from None
     except _unusable() as error:  # a schema of another program's
-        raise InvalidValue(where, f"its schema cannot be used: {type(error).__name__}") from error
+        raise InvalidValue(where, f"its schema cannot be used: {type(error).__name__}") from None
     if problems:
         (path, text), *more = problems[:MOST_PROBLEMS]
         told = "; ".join([text, *(f"{path}: {text}" for path, text in more)])
