@@ -11,7 +11,7 @@ from lastlight_state.agent_log import LogMessage, Tokens
 from lastlight_state.db.records import Record
 from lastlight_state.maintenance.session_executions import qualified_repo
 from lastlight_state.messaging import MessagingMessage
-from lastlight_state.workflows.money import dollars_of
+from lastlight_state.workflows.usage_records import ChatThread as Turns
 
 ChatSource: TypeAlias = Literal["log", "database", "none"]
 
@@ -19,7 +19,7 @@ ChatSource: TypeAlias = Literal["log", "database", "none"]
 class ChatThread(Record):
     """A conversation: the chat turns of one trigger, which is the id of its messaging session.
 
-    Activity is the start of turns. ``cost_usd`` is exact to a micro-dollar, and None where no turn told its cost.
+    Activity is the start of turns. ``cost_usd`` is exact to a micro-dollar.
     ``repo`` is ``owner/repo`` of the newest turn, or None where that is not known whole. ``platform`` and
     ``last_assistant_preview`` (the newest thing that the assistant said, at most 4,000 characters) are None where
     messaging does not know the session, because it was pruned.
@@ -32,30 +32,29 @@ class ChatThread(Record):
     first_activity_at: datetime
     last_activity_at: datetime
     turn_count: int
-    cost_usd: Decimal | None
+    cost_usd: Decimal
     tokens: Tokens
     last_assistant_preview: str | None
 
     @classmethod
-    def joined(cls, row: Mapping[str, Any], known: Mapping[str, Any]) -> ChatThread:
-        """A thread, and what messaging knows of it."""
-        micros = row["micros"]
+    def joined(cls, turns: Turns, known: Mapping[str, Any]) -> ChatThread:
+        """The turns of a thread, and what else is known of it."""
         return cls(
-            trigger_id=row["trigger_id"],
-            agent_session_id=known.get("agent_session_id") or row["session_id"],
-            platform=known.get("platform"),
-            repo=qualified_repo(row["owner"], row["repo"]),
-            first_activity_at=row["first_activity_at"],
-            last_activity_at=row["started_at"],
-            turn_count=row["turn_count"],
-            cost_usd=None if micros is None else dollars_of(int(micros)),
+            trigger_id=turns.trigger_id,
+            agent_session_id=known["agent_session_id"] or known["session_id"],
+            platform=known["platform"],
+            repo=qualified_repo(known["owner"], known["repo"]),
+            first_activity_at=turns.first_at,
+            last_activity_at=turns.last_at,
+            turn_count=turns.executions,
+            cost_usd=turns.cost_usd,
             tokens=Tokens(
-                int(row["input_tokens"]),
-                int(row["output_tokens"]),
-                int(row["cache_read_input_tokens"]),
-                int(row["cache_creation_input_tokens"]),
+                turns.input_tokens,
+                turns.output_tokens,
+                turns.cache_read_input_tokens,
+                turns.cache_creation_input_tokens,
             ),
-            last_assistant_preview=known.get("preview"),
+            last_assistant_preview=known["preview"],
         )
 
 

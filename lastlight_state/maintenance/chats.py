@@ -12,18 +12,18 @@ from typing import Any
 
 from lastlight_state.agent_log import AgentLog, SessionFile
 from lastlight_state.agent_log.paths import CHAT_SLUG
-from lastlight_state.db import checks, opaque, pages
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db import checks, opaque
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue, NotFound, UnsafePath
-from lastlight_state.maintenance import chat_threads as sql
+from lastlight_state.maintenance import chat_threads
 from lastlight_state.maintenance.chat_records import ChatMessages, ChatSource, ChatThread
 from lastlight_state.messaging.messages import Messages
+from lastlight_state.workflows.usage import Rollups
+from lastlight_state.workflows.usage_records import ChatThread as Turns
+from lastlight_state.workflows.usage_statements import TURNS
 
 KIND = "chat_thread"
-_ASKED = ["chats"]
 
 
 class Chats(Repository):
@@ -33,37 +33,24 @@ class Chats(Repository):
         super().__init__(context)
         self._log = log
         self._messages = Messages(context)
+        self._usage = Rollups(context)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[ChatThread]:
         """A page of threads, newest activity first. ``limit``: 1 to 500. No log is read.
 
         While paging a thread that gets a new turn moves to the front, so none appears twice.
         """
-        checks.page_limit(limit)
-        after = _key_of(page_token)
-        statement = sql.FIRST_PAGE if after is None else sql.NEXT_PAGE
-        values = {"limit": limit + 1, **pages.after_values(after or [])}
-
-        def work(unit: Unit) -> Page[ChatThread]:
-            rows = unit.rows(statement, values)
-            shown = rows[:limit]
-            last = [shown[-1]["started_at"], shown[-1]["id"]] if len(rows) > limit else None
-            token = pages.encode_token(_ASKED, last) if last else None
-            return Page(items=tuple(_threads(unit, shown)), next_page_token=token)
-
-        return self._viewing(work)
+        page = self._usage.list_threads(limit=limit, page_token=page_token)
+        return Page(items=self._joined(page.items), next_page_token=page.next_page_token)
 
     def get(self, trigger_id: str) -> ChatThread:
         """The thread. Raises `NotFound`."""
-
-        def work(unit: Unit) -> ChatThread | None:
-            row = unit.row(sql.ONE, {"trigger_id": trigger_id})
-            return _threads(unit, [row])[0] if row else None
-
-        found = self._viewing(work)
-        if found is None:
+        statement, values = TURNS.of([trigger_id])
+        turns = self._reading(lambda unit: unit.find(Turns, statement, values))
+        found = self._joined([turns]) if turns else ()
+        if not found:
             raise NotFound(KIND, trigger_id)
-        return found
+        return found[0]
 
     def messages(self, trigger_id: str, *, after: str | None = None, limit: int = 200) -> ChatMessages:
         """A page of the thread's messages behind the cursor ``after``, oldest first. ``limit``: 1 to 500.
@@ -86,6 +73,13 @@ class Chats(Repository):
         log = self._log_of(self.get(trigger_id))
         return log.path if log else None
 
+    def _joined(self, threads: Sequence[Turns]) -> tuple[ChatThread, ...]:
+        """These threads, with what one more statement knows of all of them."""
+        if not threads:
+            return ()
+        known = self._reading(lambda unit: chat_threads.known(unit, [thread.trigger_id for thread in threads]))
+        return tuple(ChatThread.joined(one, known[one.trigger_id]) for one in threads if one.trigger_id in known)
+
     def _log_of(self, thread: ChatThread) -> SessionFile | None:
         if thread.agent_session_id is None:
             return None
@@ -105,28 +99,6 @@ class Chats(Repository):
             return ChatMessages(source="none", messages=(), cursor=None, at_end=True)
         cursor = opaque.pack(["database", found[-1].id if found else after])
         return ChatMessages(source="database", messages=tuple(found), cursor=cursor, at_end=len(found) < limit)
-
-
-def _threads(unit: Unit, rows: Sequence[dict[str, Any]]) -> Sequence[ChatThread]:
-    """The threads of these rows, joined in one more statement with what messaging knows."""
-    if not rows:
-        return []
-    statement, values = sql.KNOWN.of([row["trigger_id"] for row in rows])
-    known = {found["id"]: found for found in unit.rows(statement, values)}
-    return [ChatThread.joined(row, known.get(row["trigger_id"], {})) for row in rows]
-
-
-def _key_of(page_token: str | None) -> list[Any] | None:
-    key = pages.decode_token(_ASKED, page_token)
-    match key:
-        case None:
-            return None
-        case [str(at), str(execution_id)]:
-            try:
-                return [parse_time(at), checks.content("page_token", execution_id, pages.LONGEST)]
-            except (InvalidValue, ValueError):
-                pass
-    raise InvalidValue("page_token", "damaged, or made by something else")
 
 
 def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:

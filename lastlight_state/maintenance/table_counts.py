@@ -1,6 +1,6 @@
 """Counts of rows: by table, by status, and of chat messages by role and age. What is not there counts nothing.
 
-Only columns of the first revision are read, because databases that are behind are counted too.
+Only columns that came with their table are read, because databases that are behind are counted too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.records import MessageCounts, StatusCount
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.schedules.tables import FIRES
 from lastlight_state.workflows.approval_statements import APPROVALS
+from lastlight_state.workflows.human_statements import REQUESTS
 from lastlight_state.workflows.run_rows import RUNS
 
 AGES = {"<=1": timedelta(days=1), "<=7": timedelta(days=7), "<=30": timedelta(days=30)}
@@ -34,6 +36,8 @@ def _distribution(table: sa.Table, status: Any) -> Any:
 _STATUSES = {
     "workflow_runs": _distribution(RUNS, RUNS.c.status),
     "workflow_approvals": _distribution(APPROVALS, APPROVALS.c.status),
+    "human_requests": _distribution(REQUESTS, REQUESTS.c.status),
+    "cron_fires": _distribution(FIRES, FIRES.c.status),
     "messaging_sessions": _distribution(
         SESSIONS, sa.case((SESSIONS.c.active == sa.true(), constant("active")), else_=constant("inactive"))
     ),

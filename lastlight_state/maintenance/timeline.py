@@ -15,7 +15,7 @@ from lastlight_state.db.columns import parse_time
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
 from lastlight_state.workflows.run_rows import EXISTS
@@ -36,7 +36,7 @@ class Timeline(Repository):
         def work(unit: Unit) -> Page[TimelineEntry]:
             found = _next(unit, run_id, after, limit + 1)
             if not found and unit.row(EXISTS, {"run_id": run_id}) is None:
-                raise NotFound("workflow_run", run_id)
+                raise checks.not_found("workflow_run", run_id)
             more = len(found) > limit
             token = pages.encode_token(asked, found[limit - 1][0]) if more else None
             return Page(items=tuple(entry for _, entry in found[:limit]), next_page_token=token)

@@ -13,6 +13,7 @@ from lastlight_state.db.statements import constant
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.workflows.approval_statements import APPROVALS
 from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS
+from lastlight_state.workflows.human_statements import REQUESTS
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.outcomes import OUTCOME
 from lastlight_state.workflows.transitions import TRANSITIONS
@@ -76,6 +77,14 @@ def _answered_text(row: dict[str, Any]) -> str:
     return f"gate {row['gate']} {answered}"
 
 
+def _requested_text(row: dict[str, Any]) -> str:
+    return f"{row['node_id']} asks for {_WANTED.get(row['kind'], row['kind'])}"
+
+
+def _responded_text(row: dict[str, Any]) -> str:
+    return f"{row['node_id']} {row['status']}"
+
+
 def _started_text(row: dict[str, Any]) -> str:
     attempt = f", attempt {row['attempt']}" if row["attempt"] is not None else ""
     return f"{row['skill']} started{attempt}"
@@ -94,10 +103,15 @@ def _finished_text(row: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-_a, _e, _t = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c
+def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    """Said so that an index over statuses does not serve: it would lead to what has expired of all runs."""
+    expired: sa.ColumnElement[bool] = sa.func.coalesce(status, sa.literal_column("''")) == constant("expired")
+    return expired
 
-_HAS_EXPIRED = sa.func.coalesce(_a.status, sa.literal_column("''")) == constant("expired")
-"""Said so that the index over statuses does not serve: it would lead to the expired gates of all runs."""
+
+_WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice", "form": "a form"}
+
+_a, _e, _t, _r = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c
 
 FACTS = (
     Fact(
@@ -137,10 +151,29 @@ FACTS = (
             "workflow_run_id",
             ("expires_at", "id"),
             (_a.gate, _a.kind, _a.status),
-            _HAS_EXPIRED,
+            _has_expired(_a.status),
         ),
         TEXT_KEYS,
         _answered_text,
+    ),
+    Fact(
+        "human_request",
+        _of_run("requested", REQUESTS, "run_id", ("requested_at", "id"), (_r.node_id, _r.kind)),
+        TEXT_KEYS,
+        _requested_text,
+    ),
+    Fact(
+        "human_request",
+        _of_run("responded", REQUESTS, "run_id", ("answered_at", "id"), (_r.node_id, _r.status, _r.answered_by)),
+        TEXT_KEYS,
+        _responded_text,
+        actor="answered_by",
+    ),
+    Fact(
+        "human_request",
+        _of_run("lapsed", REQUESTS, "run_id", ("expires_at", "id"), (_r.node_id, _r.status), _has_expired(_r.status)),
+        TEXT_KEYS,
+        _responded_text,
     ),
     Fact(
         "execution",

@@ -14,7 +14,7 @@ from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
-from lastlight_state.workflows import Failure, Gate, NodeRef, Trigger, Usage
+from lastlight_state.workflows import Failure, Gate, NodeRef, Question, Trigger, Usage
 
 
 def lived(database: Database, *, seconds: float) -> tuple[StateStore, str]:
@@ -129,6 +129,27 @@ def test_a_gate_that_was_withdrawn_is_told_with_who_did_it(database: Database) -
     assert (last.text, last.actor, last.key) == ("gate merge cancelled", "ana", asked.id)
 
 
+def test_requests_to_people_are_told_asked_answered_and_lapsed(database: Database) -> None:
+    """maintenance OP-13."""
+    store = database.open()
+    requests = store.workflows.human_requests
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    until = database.clock.now() + timedelta(minutes=1)
+    asked = requests.create(run_id, Question(NodeRef("where"), "select", "Where to?", options=["a", "b"]))
+    requests.create(run_id, Question(NodeRef("why"), "text", "Why?", expires_at=until))
+    database.clock.advance(seconds=1)
+    requests.answer(asked.id, "b", by="ana")
+    database.clock.advance(seconds=59)
+    requests.expire_due()
+    told = [(entry.text, entry.actor) for entry in store.maintenance.timeline.list(run_id).items[1:]]
+    assert told == [
+        ("where asks for a choice", None),
+        ("why asks for an answer", None),
+        ("where answered", "ana"),
+        ("why expired", None),
+    ]
+
+
 def test_the_last_attempt_that_another_program_left_without_an_end_is_not_told_as_ended(database: Database) -> None:
     """maintenance OP-13: rows of the original have a truth value and no outcome; an end without a time has no place."""
     store = database.open()
@@ -204,12 +225,16 @@ CROWD = (
         "SELECT 'a' || i, 'r' || i % 300, 'g', 's', 'expired', now(), now() FROM generate_series(1, 3000) i"
     ),
     (
+        "INSERT INTO human_requests (id, run_id, node_id, kind, status, requested_at, expires_at, prompt) "
+        "SELECT 'h' || i, 'r' || i % 300, 'n', 'text', 'expired', now(), now(), '' FROM generate_series(1, 3000) i"
+    ),
+    (
         "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, workflow_run_id) "
         "SELECT 'e' || i, 'api', 't', 's', now(), 'r' || i % 300 FROM generate_series(1, 3000) i"
     ),
     "ANALYZE",
 )
-"""Rows that let a planner with statistics choose: gates that have all expired, and executions, of 300 runs."""
+"""Rows that let a planner with statistics choose: questions that have all expired, and executions, of 300 runs."""
 
 
 @pytest.mark.parametrize("paged", [False, True])

@@ -21,7 +21,7 @@ def reads_the_table(plan: Plan) -> bool:
     """Whether executions are read in no order. What the statement itself made up may be."""
     if "->" in plan.text:
         return plan.scans_the_table
-    return re.search(r"^SCAN (executions|chat|later|newest)(?!.* INDEX)", plan.text, re.MULTILINE) is not None
+    return re.search(r"^SCAN (executions|turn|newest)(?!.* INDEX)", plan.text, re.MULTILINE) is not None
 
 
 def turn(
