@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from lastlight_state.errors import BackendError, LostRace, StateError
+from lastlight_state.errors import BackendError, LostRace
 from lastlight_state.schedules import fire_checks
 from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
 
@@ -25,7 +25,8 @@ _log = logging.getLogger("lastlight_state.schedules")
 class RunningFire:
     """What a block has in hand. It says how the fire ended by setting ``outcome``; unset, it ended ``ok``.
 
-    ``lost`` turns true when the claim was lost, so that long work can stop early.
+    ``lost`` turns true when the lease is renewed no more, as a rule because another has taken the fire; long work can
+    stop early then.
     """
 
     def __init__(self, claim: FireClaim) -> None:
@@ -102,7 +103,7 @@ def _renew(
             _log.warning("the lease of fire %r could not be renewed: %s", fire.claim.fire_id, error)
         except LostRace:  # the block has finished the fire
             return
-        except StateError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next turn would meet it again
             fire.lost = True
             _log.warning("the lease of fire %r is renewed no more: %s", fire.claim.fire_id, error)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -111,6 +112,22 @@ def test_the_lease_is_renewed_while_the_block_runs(store: StateStore, frozen_clo
         until(lambda: fire.claim.lease_until == frozen_clock.now() + SECOND)
         assert fires.claim_stale("worker-2") == []
     assert fires.get(claim.fire_id).status == "ok"
+
+
+def test_a_renewal_that_the_database_fails_is_tried_again(
+    state_store: StateStore, frozen_clock: FrozenClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """schedules F-10."""
+    claim, raw = begun(state_store), sqlite3.connect(state_store.settings.state_dir / "lastlight.db")
+    with state_store.schedules.fires.running(claim, lease=SECOND) as fire:
+        raw.execute("ALTER TABLE cron_fires RENAME TO lost_fires")
+        until(lambda: "could not be renewed" in caplog.text)
+        raw.execute("ALTER TABLE lost_fires RENAME TO cron_fires")
+        frozen_clock.advance(timedelta(minutes=10))
+        until(lambda: fire.claim.lease_until == frozen_clock.now() + SECOND)
+        assert not fire.lost
+    raw.close()
+    assert state_store.schedules.fires.get(claim.fire_id).status == "ok"
 
 
 def test_a_claim_that_is_lost_surfaces_and_ends_nothing(store: StateStore) -> None:
