@@ -14,6 +14,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "runs": workflows.AsyncRuns,
     "executions": workflows.AsyncExecutions,
     "approvals": workflows.AsyncApprovals,
+    "human_requests": workflows.AsyncHumanRequests,
     "overrides": workflows.AsyncOverrides,
     "queue": workflows.AsyncQueue,
     "waits": workflows.AsyncWaits,
