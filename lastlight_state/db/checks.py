@@ -96,6 +96,11 @@ def not_found(kind: str, key: Any) -> StateError:
     return NotFound(kind, key)
 
 
+def sought(where: str, key: Any) -> str:
+    """A key to look for where finding nothing is no error: `InvalidValue` if no database could hold it."""
+    return _text(where, key)
+
+
 def page_limit(value: Any) -> int:
     """The size of a page: 1 to 500."""
     return number("limit", value, least=1, most=PAGE_LIMIT)

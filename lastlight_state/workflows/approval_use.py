@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from lastlight_state.db import checks
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict, InvalidValue, NotFound, StaleVersion
+from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
 from lastlight_state.workflows import approval_statements as sql
 from lastlight_state.workflows import run_rows, words
 from lastlight_state.workflows.approval_records import Approval
@@ -58,6 +59,6 @@ def _used(approval: Approval, use: Use) -> Approval:
 def _check_execution(unit: Unit, use: Use, run_id: str) -> None:
     execution = unit.row(sql.RUN_OF_EXECUTION, {"execution_id": use.execution_id})
     if execution is None:
-        raise NotFound("execution", use.execution_id)
+        raise checks.not_found("execution", use.execution_id)
     if execution["workflow_run_id"] != run_id:
         raise InvalidValue("execution_id", "an execution of another run")

@@ -155,7 +155,8 @@ class Claims(Repository):
 
     def find(self, run_id: str) -> ClaimHolder | None:
         """Who holds the run; None if nobody does, or there is no such run."""
-        return self._reading(lambda unit: unit.find(ClaimHolder, sql.FIND, {"run_id": run_id}))
+        values = {"run_id": checks.sought("run_id", run_id)}
+        return self._reading(lambda unit: unit.find(ClaimHolder, sql.FIND, values))
 
     def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
         """What the statement makes of the claim, if it holds the run."""

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
+from lastlight_state.db import checks
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict, InvalidValue, LostRace, NotFound
+from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.workflows import execution_closing, node_rows, run_rows
 from lastlight_state.workflows import execution_statements as sql
 from lastlight_state.workflows.arguments import Claim, NodeRef
@@ -69,7 +70,7 @@ def get(unit: Unit, execution_id: str) -> Execution:
     """The execution without its text. Raises `NotFound`."""
     execution = unit.find(Execution, sql.GET, {"execution_id": execution_id})
     if execution is None:
-        raise NotFound("execution", execution_id)
+        raise checks.not_found("execution", execution_id)
     return execution
 
 

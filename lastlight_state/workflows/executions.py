@@ -16,7 +16,7 @@ from lastlight_state.db import checks
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, NotFound
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace
 from lastlight_state.workflows import execution_checks, execution_list, execution_writes, loop_outputs, words
 from lastlight_state.workflows import execution_statements as sql
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
@@ -166,10 +166,12 @@ class Executions(Repository):
         if run_id is None and trigger_id is None:
             raise InvalidValue("run_id", "a run or a trigger is needed")
         statement = sql.STATE_OF_TRIGGER if run_id is None else sql.STATE_IN_RUN
-        values = {"skill": skill, "run_id": run_id, "trigger_id": trigger_id}
+        values = {"skill": checks.sought("skill", skill), "run_id": run_id}
+        if trigger_id is not None:
+            values["trigger_id"] = checks.sought("trigger_id", trigger_id)
         state = self._reading(lambda unit: unit.value(statement, values))
         if state is None:
-            raise NotFound("workflow_run", run_id)
+            raise checks.not_found("workflow_run", run_id)
         return cast(PhaseState, state)
 
     def get(self, execution_id: str) -> Execution:
@@ -178,7 +180,8 @@ class Executions(Repository):
 
     def find_by_session(self, session_id: str) -> Execution | None:
         """The newest execution with this session id, which is the key of its line file."""
-        return self._reading(lambda unit: unit.find(Execution, sql.FIND_SESSION, {"session_id": session_id}))
+        values = {"session_id": checks.sought("session_id", session_id)}
+        return self._reading(lambda unit: unit.find(Execution, sql.FIND_SESSION, values))
 
     def list(
         self,
@@ -223,9 +226,8 @@ class Executions(Repository):
 
     def find_output(self, execution_id: str) -> str | None:
         """The text of an execution; None where none was ever stored, or there is no such execution."""
-        return cast(
-            "str | None", self._reading(lambda unit: unit.value(sql.FIND_OUTPUT, {"execution_id": execution_id}))
-        )
+        values = {"execution_id": checks.sought("execution_id", execution_id)}
+        return cast("str | None", self._reading(lambda unit: unit.value(sql.FIND_OUTPUT, values)))
 
     def _insert(self, row: dict[str, Any], insert: Callable[[], Execution | None]) -> Execution:
         try:
@@ -251,7 +253,7 @@ class Executions(Repository):
     def _report(self, values: dict[str, Any]) -> Execution:
         reported = self._once(lambda unit: unit.find(Execution, sql.REPORT, values), keyed=True)
         if reported is None:
-            raise NotFound("execution", values["execution_id"])
+            raise checks.not_found("execution", values["execution_id"])
         return reported
 
     def _note_lost_log(self, unit: Unit, ended: Execution) -> None:

@@ -75,7 +75,7 @@ LIVE = Listing(
 
 def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any]) -> Family:
     table = run_id.table
-    of_run = {"partition_by": run_id}
+    of_run: dict[str, Any] = {"partition_by": run_id}
 
     def select(ids: Sequence[sa.BindParameter[Any]]) -> sa.Select[Any]:
         found = (

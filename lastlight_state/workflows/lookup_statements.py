@@ -19,7 +19,7 @@ from lastlight_state.workflows.transitions import TRANSITIONS, bind
 
 _c = RUNS.c
 _newest = (_c.started_at.desc(), _c.id.desc())
-_ONE = sa.literal_column("1")
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")
 ORDERS = {"newest": _newest, "oldest": (_c.started_at.asc(), _c.id.asc())}
 
 

@@ -67,7 +67,7 @@ class Loops(Repository):
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """The loop, or None."""
-        values = {"run_id": run_id, "loop_id": loop_id}
+        values = {"run_id": checks.sought("run_id", run_id), "loop_id": checks.sought("loop_id", loop_id)}
         return self._reading(lambda unit: unit.find(Loop, sql.FIND, values))
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
@@ -110,7 +110,7 @@ class Loops(Repository):
         A run of another program may hold the text itself, as ``scratch[key].lastOutput``: that is returned where there
         is no pointer.
         """
-        values = {"run_id": run_id, "key": key}
+        values = {"run_id": checks.sought("run_id", run_id), "key": checks.sought("key", key)}
         return cast("str | None", self._reading(lambda unit: unit.value(loop_outputs.FIND, values)))
 
     def _values(self, run_id: str, loop_id: str, claim: Claim | None) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime,
 
 def key(run_id: str, node: NodeRef) -> dict[str, Any]:
     """The key of a node."""
-    return {"run_id": run_id, **node_columns(node)}
+    return {"run_id": checks.sought("run_id", run_id), **node_columns(node)}
 
 
 def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Overrides(Repository):
 
     def is_enabled(self, name: str) -> bool:
         """Whether runs of this workflow may start. A workflow without an override, known or not, is enabled."""
-        return self._reading(lambda unit: unit.value(IS_ENABLED, {"name": name})) is not False
+        values = {"name": checks.sought("name", name)}
+        return self._reading(lambda unit: unit.value(IS_ENABLED, values)) is not False
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
         """Switch a workflow on or off. Replaces every fact of an earlier override, ``by`` and ``reason`` too."""
@@ -64,7 +65,8 @@ class Overrides(Repository):
 
     def find(self, name: str) -> WorkflowOverride | None:
         """The override of this workflow, or None where the default holds."""
-        return self._reading(lambda unit: unit.find(WorkflowOverride, FIND, {"name": name}))
+        values = {"name": checks.sought("name", name)}
+        return self._reading(lambda unit: unit.find(WorkflowOverride, FIND, values))
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
         """A page of overrides, by name."""
@@ -73,4 +75,5 @@ class Overrides(Repository):
 
     def clear(self, name: str) -> bool:
         """Go back to the default: enabled. Whether there was an override; none is no error."""
-        return self._once(lambda unit: unit.change(CLEAR, {"name": name}), keyed=True) > 0
+        values = {"name": checks.sought("name", name)}
+        return self._once(lambda unit: unit.change(CLEAR, values), keyed=True) > 0

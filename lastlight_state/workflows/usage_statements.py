@@ -24,7 +24,8 @@ from lastlight_state.workflows.transitions import bind
 from lastlight_state.workflows.usage_rows import SUMS
 
 MOST_GROUPS = 500
-_COLON, _AFTER_COLON = sa.literal_column("':'"), ";"
+_COLON: sa.ColumnElement[str] = sa.literal_column("':'")
+_AFTER_COLON = ";"
 _c = EXECUTIONS.c
 
 _since = _c.started_at >= bind("since", _c.started_at)
