@@ -31,12 +31,14 @@ _is_stale = _c.lease_until < _now
 GET = prepared(sa.select(*COLUMNS).where(_this_fire))
 STATE = prepared(sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fire))
 
+_error = bind("schedule_error", SCHEDULES.c.error_json)
+_cannot_be_planned = SCHEDULES.c.next_run_at.is_(None) & SCHEDULES.c.planned_with.is_not(None)
 TELL_SCHEDULE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE, SCHEDULES.c.last_fire_id == bind("fire_id", SCHEDULES.c.last_fire_id))
-    .values(error_json=bind("schedule_error", SCHEDULES.c.error_json))
+    .values(error_json=sa.case((_cannot_be_planned & _error.is_(None), SCHEDULES.c.error_json), else_=_error))
 )
-"""What a fire left behind, unless another one has been fired since."""
+"""What a fire left behind, unless another one has been fired since. No error takes back none about the plan."""
 
 
 def _changing(*conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> Statement:

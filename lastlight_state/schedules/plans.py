@@ -24,7 +24,8 @@ _TICK = timedelta(milliseconds=1)
 class Plan:
     """The next instant and what it was computed from, or why there is none.
 
-    ``planned_with`` is None where nothing was computed: a caller said the instant, or the cron is off.
+    ``planned_with`` is None where nothing was computed: a caller said the instant, or the cron is off. What was
+    computed and gave no instant has it, and an error.
     """
 
     next_run_at: datetime | None
@@ -47,9 +48,9 @@ def planned(held: Effective, after: datetime) -> Plan:
     try:
         instant = cron.next_after(held.pattern, held.timezone, after)
     except InvalidValue as error:
-        return _impossible(str(error))
+        return _impossible(held, str(error))
     if instant is None:
-        return _impossible(f"{held.pattern!r}: no instant after {iso_text(after)}")
+        return _impossible(held, f"{held.pattern!r}: no instant after {iso_text(after)}")
     return Plan(instant, held.plan)
 
 
@@ -114,6 +115,6 @@ def _said_anew(row: Mapping[str, Any], held: Effective, now: datetime) -> Plan:
     return from_now({**row, "planned_with": row["planned_with"] or ""}, held, now)
 
 
-def _impossible(problem: str) -> Plan:
+def _impossible(held: Effective, problem: str) -> Plan:
     error = {"type": NOT_PLANNED, "message": problem}
-    return Plan(None, None, codec.encode("error", error, max_bytes=words.ERROR))
+    return Plan(None, held.plan, codec.encode("error", error, max_bytes=words.ERROR))

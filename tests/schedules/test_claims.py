@@ -13,7 +13,7 @@ from workflows.plans import plan_of
 from workflows.steps import Raw, undone
 
 from lastlight_state import Conflict, StateStore
-from lastlight_state.schedules import claim_statements, claims, cron_statements
+from lastlight_state.schedules import FireOutcome, claim_statements, claims, cron_statements
 from lastlight_state.testing import Database, FrozenClock
 
 
@@ -165,13 +165,16 @@ def test_a_retired_row_with_a_plan_does_not_fire(store: StateStore, raw: Raw, fr
 def test_a_cron_that_cannot_be_planned_any_more_fires_this_last_time(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """schedules C-28, case 33: and the others go on."""
+    """schedules C-28, F-5, case 33: and the others go on; that the fire went well does not hide why it was the last."""
     for name in "abcde":
         put(store, name)
     raw("UPDATE cron_schedules SET pattern = 'every day' WHERE name = 'b'")
     raw("UPDATE cron_schedules SET timezone = 'Mars/Base' WHERE name = 'd'")
     frozen_clock.set(at("2026-02-03T13:00Z"))
-    assert instants(claimed(store)) == [f"{name} 03T13:00" for name in "abcde"]
+    claims = claimed(store)
+    assert instants(claims) == [f"{name} 03T13:00" for name in "abcde"]
+    for claim in claims:
+        store.schedules.fires.finish(claim, FireOutcome())
     crons = {name: store.schedules.crons.get(name) for name in "abcde"}
     assert [name for name, cron in crons.items() if cron.next_run_at is None] == ["b", "d"]
     assert "every day" in crons["b"].error_json["message"]
