@@ -10,7 +10,7 @@ from workflows.steps import Raw, started, together
 
 from lastlight_state.errors import AlreadyExists, ClaimLost, Conflict, InvalidValue, LostRace
 from lastlight_state.store import StateStore
-from lastlight_state.testing import FrozenClock
+from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ExecutionOptions, Failure, Gate, NodeRef, Wait
 
 A = NodeRef("a", 1)
@@ -204,3 +204,26 @@ def test_an_answer_that_fails_moves_no_node(store: StateStore) -> None:
     with pytest.raises(InvalidValue):
         store.workflows.approvals.answer(gate_id, "approved", by="ana", scratch={"a": "x" * 70_000})
     assert state_of(store, run_id) == ("waiting_approval", 0)
+
+
+def test_a_graph_lives_in_the_schema_of_its_store(postgres_database: Database) -> None:
+    """backends 3: every statement about nodes and loops finds its tables in ``schema=``, and no other."""
+    raw = Raw(postgres_database)
+    raw('CREATE SCHEMA "Graphs 1"')
+    store = postgres_database.open(schema="Graphs 1", migrate=True)
+    run_id, gate_id = asked(store)
+    nodes, loops, executions = store.workflows.nodes, store.workflows.loops, store.workflows.executions
+    assert [gate.label for gate in store.workflows.approvals.list_pending()] == ["Build"]
+    store.workflows.approvals.answer(gate_id, "approved", by="ana")
+    nodes.update(run_id, A, state="waiting_signal", expected="pending")
+    assert (list(nodes.list_waiting("merged")), list(nodes.list_due())) == ([], [])
+    attempts = [executions.start("deploy:a", run_id=run_id, node=A) for _ in range(2)]
+    executions.finish(attempts[1].id, "succeeded", node_state="finished")
+    assert state_of(store, run_id) == ("finished", 2)
+    assert [loops.advance(run_id, "fix", expected=n).iteration for n in range(2)] == [1, 2]
+    assert loops.finish(run_id, "fix") == loops.find(run_id, "fix")
+    loops.carry(run_id, "fix", execution_id=attempts[1].id, text="text")
+    assert loops.find_output(run_id, "fix") == "text"
+    store.workflows.runs.finish(run_id, "succeeded")
+    assert store.workflows.runs.get(run_id).node_statuses == {"a": "finished"}
+    assert raw("SELECT count(*) FROM public.run_nodes") == [(0,)]
