@@ -8,6 +8,7 @@ import pytest
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging import ConversationKey
+from lastlight_state.schedules import FireError, FireOutcome
 from lastlight_state.workflows import PhaseEntry, Trigger
 from lastlight_state.workflows.arguments import RunOptions
 
@@ -112,6 +113,25 @@ def conversation_key(store: StateStore, text: str) -> Any:
     session = store.messaging.sessions.resume(key).session
     assert store.messaging.sessions.resume(key).session.id == session.id
     return session.channel_id
+
+
+@place
+def fire(store: StateStore, text: str) -> Any:
+    fires = store.schedules.fires
+    claim = fires.create(text, owner=text, actor=text)
+    assert set(fires.latest([text])) == set(fires.health([text])) == {text}
+    found = fires.list(cron_name=text).items[0]
+    assert found.owner == found.actor == text
+    fires.finish(claim, FireOutcome())
+    return found.cron_name
+
+
+@place
+def end_of_a_fire(store: StateStore, text: str) -> Any:
+    claim = store.schedules.fires.create("tidy", owner="w")
+    kept = store.schedules.fires.finish(claim, FireOutcome("failed", note=text, error=FireError(text, detail=text)))
+    assert kept.error_json == {"message": text, "detail": text}
+    return kept.note
 
 
 @pytest.mark.parametrize("where", PLACES)
