@@ -24,7 +24,7 @@ _SHOWN = (
 
 INBOX = Inbox(
     "human_inbox",
-    [*(REQUESTS.c[name] for name in _SHOWN), REQUESTS.c.schema.is_not(None).label("has_schema")],
+    [REQUESTS.c[name] for name in _SHOWN],
     run_id=REQUESTS.c.run_id,
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},

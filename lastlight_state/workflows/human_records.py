@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from lastlight_state.db.records import Record
 from lastlight_state.workflows.records import WorkflowRun
@@ -56,7 +56,8 @@ def as_of(values: dict[str, Any], now: datetime) -> dict[str, Any]:
 class PendingRequest(Record):
     """A request of the inbox: what is asked of whom, and where the run stands.
 
-    ``label`` is the node's, None where it has no row. With ``has_schema``, ask `human_requests.get` for the schema.
+    ``label`` is the node's, None where it has no row. With ``has_schema``, which every form has and nothing else, ask
+    `human_requests.get` for the schema; a list that asked each row for it would cost what the schemas weigh.
     """
 
     id: str
@@ -77,6 +78,11 @@ class PendingRequest(Record):
     prompt: str
     options: Any
     has_schema: bool
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        values["has_schema"] = values["kind"] == "form"
+        return super().of(values)
 
 
 class AnsweredRequest(Record):

@@ -173,7 +173,7 @@ def test_what_hangs_on_a_run_or_a_list_of_ids_is_read_by_those(many: StateStore,
 def test_lists_read_nothing_large(many: StateStore) -> None:
     """workflows W-93, W-100: of the runs, and of the requests beyond what is asked."""
     inbox = sql_of_page(many, INBOX.orders["newest"], {})
-    for column in ("context", "scratch", "phase_history", "node_statuses", "response"):
+    for column in ("context", "scratch", "phase_history", "node_statuses", "schema", "response"):
         assert column not in inbox
     of_run = sql_of_page(many, sql.OF_RUN, {"run_id": "r10"})
     for column in ("options", "schema", "response"):
