@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import MisuseError, StateError
+from lastlight_state.errors import BackendError, MisuseError, StateError
 from lastlight_state.ids import new_id
 from lastlight_state.schedules import claim_statements as sql
 from lastlight_state.schedules.arguments import FireClaim
@@ -39,22 +39,27 @@ class Claimer:
     def claimed(self, reading: Run[Any], writing: Run[Any], limit: int) -> list[FireClaim]:
         """At most ``limit`` claims, the earliest instant first. Reads only, as long as nothing is due.
 
-        A cron whose unit fails is logged and passed over; if nothing could be claimed, its error is raised.
+        A cron whose unit fails is logged and passed over; when the database fails, no other is tried. The error is
+        raised if nothing could be claimed.
         """
         claims: list[FireClaim] = []
         failed: StateError | None = None
-        for row in self._due(reading, limit):
-            try:
-                claim = self._claim(writing, row)
-            except MisuseError:
-                raise
-            except StateError as error:
-                _log.warning("the cron %r could not be claimed: %s", row["name"], error)
-                failed = failed or error
-                continue
-            claims += [claim] if claim is not None else []
-            if len(claims) == limit:
-                break
+        try:
+            for row in self._due(reading, limit):
+                try:
+                    claim = self._claim(writing, row)
+                except (BackendError, MisuseError):
+                    raise
+                except StateError as error:
+                    _log.warning("the cron %r could not be claimed: %s", row["name"], error)
+                    failed = failed or error
+                    continue
+                claims += [claim] if claim is not None else []
+                if len(claims) == limit:
+                    break
+        except BackendError as error:  # nothing more can be claimed; what was claimed already must reach the caller
+            _log.warning("due crons could not be claimed: %s", error)
+            failed = error
         if failed is not None and not claims:
             raise failed
         return claims

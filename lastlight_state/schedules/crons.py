@@ -59,7 +59,7 @@ class Crons(Repository):
         now = self._now()
         found = self._reading(lambda unit: configuration.compare(unit, wanted))
         if not found.none:
-            found = self._writing(lambda unit: configuration.bring(unit, wanted, now), keyed=True)
+            found = self._writing(lambda unit: configuration.bring(unit, wanted, now))
         return found.report
 
     def get(self, name: str) -> Cron:

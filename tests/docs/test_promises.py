@@ -19,6 +19,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "queue": workflows.AsyncQueue,
     "waits": workflows.AsyncWaits,
     "claims": workflows.AsyncClaims,
+    "crons": schedules.AsyncCrons,
     "fires": schedules.AsyncFires,
     "sessions": messaging.AsyncSessions,
     "messages": messaging.AsyncMessages,

@@ -12,7 +12,7 @@ from sent import recorded
 from workflows.plans import plan_of
 from workflows.steps import Raw, undone
 
-from lastlight_state import Conflict, StateStore
+from lastlight_state import BackendUnavailable, Conflict, StateStore
 from lastlight_state.schedules import FireOutcome, claim_statements, claims, cron_statements
 from lastlight_state.testing import Database, FrozenClock
 
@@ -229,6 +229,26 @@ def test_one_cron_that_fails_stops_no_other(
     assert store.schedules.crons.get("b").next_run_at == at("2026-02-03T12:10Z")
     with pytest.raises(Conflict):
         claimed(store)
+
+
+def test_what_was_claimed_before_the_database_failed_reaches_the_caller(every_backend: StateStore) -> None:
+    """schedules C-21: with nothing claimed it is the error."""
+    for name in "abc":
+        put(every_backend, name, next_run_at="2026-02-03T12:00Z")
+    scope: Any = every_backend._scope
+    units = iter([scope.writing])
+
+    def failing(work: Any) -> Any:
+        run = next(units, None)
+        if run is None:
+            raise BackendUnavailable("gone")
+        return run(work)
+
+    claimer = claims.Claimer("loop", at("2026-02-03T12:34Z"), timedelta(minutes=5), timedelta(hours=24))
+    assert instants(claimer.claimed(scope.reading, failing, 10)) == ["a 03T12:00"]
+    with pytest.raises(BackendUnavailable):
+        claimer.claimed(scope.reading, failing, 10)
+    assert instants(claimed(every_backend)) == ["b 03T12:00", "c 03T12:00"]
 
 
 def test_a_claim_in_a_transaction_that_is_undone_was_none(every_backend: StateStore, raw: Raw) -> None:
