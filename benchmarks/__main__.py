@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import awaited, executions, lines, lists, messages, opening, runs
+from benchmarks import approvals, awaited, claims, executions, lines, lists, messages, opening, runs
 from benchmarks.databases import Side, sides
 from benchmarks.measure import Result
 
@@ -36,6 +36,8 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
     groups: dict[str, Callable[[Side], Iterator[Result]]] = {
         "runs": runs.results,
         "executions": executions.results,
+        "claims": claims.results,
+        "approvals": approvals.results,
         "messages": messages.results,
         "awaited": awaited.results,
         "opening": opening.results,

@@ -27,12 +27,16 @@ def duration(where: str, value: Any, *, least: timedelta = timedelta(0)) -> time
 
 def holding(now: datetime, owner: str, lease: timedelta) -> dict[str, Any]:
     """The parameters of a claim that begins now."""
-    length = duration("lease", lease, least=_SHORTEST_LEASE)
     return {
         "at": now,
         "claim_owner": checks.identifier("owner", owner, words.CLAIM_OWNER),
-        "lease_expires_at": to_millis(now + length),
+        "lease_expires_at": lease_end(now, lease),
     }
+
+
+def lease_end(now: datetime, lease: timedelta) -> datetime:
+    """When a lease of this length ends that begins now."""
+    return to_millis(now + duration("lease", lease, least=_SHORTEST_LEASE))
 
 
 def retry_at(now: datetime, retry_after: timedelta | None) -> datetime | None:
@@ -64,5 +68,5 @@ def presented(held: Claim, now: datetime) -> dict[str, Any]:
         "run_id": held.run_id,
         "epoch": held.epoch,
         "at": now,
-        "lease_expires_at": to_millis(now + duration("lease", held.lease, least=_SHORTEST_LEASE)),
+        "lease_expires_at": lease_end(now, held.lease),
     }

@@ -21,7 +21,7 @@ from lastlight_state.workflows.transitions import bind
 RUNNING = RUNS.c.status == constant("running")
 PAUSED = RUNS.c.status == constant("paused")
 
-_now = bind("now", RUNS.c.lease_expires_at)
+_now = bind("at", RUNS.c.lease_expires_at)
 _unowned = RUNS.c.claim_owner.is_(None)
 _nobodys = sa.and_(_unowned, RUNS.c.lease_expires_at.is_(None))
 _awake = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _now)
@@ -48,4 +48,4 @@ SEEN: sa.ColumnElement[Any] = sa.func.coalesce(RUNS.c.heartbeat_at, RUNS.c.start
 
 def moment(now: datetime, grace: timedelta = timedelta(0)) -> dict[str, Any]:
     """The parameters of these conditions. A lease that ends at ``now`` is alive; ``grace`` is slack beyond that."""
-    return {"now": now, "lease_over": to_millis(now - grace), "stranger_silent": to_millis(now - GRACE - grace)}
+    return {"at": now, "lease_over": to_millis(now - grace), "stranger_silent": to_millis(now - GRACE - grace)}

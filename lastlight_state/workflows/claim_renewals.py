@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,12 +17,17 @@ from lastlight_state.workflows.arguments import Claim
 
 def together(held: Mapping[str, Claim], now: datetime) -> dict[str, Any]:
     """The parameters of the statement that renews these claims, by run, from now."""
-    return {"at": now, "claims": _document(claim_checks.presented(claim, now) for claim in held.values())}
+    leases = {claim.lease for claim in held.values()}
+    ends = {lease: iso_text(claim_checks.lease_end(now, lease)) for lease in leases}
+    presented = [
+        {"run_id": claim.run_id, "epoch": claim.epoch, "lease_expires_at": ends[claim.lease]} for claim in held.values()
+    ]
+    return {"at": now, "claims": _document(presented)}
 
 
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
     """The errors for claims that could not be renewed, by run; none for a run that is not there."""
-    rows = unit.rows(sql.LOOK, {"claims": _document({"run_id": run_id} for run_id in lost)})
+    rows = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
     return {row["id"]: run_rows.claim_lost(row, lost[row["id"]].epoch) for row in rows}
 
 
@@ -31,12 +36,6 @@ def missing(claim: Claim) -> ClaimLost:
     return ClaimLost(claim.run_id, presented=claim.epoch, current_epoch=0, held_by=None, status="missing")
 
 
-def _document(claims: Iterable[dict[str, Any]]) -> str:
-    """Values of claims as the one parameter of a statement."""
-    return codec.encode_bytes(
-        "claims", [{name: _plain(value) for name, value in each.items()} for each in claims]
-    ).decode()
-
-
-def _plain(value: Any) -> Any:
-    return iso_text(value) if isinstance(value, datetime) else value
+def _document(claims: list[dict[str, Any]]) -> str:
+    """Claims as the one parameter of a statement."""
+    return codec.encode_bytes("claims", claims).decode()

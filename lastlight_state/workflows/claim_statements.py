@@ -83,7 +83,7 @@ RETAKE = prepared(
         _this_run,
         RUNNING,
         RUNS.c.claim_owner == sa.bindparam("claim_owner"),
-        RUNS.c.lease_expires_at >= bind("now", RUNS.c.lease_expires_at),
+        RUNS.c.lease_expires_at >= bind("at", RUNS.c.lease_expires_at),
     )
     .values(**HELD)
     .returning(*CLAIMED)

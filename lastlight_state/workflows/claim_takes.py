@@ -69,7 +69,7 @@ def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: st
     if row is None or row["kind"] != "abandoned" or row["restart_count"] < row["max_restarts"]:
         return False
     error = f"gave up after {row['restart_count']} restarts"
-    said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["now"], "source": "supervisor"}
+    said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["at"], "source": "supervisor"}
     transitions.end(unit, listeners, row, "failed", error=error, **said)
     return True
 

@@ -58,15 +58,12 @@ class Claims(Repository):
         `NotFound`.
         """
         now = self._now()
-        values = {
-            **claim_checks.holding(now, owner, lease),
-            **claim_kinds.moment(now),
-            "run_id": run_id,
-            "expected_epoch": claim_checks.epoch("expected_epoch", expected_epoch),
-        }
+        values = claim_checks.holding(now, owner, lease)
+        values |= {"run_id": run_id, "expected_epoch": claim_checks.epoch("expected_epoch", expected_epoch)}
         row = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), keyed=True)
         if row is None:
-            row = self._writing(lambda unit: claim_takes.take(unit, values), keyed=True)
+            contested = values | claim_kinds.moment(now)
+            row = self._writing(lambda unit: claim_takes.take(unit, contested), keyed=True)
         return claim_takes.claim_of(row, lease)
 
     def try_take(
