@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from lastlight_state import codec
 from lastlight_state.db import checks
 from lastlight_state.db.pages import Page
 from lastlight_state.workflows import human_answers, human_checks, words
@@ -108,9 +107,8 @@ class HumanRequests(QuestionRepository[HumanRequest]):
 
     def find(self, request_id: str) -> HumanRequest | None:
         """The whole request as `get` gives it, or None."""
-        codec.check_text("request_id", request_id)
-        now = self._now()
-        found = self._reading(lambda unit: sql.QUESTIONS.find(unit, request_id))
+        now, key = self._now(), checks.sought("request_id", request_id)
+        found = self._reading(lambda unit: sql.QUESTIONS.find(unit, key))
         return None if found is None else _seen(found, now)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[HumanRequestSummary]:

@@ -169,6 +169,18 @@ def test_an_expired_request_takes_no_answer(store: StateStore, frozen_clock: Fro
         assert refused.value.code == "request_expired"
 
 
+def test_a_request_that_is_asked_again_after_its_time_expires(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-92, W-93: the expiry is unchanged."""
+    request = asked(store, expiring(frozen_clock))
+    store.workflows.human_requests.answer(request.id, "bo")
+    frozen_clock.advance(HOUR)
+    assert store.workflows.human_requests.expire_due() == ()
+    assert store.workflows.human_requests.reopen(request.id, reason="who is bo?").status == "pending"
+    assert store.workflows.human_requests.get(request.id).status == "expired"
+    assert store.workflows.human_requests.expire_due() == (request.id,)
+    assert store.workflows.runs.get(request.run_id).status == "running"
+
+
 def test_a_sweep_takes_the_longest_overdue_first(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-103: bounded, across runs and within one."""
     run = started(store)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import timeit
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -178,3 +181,21 @@ def test_lists_read_nothing_large(many: StateStore) -> None:
     of_run = sql_of_page(many, sql.OF_RUN, {"run_id": "r10"})
     for column in ("options", "schema", "response"):
         assert f".{column}" not in of_run
+
+
+@pytest.mark.soak
+def test_a_page_beside_large_schemas_costs_what_it_costs_beside_none(every_backend: StateStore, raw: Raw) -> None:
+    """workflows W-100, case 67."""
+    requests, run = every_backend.workflows.human_requests, started(every_backend)
+    for index in range(300):
+        requests.create(run.id, replace(FORM, node=NodeRef("form", index)))
+
+    def fastest(listed: Callable[[], object]) -> float:
+        return min(timeit.repeat(listed, number=5, repeat=40))
+
+    def costs() -> list[float]:
+        return [fastest(requests.list_pending), fastest(lambda: requests.list_for_run(run.id))]
+
+    before = costs()
+    raw("UPDATE human_requests SET schema = ?, response = ?", *([json.dumps({"const": "x" * 60_000})] * 2))
+    assert all(after <= 1.5 * small for after, small in zip(costs(), before, strict=True))
