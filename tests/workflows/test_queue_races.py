@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -21,44 +20,39 @@ from lastlight_state.workflows import Claim, WorkflowRun
 from lastlight_state.workflows import queue_statements as sql
 
 WORK = """
+import time
 from lastlight_state import StateStore
 
 url, me, cap = arguments
 with StateStore.open(url, migrate=False) as store:
-    workflows, result = store.workflows, []
+    workflows, looks = store.workflows, []
     ready()
     while workflows.queue.list(limit=1).items:
-        for claim in workflows.queue.admit_next(cap=cap, owner=me):
-            result.append(claim.run_id)
+        claims = workflows.queue.admit_next(cap=cap, owner=me)
+        if not claims:
+            time.sleep(0.01)  # as a worker polls; six that do nothing else would keep the writers from the file
+        for claim in claims:
+            looks.append([claim.run_id, {run.id: run.status for run in workflows.runs.list(limit=500)}])
             workflows.runs.finish(claim.run_id, "succeeded", claim=claim)
+result = looks
 """
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.soak)])
 def test_six_processes_admit_in_order_and_below_the_cap(fresh_database: Database, crew: Crew, count: int) -> None:
-    """workflows W-36, case 34: at every commit, at most three run, and who was admitted came first."""
-    store, watch = fresh_database.open(), Raw(fresh_database)
+    """workflows W-36, case 34: after every admission, at most three run, and who was admitted came first."""
+    store, raw = fresh_database.open(), Raw(fresh_database)
     ids = [started(store, status="queued", id=f"r-{index:03}").id for index in range(count)]
-    seen: list[list[str]] = []
-    stop = threading.Event()
-
-    def look() -> None:
-        while not stop.is_set():
-            seen.append([status for (status,) in watch("SELECT status FROM workflow_runs ORDER BY id")])
-
-    watching = threading.Thread(target=look)
-    watching.start()
-    try:
-        told = crew.race(WORK, *([fresh_database.url, f"p{index}", 3] for index in range(6)))
-    finally:
-        stop.set()
-        watching.join()
-    assert sorted(run_id for mine in told for run_id in mine) == ids
-    for statuses in seen:
+    told = crew.race(WORK, *([fresh_database.url, f"p{index}", 3] for index in range(6)))
+    looks = [look for process in told for look in process]
+    assert sorted(run_id for run_id, _ in looks) == ids
+    for run_id, seen in looks:
+        statuses = [seen[run_id] for run_id in ids]
+        assert seen[run_id] == "running"
         assert statuses.count("running") <= 3
         assert "queued" not in statuses[: count - statuses.count("queued")]
     for run_id in ids:
-        watch.check_history(run_id)
+        raw.check_history(run_id)
 
 
 def test_admissions_at_one_instant_share_the_room(every_backend: StateStore) -> None:
