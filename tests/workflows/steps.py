@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -134,6 +135,13 @@ def together(works: Sequence[Callable[[], T]]) -> list[T | BaseException]:
 
     with ThreadPoolExecutor(len(works)) as pool:
         return list(pool.map(run, works))
+
+
+def wait_until_blocked(watch: Raw) -> None:
+    """Wait until somebody waits for a lock of Postgres. On SQLite nobody can look; there the outcome alone tells."""
+    deadline = time.monotonic() + 10
+    while watch.name == "postgresql" and not watch("SELECT 1 FROM pg_locks WHERE NOT granted"):
+        assert time.monotonic() < deadline, "the write does not wait"
 
 
 def all_pages(store_list: Callable[..., Any], **given: Any) -> list[Any]:

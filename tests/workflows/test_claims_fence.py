@@ -14,12 +14,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from workflows.steps import Raw, started, undone
+import sqlalchemy as sa
+from workflows.steps import PLAN, Raw, started, undone, wait_until_blocked
 
 from lastlight_state import StateStore
 from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Claim, PhaseEntry, Trigger
+from lastlight_state.workflows.approval_statements import APPROVALS
 
 LEASE = timedelta(seconds=30)
 MILLI = timedelta(milliseconds=1)
@@ -193,6 +195,26 @@ def test_a_take_of_a_run_that_another_takes_in_a_transaction_waits_and_loses(
                 waiting = pool.submit(taken, run.id)
             outcomes.append(waiting.result(timeout=30))
     assert outcomes == ["lost to a", "b"]
+
+
+def test_a_take_that_waits_sees_the_question_that_came_meanwhile(
+    database: Database, every_backend: StateStore, raw: Raw
+) -> None:
+    """workflows W-10, W-41: a due run is not woken over a question that its statement could not see."""
+    now = database.clock.now()
+    run = every_backend.workflows.waits.pause(started(every_backend).id, until=now)
+    with ThreadPoolExecutor(1) as pool:
+        with every_backend.transaction() as tx:
+            tx.workflows.waits.resume(run.id, by="ana", reason="one more thing")
+            gate = tx.workflows.approvals.create(run.id, PLAN)
+            tx.connection.execute(sa.update(APPROVALS).where(APPROVALS.c.id == gate.id).values(blocks_run=True))
+            tx.workflows.waits.pause(run.id, until=now)
+            taking = pool.submit(every_backend.workflows.claims.try_take, run.id, owner="b")
+            wait_until_blocked(raw)
+        assert taking.result(timeout=30) is None
+    assert every_backend.workflows.runs.get(run.id).status == "paused"
+    raw("UPDATE workflow_approvals SET status = 'approved'")
+    assert every_backend.workflows.claims.take(run.id, owner="b").restart_count == 0
 
 
 def test_a_claim_that_travelled_as_json_writes(store: StateStore) -> None:

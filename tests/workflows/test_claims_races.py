@@ -131,8 +131,6 @@ def make(store: StateStore, change: str, run_id: str) -> None:
         claims.release(Claim(**holder.model_dump(), lease=timedelta(seconds=30), taken_at=holder.claimed_at))
     elif change == "give up":
         claims.give_up()
-    elif change == "next":
-        claims.take_next(owner="b")
     else:
         claims.take(run_id, owner="b")
 
@@ -187,10 +185,8 @@ result = "killed" if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 """
 )
 AFTER: dict[str, Any] = {
-    "offered": ("running", "b", 0, 3),
     "abandoned": ("running", "b", 1, 2),
     "due": ("running", "b", 0, 3),
-    "next": ("running", "b", 1, 2),
     "release": ("paused", None, 0, 4),
     "give up": ("failed", None, 0, 2),
 }
@@ -224,10 +220,7 @@ def test_a_change_of_a_claim_that_is_killed_at_any_statement_is_whole_or_not_beg
 def begun(store: StateStore, change: str) -> str:
     """A run whose claim is about to be changed. The clock of its start is far behind that of the processes."""
     run = started(store, max_restarts=0 if change == "give up" else 3)
-    if change == "offered":
-        store.workflows.waits.pause(run.id)
-        store.workflows.waits.resume(run.id, by="ana", reason="go on")
-    elif change in ("due", "release"):
+    if change in ("due", "release"):
         store.workflows.waits.pause(run.id, until=run.started_at)
     if change == "release":
         store.workflows.claims.take(run.id, owner="a")

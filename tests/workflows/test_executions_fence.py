@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from sent import recorded
-from workflows.steps import Raw, started
+from workflows.steps import Raw, started, wait_until_blocked
 
 from lastlight_state.errors import ClaimLost, InvalidValue
 from lastlight_state.store import StateStore
@@ -180,10 +179,3 @@ def test_a_refused_write_looks_again_under_the_lock(database: Database, raw: Raw
             sent.before("BEGIN", lambda run_id=run.id: raw.hold(run_id, "worker-1"))  # type: ignore[misc]
             write(executions, run.id, execution.id, ours)
             assert stored(raw) != before
-
-
-def wait_until_blocked(watch: Raw) -> None:
-    """Wait until somebody waits for a lock of Postgres. On SQLite nobody can look; there the outcome alone tells."""
-    deadline = time.monotonic() + 10
-    while watch.name == "postgresql" and not watch("SELECT 1 FROM pg_locks WHERE NOT granted"):
-        assert time.monotonic() < deadline, "the write does not wait"
