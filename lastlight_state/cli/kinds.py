@@ -92,6 +92,23 @@ MESSAGES = (
     _column("AT", "timestamp", keep=True),
     _column("TEXT", "preview"),
 )
+CRONS = (
+    _column("NAME", keep=True),
+    _column("PATTERN", "effective_pattern"),
+    _column("ZONE", "effective_timezone"),
+    _column("ENABLED", "effective_enabled"),
+    _column("NEXT", "next_run_at", keep=True),
+    _column("LAST", "last_run_at", keep=True),
+    _column("TARGET"),
+)
+FIRES = (
+    _column("ID", keep=True),
+    _column("STATUS"),
+    _column("FOR", "scheduled_for", keep=True),
+    _column("STARTED", "started_at", keep=True),
+    _column("DISPATCHED", right=True),
+    _column("NOTE"),
+)
 
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
@@ -112,6 +129,11 @@ def _sessions(store: Store, filters: Filters) -> Page[Any]:
     return store.messaging.sessions.list(active=_active(filters.statuses), **filters.paging)
 
 
+def _crons(store: Store, filters: Filters) -> Page[Any]:
+    _refuse_since("crons", filters)
+    return store.schedules.crons.list(**_cron_state(filters.statuses), **filters.paging)
+
+
 def _refuse_since(kind: str, filters: Filters) -> None:
     if filters.since is not None:
         raise InvalidValue("--since", f"{kind} are not listed by their start")
@@ -125,6 +147,21 @@ def _active(statuses: Sequence[str] | None) -> bool | None:
     return statuses[0] == "active"
 
 
+def _cron_state(statuses: Sequence[str] | None) -> Mapping[str, Any]:
+    if statuses is None:
+        return {}
+    if len(statuses) != 1 or statuses[0] not in _CRON_STATES:
+        raise InvalidValue("--status", f"{', '.join(statuses)} is none", permitted=tuple(_CRON_STATES))
+    return _CRON_STATES[statuses[0]]
+
+
+_CRON_STATES: Mapping[str, Mapping[str, Any]] = {
+    "enabled": {"enabled": True},
+    "disabled": {"enabled": False},
+    "retired": {"retired": True},
+}
+
+
 def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
     return {
         "executions": store.workflows.executions.list(run_id=run.id),
@@ -134,6 +171,10 @@ def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
 
 def _of_session(store: Store, session: Any) -> Mapping[str, Page[Any]]:
     return {"messages": store.messaging.messages.list(session.id)}
+
+
+def _of_cron(store: Store, cron: Any) -> Mapping[str, Page[Any]]:
+    return {"fires": store.schedules.fires.list(cron_name=cron.name)}
 
 
 def _childless(_: Store, __: Any) -> Mapping[str, Page[Any]]:
@@ -166,10 +207,11 @@ KINDS = {
         _of_session,
         "(no chat sessions)",
     ),
+    "crons": Kind("cron", CRONS, _crons, lambda store, key: store.schedules.crons.get(key), _of_cron, "(no crons)"),
 }
 """By the word that ``ls`` takes."""
 
-COLUMNS = {"executions": EXECUTIONS, "approvals": APPROVALS, "messages": MESSAGES}
+COLUMNS = {"executions": EXECUTIONS, "approvals": APPROVALS, "messages": MESSAGES, "fires": FIRES}
 """The columns of children, by their name in ``Kind.children``."""
 
 BY_NAME = {kind.name: kind for kind in KINDS.values()}

@@ -1,4 +1,4 @@
-"""``ls``: pages of runs, executions, approvals or chat sessions. Never writes."""
+"""``ls``: pages of runs, executions, approvals, chat sessions or crons. Never writes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(
         str | None, typer.Option("--page-token", metavar="TOKEN", help="Go on where the page before ended.")
     ] = None,
 ) -> Answer:
-    """List runs, executions, approvals or messaging sessions, newest first, a page at a time."""
+    """List runs, executions, approvals, messaging sessions or crons, newest first, a page at a time."""
     call: Call = ctx.obj
     chosen = KINDS[checks.word("KIND", kind, KINDS)]
     filters = Filters(_words(status), _moment(since), checks.page_limit(limit), page_token)

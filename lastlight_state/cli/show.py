@@ -43,7 +43,7 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="Show long texts whole, and fields that are empty.")] = False,
     history: Annotated[bool, typer.Option("--history", help="Of a run: everything that happened to it.")] = False,
 ) -> Answer:
-    """Show one record with what belongs to it: a run with its executions and gates, a session with its messages."""
+    """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron."""
     call: Call = ctx.obj
     checks.word("KIND", kind, BY_NAME)
     if history and kind != "run":

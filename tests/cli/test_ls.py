@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 from cli.calls import Target, fill, lastlight_state
 
+from lastlight_state.schedules import CronSpec
+from lastlight_state.testing.clock import START
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Trigger
 
@@ -44,6 +46,7 @@ def test_the_last_line_names_the_next_page(database: Database) -> None:
         ("executions", "(no executions)"),
         ("approvals", "(no approvals)"),
         ("messaging", "(no chat sessions)"),
+        ("crons", "(no crons)"),
     ],
 )
 def test_an_empty_list_is_a_sentence_and_done(kind: str, sentence: str, sqlite_targets: dict[str, Target]) -> None:
@@ -95,3 +98,26 @@ def test_people_see_ids_whole_and_amounts_exact(targets: dict[str, Target]) -> N
     assert row.split()[0] == target.ids.run
     assert row.split()[-1] == "0.12"
     assert row == row.rstrip()
+
+
+def test_crons_are_listed_by_what_is_in_effect_and_shown_with_their_fires(database: Database) -> None:
+    """maintenance OP-11; schedules C-18."""
+    with database.open() as store:
+        store.schedules.crons.put("tidy", CronSpec("@daily", "tidy-up"), next_run_at=START)
+        store.schedules.crons.put("report", CronSpec("@daily", "report"))
+        store.schedules.crons.put("old", CronSpec("@daily", "old"))
+        store.schedules.crons.retire("old")
+        store.schedules.overrides.put("report", enabled=False)
+        store.schedules.crons.claim_due("loop")
+    on = ("--url", database.url)
+    found = {
+        status: [
+            item["name"] for item in lastlight_state("ls", "crons", *on, "--status", status, "--json").data["items"]
+        ]
+        for status in ("enabled", "disabled", "retired")
+    }
+    assert found == {"enabled": ["tidy"], "disabled": ["report"], "retired": ["old"]}
+    assert "tidy-up" in lastlight_state("ls", "crons", *on).out
+    assert "fires (1)" in lastlight_state("show", "cron", "tidy", *on).out
+    for refused in (("--status", "paused"), ("--status", "enabled,retired"), ("--since", "1h")):
+        assert lastlight_state("ls", "crons", *on, *refused).code == 2
