@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 from sent import recorded
 from workflows.steps import TRIGGER, Raw, started, together
 
+from lastlight_state.db.repository import UNSET
 from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, StaleVersion
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Node, NodePut, NodeRef, Wait
+from lastlight_state.workflows.words import NODE_STATES
 
 A, B = NodeRef("a"), NodeRef("b")
 
@@ -75,6 +80,43 @@ def test_a_graph_is_put_in_one_statement_whatever_its_size(database: Database) -
             assert len(sent) == 1
         store.workflows.nodes.put(run.id, NodeRef("n1"), state="running")
         assert store.workflows.nodes.counts(run.id) == {"pending": 999, "running": 1}
+
+
+UNSAID = st.just(UNSET)
+WAITS = st.builds(Wait, st.none() | st.just(datetime(2026, 3, 1, tzinfo=UTC)), st.none() | st.sampled_from("st"))
+FIELDS: Any = {"label": UNSAID | st.none() | st.sampled_from("xy"), "output_table": UNSAID | st.none() | st.just("t")}
+PUTS = st.one_of(
+    st.fixed_dictionaries(
+        {**FIELDS, "state": UNSAID | st.sampled_from(sorted(NODE_STATES)), "wait": UNSAID | st.none()}
+    ),
+    st.fixed_dictionaries({**FIELDS, "state": st.just("waiting_signal"), "wait": WAITS}),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@drawn(graphs=st.lists(st.dictionaries(st.sampled_from("abc"), PUTS, min_size=1), min_size=1, max_size=4))
+def test_a_graph_put_at_once_stands_as_one_put_node_by_node(every_backend: StateStore, graphs: Any) -> None:
+    """workflows W-70: and as the rule says, told once more in Python."""
+    nodes, at_once, one_by_one = every_backend.workflows.nodes, started(every_backend), started(every_backend)
+    expected: dict[str, dict[str, Any]] = {}
+    for graph in graphs:
+        nodes.put_many(at_once.id, [NodePut(NodeRef(name), **given) for name, given in graph.items()])
+        for name, given in graph.items():
+            nodes.put(one_by_one.id, NodeRef(name), **given)
+            before = expected.get(name, {"state": "pending", "label": None, "output_table": None, "wait": None})
+            stands = before | {field: value for field, value in given.items() if value is not UNSET}
+            expected[name] = stands if stands["state"].startswith("waiting") else stands | {"wait": None}
+    for run in (at_once, one_by_one):
+        stored = {
+            node.node_id: {
+                "state": node.state,
+                "label": node.label,
+                "output_table": node.output_table,
+                "wait": Wait(node.wake_at, node.waiting_for),
+            }
+            for node in nodes.list(run.id)
+        }
+        assert stored == {name: {**values, "wait": values["wait"] or Wait()} for name, values in expected.items()}
 
 
 def test_a_wait_is_cleared_by_every_state_that_does_not_wait(store: StateStore, frozen_clock: FrozenClock) -> None:
