@@ -33,11 +33,16 @@ Q = TypeVar("Q", Approval, HumanRequest)
 
 @dataclass(frozen=True)
 class Shape:
-    """How one kind of question is stored. ``given`` are the columns that a new row states, the rest is of its answer;
-    ``same`` those that two openings of one question have in common; ``end`` the columns that its end writes, by the
-    names of the parameters. ``refusals`` are the ends that fail the question's node,
-    which is ``waiting`` until then; ``argument`` is what callers give, ``policy`` says what an expiry
-    does to the run, ``title`` names a question in texts."""
+    """How one kind of question is stored, and how errors speak of it.
+
+    ``name``, ``code``, ``argument``: in errors, at the head of their codes, as callers give it
+    ``given``     the columns that a new row states; the rest is of its end
+    ``same``      the columns that two openings of one question have in common
+    ``end``       the columns that an end writes, by the names of the parameters
+    ``answers``   the statuses that are answers; ``refusals`` those that fail the question's node
+    ``waiting``   the node's state until then
+    ``policy``    the column that says what an expiry does to the run; ``title`` the one that names the question
+    """
 
     name: str
     code: str
@@ -83,7 +88,7 @@ class Questions(Generic[Q]):
         self.due_statement = prepared(
             through(sa.select(table.c.id, shape.run_id.label("run_id")), table, shape.due_index)
             .where(pending, table.c.expires_at.is_not(None), is_due, sa.exists().where(RUNS.c.id == shape.run_id))
-            .order_by(table.c.expires_at, table.c.id)
+            .order_by(table.c.expires_at)
             .limit(sa.bindparam("limit", type_=sa.Integer))
         )
         self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due))
