@@ -131,7 +131,7 @@ class Rollups(Repository):
     ) -> Page[ChatThread]:
         """A page of chat threads that were active since then, newest activity first, each with all of its turns.
 
-        Each page passes over the turns of the threads that it shows, and of no others.
+        Each page walks back over the chat turns between its first thread and its last, with one look-up for each.
         """
         given = {"since": None if since is None else {"since": aware_utc("since", since)}}
         checks.page_limit(limit)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.texts import before
 from lastlight_state.backends.times import utc_bucket
-from lastlight_state.db.indexes import through
+from lastlight_state.db.indexes import AmongFew, through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement, constant, prepared
 from lastlight_state.workflows import repo_conditions
@@ -26,6 +26,7 @@ from lastlight_state.workflows.usage_rows import SUMS
 MOST_GROUPS = 500
 _COLON: sa.ColumnElement[str] = sa.literal_column("':'")
 _AFTER_COLON = ";"
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")
 _c = EXECUTIONS.c
 
 _since = _c.started_at >= bind("since", _c.started_at)
@@ -47,11 +48,11 @@ FOR_REPO = prepared(_over_all(*SUMS).where(_since, _of_repo["owned_repo"]))
 _runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
     RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
 )
-FOR_TRIGGER = prepared(_over_runs(*SUMS).where(_c.workflow_run_id.in_(_runs_of_trigger)))
+FOR_TRIGGER = prepared(_over_runs(*SUMS).where(AmongFew(_c.workflow_run_id, _runs_of_trigger)))
 FOR_TRIGGER_AND_NAMES = Family(
     "name",
     lambda names: _over_runs(*SUMS).where(
-        _c.workflow_run_id.in_(_runs_of_trigger.where(RUNS.c.workflow_name.in_(names)))
+        AmongFew(_c.workflow_run_id, _runs_of_trigger.where(RUNS.c.workflow_name.in_(names)))
     ),
 )
 
@@ -172,23 +173,40 @@ SKILLS_OF_WORKFLOW = prepared(
 
 _IS_CHAT = _c.skill == constant("chat")
 _ALIKE = EXECUTIONS.alias("turn")
-_newest_turn = (
+
+
+def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """The condition in a form of which Postgres thinks that it often holds, and for which it sees no index.
+
+    Otherwise it would collect all turns of a thread, or of all threads, before it looks at the first.
+    """
+    return sa.case((condition, _ONE), else_=sa.literal_column("0")) >= _ONE
+
+
+_newer_turn = (
     through(sa.select(_ALIKE.c.id), _ALIKE, "ix_executions_trigger_started")
-    .where(_ALIKE.c.trigger_id == _c.trigger_id, _ALIKE.c.skill == constant("chat"))
-    .order_by(_ALIKE.c.started_at.desc(), _ALIKE.c.id.desc())
-    .limit(sa.literal_column("1"))
+    .where(
+        _ALIKE.c.trigger_id == _c.trigger_id,
+        _ALIKE.c.started_at >= _c.started_at,
+        sa.or_(_ALIKE.c.started_at > _c.started_at, _ALIKE.c.id > _c.id),
+        _often(_ALIKE.c.skill == constant("chat")),
+    )
+    .order_by(_ALIKE.c.started_at)
+    .limit(_ONE)
     .scalar_subquery()
 )
+"""The next turn of the thread. A subquery with an order and a limit is no join for any planner, and one look at an
+index for each turn."""
 
 THREADS = Listing(
     "chat_threads",
     (_c.trigger_id, _c.started_at, _c.id),
     order=(_c.started_at, _c.id),
     filters={"since": _since},
-    always=(_IS_CHAT, _c.id == _newest_turn),
+    always=(_IS_CHAT, _often(_newer_turn.is_(None))),
     through="idx_executions_skill",
 )
-"""The newest turn of each thread. Compared with a subquery, which no planner makes a join over all turns of."""
+"""The newest turn of each thread: the one that no other is newer than."""
 
 TURNS = Family(
     "trigger",
