@@ -114,7 +114,6 @@ FIRE = prepared(
 of the cron runs and the two must not overlap.
 """
 
-MOVE_ON = prepared(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
 FIRED = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)

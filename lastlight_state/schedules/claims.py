@@ -17,6 +17,7 @@ from lastlight_state.errors import BackendError, MisuseError, StateError
 from lastlight_state.ids import new_id
 from lastlight_state.schedules import claim_statements as sql
 from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.cron_statements import PLAN
 from lastlight_state.schedules.due import Decision, decide
 
 T = TypeVar("T")
@@ -114,5 +115,5 @@ def _settle(unit: Unit, row: Mapping[str, Any], values: dict[str, Any]) -> FireC
         return None
     fire = unit.row(sql.FIRE, values) if values["status"] is not None else None
     runs = fire is not None and fire.pop("status") == "running"
-    unit.change(sql.FIRED if runs else sql.MOVE_ON, values)
+    unit.change(sql.FIRED if runs else PLAN, values)
     return FireClaim.of(fire) if fire is not None and runs else None

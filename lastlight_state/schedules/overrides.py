@@ -16,12 +16,11 @@ from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as common
-from lastlight_state.schedules import override_checks, plans
+from lastlight_state.schedules import override_checks, plans, words
 from lastlight_state.schedules import override_statements as sql
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.override_defaults import resolved
 from lastlight_state.schedules.records import CronOverride, EffectiveCron
-from lastlight_state.schedules.words import OVERRIDE
 
 
 class Overrides(Repository):
@@ -43,7 +42,7 @@ class Overrides(Repository):
         zone that cannot be read is `InvalidValue` too; without the extra ``cron`` only its length is judged.
         """
         said = override_checks.changes(enabled, schedule, timezone)
-        row = {"name": common.name("name", name), "updated_by": checks.optional("by", by), **said}
+        row = {"name": common.name("name", name), "updated_by": checks.optional("by", by, words.BY), **said}
         now = self._now()
         return self._writing(lambda unit: _put(unit, {**row, "updated_at": now}, now), keyed=True)
 
@@ -51,7 +50,7 @@ class Overrides(Repository):
         """The override of this cron. Raises `NotFound` where the default holds."""
         found = self.find(name)
         if found is None:
-            raise checks.not_found(OVERRIDE, name)
+            raise checks.not_found(words.OVERRIDE, name)
         return found
 
     def find(self, name: str) -> CronOverride | None:

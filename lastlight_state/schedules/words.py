@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
+from lastlight_state import cron
 from lastlight_state.db.checks import words
 
 TargetKind = Literal["workflow", "handler"]
@@ -29,8 +30,8 @@ FINISHED = ("ok", "partial", "failed", "abandoned")
 NAME = 200
 TARGET = 1024
 OWNER = ACTOR = BY = 256
-PATTERN = 255
-ZONE = 64
+PATTERN = cron.PATTERN_BYTES
+ZONE = cron.ZONE_BYTES
 
 # Contents, in bytes.
 PAYLOAD = 64 * 1024

@@ -339,3 +339,7 @@ def test_polling_and_claiming_read_by_their_indexes(
     assert "ix_cron_fires_lease" in insert.text
     assert "ix_cron_fires_cron" not in insert.text
     assert not insert.scans_the_table, insert
+    for chosen in ("not_retired", "only_enabled"):
+        page = plan_of(database, every_backend, cron_statements.LIST.statement({chosen: {}}, paged=False), {})
+        assert "ix_cron_schedules_newest" in page.text
+        assert not page.sorts_the_table, page
