@@ -160,6 +160,7 @@ def test_killed_writers_lose_nothing_that_was_returned_and_harm_nobody(path: Pat
     assert set(seen.reasons) <= {"torn"}
     assert not any(line.recovered for line in seen.lines)
     assert len(seen.issues) <= rounds + 1
+    assert not seen.torn_tail
 
 
 def test_threads_share_one_writer(path: Path) -> None:
