@@ -31,7 +31,6 @@ STORED = (
     "restart_count",
     "max_restarts",
     "claim_owner",
-    "heartbeat_at",
     "lease_expires_at",
     "wake_at",
     "pause_reason",

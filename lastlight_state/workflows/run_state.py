@@ -55,7 +55,6 @@ class Facts:
     restart_count: int = 0
     max_restarts: int = 3
     claim_owner: str | None = None
-    heartbeat_at: datetime | None = None
     lease_expires_at: datetime | None = None
     wake_at: datetime | None = None
     pause_reason: str | None = None

@@ -35,8 +35,7 @@ class Plan:
         if self._name == "postgresql":
             return "Seq Scan" in self.text
         return any(
-            line.startswith("SCAN ") and not any(word in line for word in _NO_TABLE)
-            for line in self.text.splitlines()
+            line.startswith("SCAN ") and not any(word in line for word in _NO_TABLE) for line in self.text.splitlines()
         )
 
     def __repr__(self) -> str:

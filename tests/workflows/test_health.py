@@ -121,6 +121,16 @@ def test_a_run_paused_by_nothing_is_stuck(store: StateStore, raw: Raw) -> None:
     assert store.workflows.health.get_state(strange.id).state == "unknown"
 
 
+def test_a_heartbeat_of_a_clock_that_goes_ahead_is_a_sign_of_life(store: StateStore, raw: Raw) -> None:
+    """workflows W-97, case 58."""
+    run = started(store)
+    store.workflows.claims.take(run.id, owner="w-1")
+    ahead = START + timedelta(days=2)
+    raw("UPDATE workflow_runs SET heartbeat_at = ?, lease_expires_at = ?", ahead, ahead + 30 * SECOND)
+    state = store.workflows.health.get_state(run.id)
+    assert (state.state, state.unhealthy) == ("running", ())
+
+
 def test_no_run_has_no_state(store: StateStore) -> None:
     """workflows W-13."""
     with pytest.raises(NotFound):

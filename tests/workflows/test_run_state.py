@@ -202,7 +202,6 @@ ANY_FACTS = st.builds(
     transition_seq=st.integers(0, 2),
     restart_count=st.integers(0, 4),
     claim_owner=st.none() | st.just("w-1"),
-    heartbeat_at=_times,
     lease_expires_at=_times,
     wake_at=_times,
     pause_reason=st.sampled_from([None, "gate", "timer", "signal", "operator", "newer"]),
