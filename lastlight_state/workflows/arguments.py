@@ -181,7 +181,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Question:
-    """What a node of a run asks a person, in a ``prompt`` of at most 16 KiB; ``on_expiry``: what silence does to its run.
+    """What a node asks a person, in a ``prompt`` of at most 16 KiB; ``on_expiry``: what silence does to its run.
 
     ``kind`` says what is answered: ``text``, ``confirm`` (a truth value), ``select`` (one of ``options``, JSON of at
     most 16 KiB), or ``form`` (JSON that fits ``schema``, a JSON Schema of at most 64 KiB). The ``id`` is made of run,
