@@ -54,7 +54,7 @@ class Member:
     def go(self):
         try:
             with self._release as release:
-                release.write("go")
+                print("go", file=release)  # a line, not the end of the pipe: later members hold copies of this end
         except BrokenPipeError:
             pass
 
@@ -65,7 +65,7 @@ class Member:
 def run(script, arguments, tell, wait):
     def ready():
         print(json.dumps({"result": "ready"}), file=tell)
-        wait.read()
+        wait.readline()
     scope = {"ready": ready, "arguments": arguments}
     try:
         exec(script, scope)
