@@ -38,7 +38,10 @@ class Lookups(Repository):
         statuses: Sequence[str] | None = None,
         order: Order = "newest",
     ) -> RunSummary | None:
-        """The newest run of a trigger, or None. ``"oldest"`` among live statuses is the one that was there first."""
+        """The newest run of a trigger, or None. ``"oldest"`` among live statuses is the one that was there first.
+
+        Goes through the runs of the trigger that have these statuses.
+        """
         found = filled(lookup_checks.of_trigger(trigger_id, workflow_names, statuses))
         checks.word("order", order, sql.ORDERS)
         if found is None:

@@ -116,9 +116,9 @@ class Rollups(Repository):
         """
         checks.optional("skill", skill, words.SKILL)
         checks.optional("workflow_name", workflow_name, words.WORKFLOW_NAME)
-        if skill is not None and workflow_name is not None:
-            raise InvalidValue("workflow_name", "given together with skill, which names its workflow")
         values = {"most": checks.page_limit(limit)}
+        if skill is not None and workflow_name is not None and not skill.startswith(f"{workflow_name}:"):
+            return 0
 
         def work(unit: Unit) -> int:
             outcomes = _newest(unit, skill, workflow_name, values)
@@ -184,7 +184,7 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: dict[st
     """The outcomes of the newest executions that succeeded, failed or were interrupted."""
     skills = [skill] if skill is not None else []
     statement = sql.NEWEST
-    if workflow is not None:
+    if workflow is not None and skill is None:
         of_workflow = sql.skills_of(workflow)
         skills = [row["skill"] for row in unit.rows(sql.SKILLS_OF_WORKFLOW, of_workflow)]
         if not skills:

@@ -203,7 +203,8 @@ def test_a_streak_is_of_a_skill_or_a_workflow(store: StateStore, frozen_clock: F
     streak = store.workflows.usage.failure_streak
     assert (streak(), streak("fix:a"), streak("fix:b"), streak("fix")) == (0, 1, 1, 0)
     assert (streak(workflow_name="fix"), streak(workflow_name="fixed"), streak(workflow_name="none")) == (2, 0, 0)
-    refused: list[dict[str, Any]] = [{"skill": "fix:a", "workflow_name": "fix"}, {"limit": 0}, {"skill": " "}]
+    assert (streak("fix:b", "fix"), streak("fix:b", "fixed")) == (1, 0)
+    refused: list[dict[str, Any]] = [{"limit": 0}, {"limit": 501}, {"skill": " "}]
     for given in refused:
         with pytest.raises(InvalidValue):
             streak(**given)
