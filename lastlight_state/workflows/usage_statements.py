@@ -132,7 +132,7 @@ MOST_SKILLS = 50
 def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
     """One page of rows, found by skill: the usage index would lead through everything that is newer."""
     found = (
-        through(sa.select(_c.started_at, OUTCOME), EXECUTIONS, "idx_executions_skill")
+        through(sa.select(_c.started_at, _c.id, OUTCOME), EXECUTIONS, "idx_executions_skill")
         .where(_c.skill == skill, _judged)
         .order_by(_c.started_at.desc(), _c.id.desc())
         .limit(bind("most", _c.turns))
@@ -142,7 +142,9 @@ def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
 
 def _newest_of_skills(skills: Any) -> Any:
     found = sa.union_all(*map(_newest_of_skill, skills)).subquery()
-    return sa.select(found.c.outcome).order_by(found.c.started_at.desc()).limit(bind("most", _c.turns))
+    return (
+        sa.select(found.c.outcome).order_by(found.c.started_at.desc(), found.c.id.desc()).limit(bind("most", _c.turns))
+    )
 
 
 def _newest(*conditions: sa.ColumnElement[bool]) -> Statement:
