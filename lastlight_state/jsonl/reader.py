@@ -116,10 +116,12 @@ class LineReader(Generic[L]):
                 else:
                     yield from self._judged(raw, offset)
 
-    def raw_lines(self) -> Iterator[RawLine]:
-        """All terminated lines up to the present end of the file, unread and unjudged."""
+    def raw_lines(self, size: int) -> Iterator[RawLine]:
+        """All terminated lines of the first ``size`` bytes, unread and unjudged; not those that come meanwhile."""
         most = self._max_line_bytes
-        while block := read_at(self._descriptor, self._path, self._block_bytes, self.position):
+        while block := read_at(
+            self._descriptor, self._path, min(self._block_bytes, max(0, size - self.position)), self.position
+        ):
             self.position += len(block)
             offset = self.offset
             ended = self._ended(block)

@@ -30,6 +30,7 @@ from lastlight_state.jsonl.writer import LineWriter
 REJECTS = ".rejects"
 _ENTRY_BYTES = 768 * 1024
 _PRIVATE = 0o600
+_FEW_BYTES, _MOST_ROUNDS = 1024 * 1024, 10
 
 
 class Salvage(NamedTuple):
@@ -45,11 +46,11 @@ class Salvage(NamedTuple):
 
 
 def scan(path: Path, accepts: Accepts) -> Account:
-    """What the file consists of. Reads it once, writes nothing. Raises OSError."""
+    """What the file consists of now, whoever goes on writing. Reads it once, writes nothing. Raises OSError."""
     account = Account()
     with _opened(path) as descriptor:
         reader = _reader(descriptor, path, accepts)
-        for section in terminated(reader, accepts):
+        for section in terminated(reader, accepts, os.fstat(descriptor).st_size):
             account.add(section)
         for section in unterminated(reader, accepts):
             account.add(section)
@@ -94,7 +95,7 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
         descriptor = stack.enter_context(_opened(path))
         writer = stack.enter_context(LineWriter(path, on_removed="raise"))
         copy = stack.enter_context(_Copy(descriptor, path, accepts, clean, _beside(damaged, REJECTS)))
-        copy.take_lines()
+        copy.catch_up()
         with writer.held():
             if not os.path.samestat(os.fstat(descriptor), path.lstat()):
                 raise LostRace(f"{path}: replaced by another meanwhile", path=str(path))
@@ -138,9 +139,16 @@ class _Copy:
                 with suppress(FileNotFoundError):
                     name.unlink()
 
+    def catch_up(self) -> None:
+        """Copy lines while others write, until few are left or they are too fast."""
+        for _ in range(_MOST_ROUNDS):
+            if os.fstat(self._descriptor).st_size - self._reader.position < _FEW_BYTES:
+                return
+            self.take_lines()
+
     def take_lines(self) -> None:
-        """Copy the terminated lines that were not there before."""
-        for section in terminated(self._reader, self._accepts):
+        """Copy the terminated lines that are there now and were not before."""
+        for section in terminated(self._reader, self._accepts, os.fstat(self._descriptor).st_size):
             self._take(section)
 
     def take_tail(self) -> None:

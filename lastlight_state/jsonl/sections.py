@@ -67,9 +67,9 @@ class Account:
         return sum(self.bytes.values())
 
 
-def terminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
-    """The sections of all terminated lines up to the present end of the file."""
-    for line in reader.raw_lines():
+def terminated(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
+    """The sections of all terminated lines of the file's first ``size`` bytes that were not read before."""
+    for line in reader.raw_lines(size):
         yield from _of_line(line, accepts, newline=1)
 
 

@@ -7,10 +7,11 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -19,11 +20,11 @@ from hypothesis import strategies as st
 from jsonl.lines import SPAWN, append_until_killed, child, is_record, read, record
 
 from lastlight_state.codec import dump_line
-from lastlight_state.errors import AlreadyExists, LostRace
+from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace
 from lastlight_state.jsonl import repair
 from lastlight_state.jsonl.reader import LineReader
 from lastlight_state.jsonl.repair import Salvage
-from lastlight_state.jsonl.sections import KEPT, KINDS
+from lastlight_state.jsonl.sections import KEPT, KINDS, Section, terminated
 from lastlight_state.jsonl.writer import LineWriter
 
 FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -225,7 +226,26 @@ def test_of_two_repairs_at_once_the_later_one_finds_the_file_replaced(
     ]
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.soak)])
+def test_a_file_that_grows_faster_than_it_is_copied_is_replaced_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """agent-log L-112: who copies stops running after the end, and lets the others wait."""
+    path.write_bytes(DAMAGED + b"\n")
+    grown = [whole(10, "x" * 1_000_000) + b"\n"] * 2
+
+    def growing(*arguments: Any) -> Iterator[Section]:
+        with suppress(BackendBusy), LineWriter(path, sync="os", lock_timeout=0) as other:
+            other.append(grown)
+        yield from terminated(*arguments)
+
+    monkeypatch.setattr(repair, "terminated", growing)
+    found = repair.replace(path, is_record, suffix=".damaged")
+    assert found.damaged is not None
+    assert found.account.size == found.damaged.stat().st_size
+    assert found.account.sections["record"] >= 2 * repair._MOST_ROUNDS
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 def test_no_line_is_lost_while_files_are_replaced_under_their_writers(path: Path, tmp_path: Path, rounds: int) -> None:
     """agent-log L-112, case 45; maintenance OP-66: and a follower of the clean file finds every returned append."""
     path.write_bytes(DAMAGED)
