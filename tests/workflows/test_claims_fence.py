@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from workflows.claim_steps import LEASE, MILLI
 from workflows.steps import PLAN, Raw, started, undone, wait_until_blocked
 
 from lastlight_state import StateStore
@@ -22,9 +22,6 @@ from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Claim, PhaseEntry, Trigger
 from lastlight_state.workflows.approval_statements import APPROVALS
-
-LEASE = timedelta(seconds=30)
-MILLI = timedelta(milliseconds=1)
 
 STOPPED = """
 import sys

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sent import recorded
+from workflows.claim_steps import LEASE, MILLI
 from workflows.plans import Plan, plan_of
 from workflows.steps import Raw, all_pages, started
 
@@ -21,9 +22,6 @@ from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ClaimableRun, Provenance, claim_kinds, claim_list
 from lastlight_state.workflows import claim_statements as sql
-
-LEASE = timedelta(seconds=30)
-MILLI = timedelta(milliseconds=1)
 
 
 def ids(runs: Any) -> list[str]:

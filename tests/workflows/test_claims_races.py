@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from workflows.claim_steps import LEASE, MILLI
 from workflows.crew import Crew
 from workflows.steps import Raw, started, together
 
@@ -16,8 +17,6 @@ from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Claim, PhaseEntry
 
-LEASE = timedelta(seconds=30)
-MILLI = timedelta(milliseconds=1)
 Stale = pytest.mark.parametrize("many", [16, pytest.param(100, marks=pytest.mark.soak)])
 
 
