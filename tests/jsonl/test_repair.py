@@ -245,14 +245,13 @@ def test_a_file_that_grows_faster_than_it_is_copied_is_replaced_all_the_same(
     assert found.account.sections["record"] >= 2 * repair._MOST_ROUNDS
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
-def test_no_line_is_lost_while_files_are_replaced_under_their_writers(path: Path, tmp_path: Path, rounds: int) -> None:
+def test_no_line_is_lost_while_files_are_replaced_under_their_writers(path: Path, tmp_path: Path) -> None:
     """agent-log L-112, case 45; maintenance OP-66: and a follower of the clean file finds every returned append."""
     path.write_bytes(DAMAGED)
     notes = [tmp_path / f"notes-{name}" for name in "ab"]
     writers = [child(append_until_killed, path, note, note.name, 500) for note in notes]
     _until(lambda: all(note.exists() and note.stat().st_size for note in notes))
-    for number in range(rounds):
+    for number in range(2):  # more would double the file each time, because the writers never rest
         with path.open("ab") as other:  # a writer without locks
             other.write(b'{"torn')
         assert repair.replace(path, is_record, suffix=f".damaged-{number}").copy is not None
