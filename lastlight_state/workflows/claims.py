@@ -23,6 +23,7 @@ from lastlight_state.workflows import (
     claim_renewals,
     claim_takes,
     run_rows,
+    sweeps,
     words,
 )
 from lastlight_state.workflows import claim_statements as sql
@@ -148,7 +149,8 @@ class Claims(Repository):
         said = checks.content("reason", reason, words.SUMMARY)
         checks.page_limit(limit)
         found = self._reading(lambda unit: claim_list.spent(unit, moment, limit))
-        return tuple(run_id for run_id in found if self._give_up({**moment, "run_id": run_id}, said))
+        swept = sweeps.over(found, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
+        return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:
         """Who holds the run; None if nobody does, or there is no such run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic
@@ -13,7 +13,7 @@ from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
-from lastlight_state.workflows import question_endings, question_opening, run_checks, run_rows
+from lastlight_state.workflows import question_endings, question_opening, run_checks, run_rows, sweeps
 from lastlight_state.workflows.arguments import Claim, PhaseEntry
 from lastlight_state.workflows.question_inbox import Inbox
 from lastlight_state.workflows.question_opening import Opening
@@ -61,19 +61,13 @@ class QuestionRepository(Repository, Generic[Q]):
     def _expire_due(self, now: datetime, limit: int) -> tuple[str, ...]:
         """One transaction for each run that has something due, and none where nothing is."""
         due = self._reading(lambda unit: self._questions.due(unit, now, limit))
-        expired: list[str] = []
-        for run_id, ids in due.items():
-            expired += self._writing(
-                partial(
-                    question_endings.expire,
-                    listeners=self._listeners,
-                    questions=self._questions,
-                    run_id=run_id,
-                    ids=ids,
-                    now=now,
-                )
-            )
-        return tuple(expired)
+        swept = sweeps.over(due, lambda run_id: self._expire(run_id, due[run_id], now))
+        return tuple(question_id for _, expired in swept for question_id in expired)
+
+    def _expire(self, run_id: str, ids: Sequence[str], now: datetime) -> list[str]:
+        return self._writing(
+            lambda unit: question_endings.expire(unit, self._listeners, self._questions, run_id, ids, now)
+        )
 
     def _page_of_run(
         self,

@@ -23,6 +23,7 @@ from lastlight_state.workflows import (
     run_checks,
     run_list,
     run_rows,
+    sweeps,
     transitions,
     words,
 )
@@ -122,7 +123,8 @@ class Queue(Repository):
         error = checks.content("reason", reason, words.ERROR)
         checks.page_limit(limit)
         found = self._reading(lambda unit: queue_moves.overdue(unit, cutoff, limit))
-        return tuple(run_id for run_id in found if self._expire(run_id, cutoff, error, now))
+        swept = sweeps.over(found, lambda run_id: self._expire(run_id, cutoff, error, now))
+        return tuple(run_id for run_id, expired in swept if expired)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
         return self._writing(lambda unit: queue_moves.expire(unit, self._listeners, run_id, cutoff, error, now))
