@@ -175,7 +175,8 @@ def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database:
     for each in plans:
         assert "ix_workflow_runs_queue" in each.text, each
         assert not each.sorts_the_table, each
-    assert "ix_workflow_runs_heartbeat" in plan(sql.COUNT_RUNNING, {"cap": 10}).text
+    counted = plan(sql.COUNT_RUNNING, {"cap": 10}).text  # Postgres has two indexes that lead to what runs alone
+    assert any(name in counted for name in ("ix_workflow_runs_heartbeat", "idx_workflow_runs_status")), counted
     long_line.workflows.overrides.put("off", enabled=False)
     [claim] = long_line.workflows.queue.admit_next(cap=10, owner="w-1")
     assert long_line.workflows.runs.get(claim.run_id).workflow_name == "on"
