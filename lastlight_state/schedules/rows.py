@@ -1,6 +1,7 @@
 """The schedule's row: locked before anything is decided about the cron, override and fires included.
 
-*Lock, then look*: claims, fires by hand and changed definitions take the row first, in a statement of its own.
+*Lock, then look*: claims, fires by hand and changed definitions take the row first, in a statement of its own. One
+that locks and joins the override at once would, after a wait, find the new row beside the override as it was before.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from lastlight_state.schedules.words import CRON
 NEW_NAMES = "cron names"
 """The lock that whoever adds a schedule holds, and whoever overrides one that is not there."""
 
-_select = sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE)
-GET = prepared(_select)
-LOCK = prepared(_select.with_for_update(of=SCHEDULES, key_share=True))
+GET = prepared(sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE))
+LOCK = prepared(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update(key_share=True))
 
 
 def find_locked(unit: Unit, name: str) -> dict[str, Any] | None:
     """The locked row with its override's columns, or None for a name without a schedule."""
-    return unit.row(LOCK, {"name": name})
+    locked = unit.row(LOCK, {"name": name})
+    return None if locked is None else unit.row(GET, locked)
 
 
 def find_or_reserve(unit: Unit, name: str) -> dict[str, Any] | None:

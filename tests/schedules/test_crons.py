@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from schedules.steps import HOURLY, at, claimed, override, put
 from sent import recorded
-from workflows.steps import Raw, all_pages, together, undone
+from workflows.steps import Raw, all_pages, together, undone, wait_until_blocked
 
 from lastlight_state import Conflict, InvalidValue, LostRace, NotFound, PayloadTooLarge, ReservedName, StateStore
 from lastlight_state.schedules import CronSpec, FireError
@@ -312,6 +314,32 @@ def test_an_override_and_a_new_cron_at_once_make_the_plan_of_both(every_backend:
         assert every_backend.schedules.crons.get(name).next_run_at == at("2026-02-03T13:07Z")
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda crons: crons.put("tidy", CronSpec("0 0 2 1 *", "deploy")),
+        lambda crons: crons.sync({"configured": CronSpec("0 0 2 1 *", "deploy")}),
+        lambda crons: crons.replan("tidy"),
+    ],
+    ids=["put", "sync", "replan"],
+)
+def test_a_plan_that_waited_for_an_override_is_made_with_it(
+    every_backend: StateStore, raw: Raw, act: Callable[[Any], Any]
+) -> None:
+    """schedules C-11, C-15, O-7: what was said while it waited for the cron's row holds, not what was before."""
+    put(every_backend, pattern="0 0 1 1 *")
+    every_backend.schedules.crons.sync({"configured": CronSpec("0 0 1 1 *", "deploy")})
+    with ThreadPoolExecutor(1) as pool:
+        with every_backend.transaction() as tx:
+            for name in ("tidy", "configured"):
+                tx.schedules.overrides.put(name, schedule="*/5 * * * *")
+            waiting = pool.submit(act, every_backend.schedules.crons)
+            wait_until_blocked(raw)
+        waiting.result()
+    plans = {cron.next_run_at for cron in every_backend.schedules.crons.list()}
+    assert plans == {at("2026-02-03T12:35Z")}
+
+
 BAD_SPECS = [
     ({"pattern": "61 * * * *"}, "pattern"),
     ({"pattern": ""}, "pattern"),
@@ -394,10 +422,10 @@ def test_the_summary_and_the_whole_differ_by_what_is_large(store: StateStore) ->
     assert cron.model_dump(exclude={"payload", "error_json"}) == summary.model_dump()
 
 
-def test_defining_again_is_two_statements(database: Database) -> None:
-    """schedules C-11: the row locked, then written."""
+def test_defining_again_is_three_statements(database: Database) -> None:
+    """schedules C-11: the row locked, looked at, then written."""
     with recorded(database) as (store, sent):
         put(store)
         sent.clear()
         put(store, target="other")
-    assert [text.split()[0] for text in sent] == ["BEGIN", "SELECT", "UPDATE", "COMMIT"]
+    assert [text.split()[0] for text in sent] == ["BEGIN", "SELECT", "SELECT", "UPDATE", "COMMIT"]
