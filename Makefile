@@ -1,10 +1,11 @@
 # make demo    a real workflow on SQLite, crash and resume included
-# make test    the whole suite on SQLite and on a real Postgres
+# make test    the whole suite on SQLite and on a real Postgres; with COVERAGE=1 also which lines it reached
 #
 # Either makes .venv first, with uv when it is there. Another interpreter: make test PYTHON=python3.13
 
 PYTHON ?= python3
 WORKERS ?= auto
+COVERAGE ?=
 ARGS ?=
 
 VENV := .venv
@@ -25,11 +26,17 @@ endif
 demo: $(VENV)/.runtime
 	$(BIN)/lastlight-state demo
 
+pytest = -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
+
 test: $(VENV)/.test
+ifeq ($(COVERAGE),)
+	$(BIN)/python $(pytest)
+else
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
+	$(BIN)/coverage run $(pytest)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+endif
 
 # The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
 soak: $(VENV)/.test
