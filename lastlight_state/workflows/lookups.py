@@ -66,9 +66,7 @@ class Lookups(Repository):
         checks.page_limit(limit)
 
         def work(unit: Unit) -> Page[RunSummary]:
-            page = sql.CHILDREN.page(unit, dict, limit=limit, page_token=page_token, given={"run_id": run_id})
-            if not page.items:
-                run_rows.expect_one(unit, run_id)
+            page = run_rows.page_of(unit, sql.CHILDREN, dict, limit, page_token, run_id=run_id)
             return Page(items=run_list.summaries(unit, page.items), next_page_token=page.next_page_token)
 
         return self._viewing(work)
@@ -94,14 +92,9 @@ class Lookups(Repository):
         """A page of the changes of a run's status, by number. Raises `NotFound` for an unknown run."""
         listing = sql.TRANSITION_ORDERS[checks.word("order", order, sql.ORDERS)]
         checks.page_limit(limit)
-
-        def work(unit: Unit) -> Page[RunTransition]:
-            page = listing.page(unit, RunTransition.of, limit=limit, page_token=page_token, given={"run_id": run_id})
-            if not page.items:
-                run_rows.expect_one(unit, run_id)
-            return page
-
-        return self._reading(work)
+        return self._reading(
+            lambda unit: run_rows.page_of(unit, listing, RunTransition.of, limit, page_token, run_id=run_id)
+        )
 
     def count(self, which: RunFilter = EVERY_RUN, *, at_most: int = 10_000) -> Count:
         """How many runs the filter admits. Stops at ``at_most`` (1 to 1,000,000), which bounds what it costs."""

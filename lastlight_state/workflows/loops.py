@@ -73,14 +73,7 @@ class Loops(Repository):
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
         """A page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
         checks.page_limit(limit)
-
-        def work(unit: Unit) -> Page[Loop]:
-            page = sql.LIST.page(unit, Loop.of, limit=limit, page_token=page_token, given={"run_id": run_id})
-            if not page.items:
-                run_rows.expect_one(unit, run_id)
-            return page
-
-        return self._reading(work)
+        return self._reading(lambda unit: run_rows.page_of(unit, sql.LIST, Loop.of, limit, page_token, run_id=run_id))
 
     def carry(
         self,

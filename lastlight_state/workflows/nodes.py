@@ -16,7 +16,6 @@ from typing import Any
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import checks
-from lastlight_state.db.listing import Listing
 from lastlight_state.db.pages import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.unit import Unit
@@ -110,7 +109,7 @@ class Nodes(Repository):
         checks.page_limit(limit)
         if states is not None and not states:
             return Page(items=())
-        return self._reading(lambda unit: _page(unit, sql.LIST, given, limit, page_token))
+        return self._reading(lambda unit: run_rows.page_of(unit, sql.LIST, Node.of, limit, page_token, **given))
 
     def list_iterations(
         self, run_id: str, node_id: str, *, limit: int = 50, page_token: str | None = None
@@ -118,7 +117,7 @@ class Nodes(Repository):
         """The iterations of one node, the latest first. Raises `NotFound` for an unknown run."""
         given = {"run_id": run_id, "node_id": checks.identifier("node_id", node_id, words.NODE_ID)}
         checks.page_limit(limit)
-        return self._reading(lambda unit: _page(unit, sql.ITERATIONS, given, limit, page_token))
+        return self._reading(lambda unit: run_rows.page_of(unit, sql.ITERATIONS, Node.of, limit, page_token, **given))
 
     def counts(self, run_id: str) -> dict[str, int]:
         """How many of a run's nodes are in each state that occurs, every iteration counted. Raises `NotFound`."""
@@ -152,13 +151,6 @@ class Nodes(Repository):
         return self._reading(
             lambda unit: sql.WAITING.page(unit, Node.of, limit=limit, page_token=page_token, given=given)
         )
-
-
-def _page(unit: Unit, listing: Listing, given: dict[str, Any], limit: int, page_token: str | None) -> Page[Node]:
-    page = listing.page(unit, Node.of, limit=limit, page_token=page_token, given=given)
-    if not page.items:
-        run_rows.expect_one(unit, given["run_id"])
-    return page
 
 
 def _not_found(values: dict[str, Any]) -> StateError:

@@ -79,14 +79,7 @@ class QuestionRepository(Repository, Generic[Q]):
     ) -> Page[Any]:
         """A page of a run's questions. Raises `NotFound` for an unknown run."""
         checks.page_limit(limit)
-
-        def work(unit: Unit) -> Page[Any]:
-            page = listing.page(unit, make, limit=limit, page_token=page_token, given={"run_id": run_id})
-            if not page.items and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
-                raise checks.not_found("workflow_run", run_id)
-            return page
-
-        return self._reading(work)
+        return self._reading(lambda unit: run_rows.page_of(unit, listing, make, limit, page_token, run_id=run_id))
 
     def _page_of_inbox(
         self,

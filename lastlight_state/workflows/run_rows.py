@@ -6,13 +6,15 @@ reads. A statement that locks and counts at once would count with a snapshot old
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from lastlight_state.db import checks
 from lastlight_state.db.base import table_of
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.pages import Page
 from lastlight_state.db.statements import Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
@@ -20,6 +22,8 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.models import WorkflowRunModel
 from lastlight_state.workflows.node_rows import states_of
 from lastlight_state.workflows.records import WorkflowRun
+
+T = TypeVar("T")
 
 RUNS = table_of(WorkflowRunModel)
 COLUMNS = tuple(RUNS.c)
@@ -65,6 +69,27 @@ def expect_one(unit: Unit, run_id: str) -> None:
     """Raise `NotFound` unless there is such a run."""
     if unit.row(EXISTS, {"run_id": run_id}) is None:
         raise checks.not_found("workflow_run", run_id)
+
+
+def page_of(
+    unit: Unit,
+    listing: Listing,
+    make: Callable[[dict[str, Any]], T],
+    limit: int,
+    page_token: str | None,
+    *,
+    run_id: str,
+    **also: Any,
+) -> Page[T]:
+    """A page of what belongs to one run, by the filter ``run_id`` of the list. Raises `NotFound` for an unknown run.
+
+    What is no text is `InvalidValue`: to a list, None would be no filter.
+    """
+    given = {"run_id": checks.sought("run_id", run_id), **also}
+    page = listing.page(unit, make, limit=limit, page_token=page_token, given=given)
+    if not page.items:
+        expect_one(unit, run_id)
+    return page
 
 
 def get(unit: Unit, run_id: str) -> WorkflowRun:

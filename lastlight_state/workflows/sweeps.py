@@ -23,6 +23,6 @@ def over(run_ids: Iterable[str], work: Callable[[str], T]) -> Iterator[tuple[str
         try:
             done = work(run_id)
         except CorruptData as error:
-            _log.error("a sweep passed over run %s: %s", run_id, error)  # noqa: TRY400 - the error says it all
+            _log.error("a sweep passed over run %s: %s", run_id, error)
         else:
             yield run_id, done

@@ -130,6 +130,23 @@ def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: s
     assert not taken
 
 
+def test_a_run_that_is_not_named_is_not_every_run(every_backend: StateStore) -> None:
+    """workflows W-13, W-20: None filters nothing, but a list that is of one run needs to know which."""
+    workflows = every_backend.workflows
+    lists: list[Callable[[Any], Any]] = [
+        workflows.nodes.list,
+        lambda run_id: workflows.nodes.list_iterations(run_id, "n"),
+        workflows.loops.list,
+        workflows.approvals.list_for_run,
+        workflows.human_requests.list_for_run,
+        workflows.lookups.list_children,
+        workflows.lookups.list_transitions,
+    ]
+    for each in lists:
+        with pytest.raises(InvalidValue):
+            each(None)
+
+
 def test_a_timeline_of_a_key_that_cannot_be_is_refused(every_backend: StateStore) -> None:
     """maintenance: the timeline of a run."""
     with pytest.raises(InvalidValue):
