@@ -11,7 +11,7 @@ from lastlight_state.agent_log import LogMessage, Tokens
 from lastlight_state.db.records import Record
 from lastlight_state.maintenance.session_executions import qualified_repo
 from lastlight_state.messaging import MessagingMessage
-from lastlight_state.workflows.usage_records import ChatThread as Turns
+from lastlight_state.workflows.usage_records import ThreadUsage
 
 ChatSource: TypeAlias = Literal["log", "database", "none"]
 
@@ -37,7 +37,7 @@ class ChatThread(Record):
     last_assistant_preview: str | None
 
     @classmethod
-    def joined(cls, turns: Turns, known: Mapping[str, Any]) -> ChatThread:
+    def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
         """The turns of a thread, and what else is known of it."""
         return cls(
             trigger_id=turns.trigger_id,

@@ -20,7 +20,7 @@ from lastlight_state.maintenance import chat_threads
 from lastlight_state.maintenance.chat_records import ChatMessages, ChatSource, ChatThread
 from lastlight_state.messaging.messages import Messages
 from lastlight_state.workflows.usage import Rollups
-from lastlight_state.workflows.usage_records import ChatThread as Turns
+from lastlight_state.workflows.usage_records import ThreadUsage
 from lastlight_state.workflows.usage_statements import TURNS
 
 KIND = "chat_thread"
@@ -46,7 +46,7 @@ class Chats(Repository):
     def get(self, trigger_id: str) -> ChatThread:
         """The thread. Raises `NotFound`."""
         statement, values = TURNS.of([trigger_id])
-        turns = self._reading(lambda unit: unit.find(Turns, statement, values))
+        turns = self._reading(lambda unit: unit.find(ThreadUsage, statement, values))
         found = self._joined([turns]) if turns else ()
         if not found:
             raise NotFound(KIND, trigger_id)
@@ -73,7 +73,7 @@ class Chats(Repository):
         log = self._log_of(self.get(trigger_id))
         return log.path if log else None
 
-    def _joined(self, threads: Sequence[Turns]) -> tuple[ChatThread, ...]:
+    def _joined(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
         """These threads, with what one more statement knows of all of them."""
         if not threads:
             return ()

@@ -56,7 +56,7 @@ from lastlight_state.workflows.run_story_records import ResumeView, TaskStory, T
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.transitions import TERMINAL_TOPIC
 from lastlight_state.workflows.usage import Rollups
-from lastlight_state.workflows.usage_records import ChatThread, UsageBucket, UsageGroup, UsageStats, UsageTotals
+from lastlight_state.workflows.usage_records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
 from lastlight_state.workflows.waits import Waits
 
 __all__ = [
@@ -65,7 +65,6 @@ __all__ = [
     "Approval",
     "ApprovalSummary",
     "Blocked",
-    "ChatThread",
     "Claim",
     "ClaimHolder",
     "ClaimableRun",
@@ -99,6 +98,7 @@ __all__ = [
     "RunTransition",
     "TaskStory",
     "TaskWait",
+    "ThreadUsage",
     "Totals",
     "Trigger",
     "UnhealthyRun",

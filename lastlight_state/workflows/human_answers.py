@@ -54,5 +54,6 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
 
 def _is_same(request: HumanRequest, answer: Answer) -> bool:
     """By value: numbers as JSON has them, and true is not 1."""
-    same = codec.canonical(request.response) == codec.canonical(codec.decode(answer.response))
-    return same and request.answered_by == answer.by
+    if (request.status, request.answered_by) != ("answered", answer.by):
+        return False
+    return codec.canonical(request.response) == codec.canonical(codec.decode(answer.response))

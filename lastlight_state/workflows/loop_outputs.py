@@ -80,7 +80,7 @@ def _stored(row: dict[str, Any], key: str) -> dict[str, Any]:
     scratch = row["scratch"] or {}
     if not isinstance(scratch, dict):
         raise CorruptData("workflow_runs", row["id"], "scratch", problem="is no object")
-    found = scratch.get(key) or {}
-    if not isinstance(found, dict):
+    found = scratch.get(key)
+    if found is not None and not isinstance(found, dict):
         raise InvalidValue("loop", f"scratch[{key!r}] is no object")
-    return found
+    return found or {}

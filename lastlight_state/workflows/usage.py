@@ -19,7 +19,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import repo_conditions, run_checks, run_rows, words
 from lastlight_state.workflows import usage_statements as sql
-from lastlight_state.workflows.usage_records import ChatThread, UsageBucket, UsageGroup, UsageStats, UsageTotals
+from lastlight_state.workflows.usage_records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
 from lastlight_state.workflows.usage_rows import COUNTED
 
 Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill"]
@@ -128,7 +128,7 @@ class Rollups(Repository):
 
     def list_threads(
         self, *, since: datetime | None = None, limit: int = 50, page_token: str | None = None
-    ) -> Page[ChatThread]:
+    ) -> Page[ThreadUsage]:
         """A page of chat threads that were active since then, newest activity first, each with all of its turns.
 
         Each page walks back over the chat turns between its first thread and its last, with one look-up for each.
@@ -136,7 +136,7 @@ class Rollups(Repository):
         given = {"since": None if since is None else {"since": aware_utc("since", since)}}
         checks.page_limit(limit)
 
-        def work(unit: Unit) -> Page[ChatThread]:
+        def work(unit: Unit) -> Page[ThreadUsage]:
             page = sql.THREADS.page(
                 unit, lambda row: row["trigger_id"], limit=limit, page_token=page_token, given=given
             )
@@ -172,12 +172,12 @@ def _bucket(start: datetime, by_outcome: dict[str, dict[str, Any]]) -> UsageBuck
     return UsageBucket.of({**_NOTHING, **sums, "start": start, "outcomes": _NO_OUTCOMES | counts})
 
 
-def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ChatThread, ...]:
+def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
     if not triggers:
         return ()
     statement, values = sql.TURNS.of(triggers)
     found = {row["trigger_id"]: row for row in unit.rows(statement, values)}
-    return tuple(ChatThread.of(found[trigger]) for trigger in triggers)
+    return tuple(ThreadUsage.of(found[trigger]) for trigger in triggers)
 
 
 def _newest(unit: Unit, skill: str | None, workflow: str | None, values: dict[str, Any]) -> list[str]:

@@ -39,7 +39,7 @@ class UsageGroup(UsageTotals):
     key: str | None
 
 
-class ChatThread(UsageTotals):
+class ThreadUsage(UsageTotals):
     """The chat turns of one trigger, which is the id of their thread."""
 
     trigger_id: str
