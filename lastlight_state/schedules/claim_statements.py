@@ -41,7 +41,6 @@ DECIDING = (
 """What decides about a due cron. No JSON: a cron whose payload is damaged must not keep others from being seen."""
 
 _rows = sa.select(*DECIDING).select_from(WITH_OVERRIDE)
-_read = bind("read", SCHEDULES.c.next_run_at)
 
 DUE = prepared(
     _rows.where(
@@ -53,12 +52,8 @@ DUE = prepared(
     .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
-LOCK_DUE = prepared(
-    _rows.where(THIS_SCHEDULE, SCHEDULES.c.next_run_at == _read).with_for_update(
-        of=SCHEDULES, key_share=True, skip_locked=True
-    )
-)
-"""The row, if its plan is still the one that was read. One that another unit holds is being claimed or changed just
+LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True))
+"""The row, to be compared with the one that was read. One that another unit holds is being claimed or changed just
 now: it is passed over rather than waited for, so that schedulers do not queue behind one another.
 """
 

@@ -66,15 +66,16 @@ class Claimer:
         return claims
 
     def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any]]:
-        """What is due, read in portions: a row that gives no claim must not keep those behind it waiting."""
-        instant, name = _BEGIN
+        """What is due, each cron once, read in portions: a row that gives no claim keeps none behind it waiting."""
+        last, seen = _BEGIN, set[str]()
         while True:
-            asked = {"now": self.now, "after": instant, "after_name": name, "limit": limit}
+            asked = {"now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
             found = reading(lambda unit, asked=asked: unit.rows(sql.DUE, asked))  # type: ignore[misc]
-            yield from found
-            if len(found) < limit:
-                return
-            instant, name = found[-1]["next_run_at"], found[-1]["name"]
+            yield from (row for row in found if row["name"] not in seen)
+            seen.update(row["name"] for row in found)
+            if len(found) < limit or (found[-1]["next_run_at"], found[-1]["name"]) == last:
+                return  # on SQLite, an instant that is spelt in another way than ours may come after itself
+            last = found[-1]["next_run_at"], found[-1]["name"]
 
     def _claim(self, writing: Run[Any], row: dict[str, Any]) -> FireClaim | None:
         """The claim of one cron; None where it does not fire, or somebody else was first.

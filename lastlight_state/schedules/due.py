@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from lastlight_state.errors import CorruptData
 from lastlight_state.schedules import plans
 from lastlight_state.schedules.plans import Plan
 
@@ -41,7 +42,14 @@ def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) ->
         if now - instant <= backfill_window:
             return Decision("running", plans.planned(held, instant))
         return Decision("missed", plans.planned(held, now - backfill_window - _TICK), TOO_OLD)
-    on_time = now - instant <= timedelta(seconds=row["grace_seconds"])
-    if row["catch_up"] == "none" and not on_time:
+    if row["catch_up"] == "none" and not _on_time(now - instant, row):
         return Decision("missed", plans.planned(held, now), LATE)
     return Decision("running", plans.planned(held, now))
+
+
+def _on_time(late: timedelta, row: Mapping[str, Any]) -> bool:
+    """Compared as numbers: what stands there by hand may be more than a timedelta holds, or no number."""
+    try:
+        return bool(late.total_seconds() <= row["grace_seconds"])
+    except TypeError as error:
+        raise CorruptData("cron_schedules", row["name"], "grace_seconds") from error

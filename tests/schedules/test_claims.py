@@ -12,7 +12,7 @@ from sent import recorded
 from workflows.plans import plan_of
 from workflows.steps import Raw, undone
 
-from lastlight_state import BackendUnavailable, Conflict, StateStore
+from lastlight_state import BackendUnavailable, Conflict, CorruptData, StateStore
 from lastlight_state.schedules import FireOutcome, claim_statements, claims, cron_statements
 from lastlight_state.testing import Database, FrozenClock
 
@@ -52,6 +52,43 @@ def test_crons_that_give_no_claim_keep_none_behind_them_waiting(store: StateStor
         override(raw, f"off-{number}", enabled=False)
     put(store, "real", next_run_at="2026-02-03T12:34Z")
     assert instants(claimed(store, limit=2)) == ["real 03T12:34"]
+
+
+def test_a_cron_is_claimed_once_a_call_however_often_it_is_due(store: StateStore, raw: Raw) -> None:
+    """schedules C-20: also where crons that gave no claim make the call look again."""
+    put(store, "all", next_run_at="2026-02-03T09:00Z", catch_up="all")
+    put(store, "off", next_run_at="2026-02-03T09:05Z")
+    override(raw, "off", enabled=False)
+    put(store, "late", next_run_at="2026-02-03T12:00Z")
+    assert instants(claimed(store, limit=2)) == ["all 03T09:00", "late 03T12:00"]
+
+
+@pytest.mark.parametrize("spelt", ["2026-02-03T12:00:00Z", "2026-02-03 12:00:00+00:00"])
+def test_an_instant_written_by_hand_fires_however_it_is_spelt(store: StateStore, raw: Raw, spelt: str) -> None:
+    """schedules C-20, C-24."""
+    put(store)
+    raw("UPDATE cron_schedules SET next_run_at = ?", spelt)
+    assert instants(claimed(store, limit=1)) == ["tidy 03T12:00"]
+    assert claimed(store) == []
+
+
+def test_a_number_out_of_all_bounds_keeps_no_other_cron_waiting(store: StateStore, raw: Raw) -> None:
+    """schedules C-21: a row edited by hand."""
+    for name in "abc":
+        put(store, name, next_run_at="2026-02-03T12:00Z", catch_up="none", grace_seconds=3600)
+    raw("UPDATE cron_schedules SET grace_seconds = ? WHERE name = 'b'", 10**18)
+    assert instants(claimed(store)) == ["a 03T12:00", "b 03T12:00", "c 03T12:00"]
+
+
+def test_a_text_where_a_number_belongs_keeps_no_other_cron_waiting(sqlite_database: Database) -> None:
+    """schedules C-21: SQLite takes it; the row is named, and fires no more until it is mended."""
+    with sqlite_database.open() as store:
+        for name in "ab":
+            put(store, name, next_run_at="2026-02-03T12:00Z", catch_up="none", grace_seconds=3600)
+        Raw(sqlite_database)("UPDATE cron_schedules SET grace_seconds = '5m' WHERE name = 'a'")
+        assert instants(claimed(store)) == ["b 03T12:00"]
+        with pytest.raises(CorruptData, match="grace_seconds of 'a'"):
+            claimed(store)
 
 
 @pytest.mark.parametrize(
