@@ -22,7 +22,6 @@ from lastlight_state.workflows.execution_writes import Change
 from lastlight_state.workflows.loop_outputs import Output
 from lastlight_state.workflows.node_records import Loop
 
-
 _LAST = 2**63 - 1
 """The iteration after which there is no other."""
 
@@ -47,7 +46,9 @@ class Loops(Repository):
         A repeat, or another who was faster, is `StaleVersion` with the iteration ``found``; a loop that is done is
         `Conflict` ``loop_done``.
         """
-        values = self._values(run_id, loop_id, claim) | {"expected": checks.number("expected", expected, most=_LAST - 1)}
+        values = self._values(run_id, loop_id, claim) | {
+            "expected": checks.number("expected", expected, most=_LAST - 1)
+        }
         statement = sql.ADVANCE if expected else sql.ADVANCE_FIRST
 
         def refusal(unit: Unit) -> StateError:

@@ -68,7 +68,8 @@ def add(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> None:
 def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> RunProgress:
     values: dict[str, Any] = {"run_id": step.run_id, "at": step.at}
     if step.entry is not None:
-        values |= {"phase_history": _history(row, step.entry, limits), "phase": step.entry["phase"]}
+        history = _history(row, step.entry, limits)
+        values |= {"phase_history": history, "phase": step.entry["phase"], "phase_count": len(row["phase_history"]) + 1}
     scratch = None if step.patch is None else _merged(row, step, limits)
     if scratch is not None:
         values["scratch"] = scratch
@@ -76,7 +77,7 @@ def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> Ru
     return RunProgress.of(
         {
             "phase": values.get("phase", row["current_phase"]),
-            "phase_count": row["phase_count"] + (step.entry is not None),
+            "phase_count": values.get("phase_count", row["phase_count"]),
             "scratch_bytes": None if scratch is None else len(scratch.encode()),
             "updated_at": max(row["updated_at"], step.at),
         }

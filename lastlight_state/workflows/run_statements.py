@@ -76,9 +76,9 @@ LOCK_BOTH = locking(RUNS.c.phase_history, RUNS.c.scratch)
 LOCK_ENDED = locking(RUNS.c.workflow_name, RUNS.c.error)
 
 _updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
-_phase = {
+_phase: dict[str, Any] = {
     "phase_history": sa.bindparam("phase_history"),
-    "phase_count": RUNS.c.phase_count + 1,
+    "phase_count": sa.bindparam("phase_count"),
     "current_phase": sa.bindparam("phase"),
 }
 _this_run = RUNS.c.id == sa.bindparam("run_id")

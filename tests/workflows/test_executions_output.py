@@ -112,9 +112,10 @@ def test_a_pointer_needs_a_run_and_a_member_that_is_an_object(store: StateStore)
     turn = executions.start("chat", trigger=Trigger("thread-1"))
     with pytest.raises(InvalidValue, match="loop"):
         executions.save_output(turn.id, "text", loop="fix")
-    execution = begun(store, started(store, scratch={"fix": "done"}).id)
-    with pytest.raises(InvalidValue, match="loop"):
-        executions.save_output(execution.id, "text", loop="fix")
+    execution = begun(store, started(store, scratch={"fix": "done", "zero": 0}).id)
+    for key in ("fix", "zero"):
+        with pytest.raises(InvalidValue, match="loop"):
+            executions.save_output(execution.id, "text", loop=key)
     with pytest.raises(InvalidValue, match="loop"):
         executions.save_output(execution.id, "text", loop=" ")
     assert executions.find_output(execution.id) is None

@@ -158,6 +158,15 @@ def test_the_same_answer_again_is_repeated_and_any_other_lost(store: StateStore,
     assert len(raw.transitions(request.run_id)) == 4
 
 
+def test_an_answer_of_null_is_not_what_a_cancelled_request_has(store: StateStore) -> None:
+    """workflows W-83, W-91: nobody has answered it, so nothing is repeated."""
+    request = asked(store, WHICH)
+    store.workflows.human_requests.cancel(request.id, by="ana", reason="no need")
+    with pytest.raises(Conflict) as refused:
+        store.workflows.human_requests.answer(request.id, None, by="ana")
+    assert refused.value.code == "request_cancelled"
+
+
 def test_true_and_one_are_two_answers(store: StateStore) -> None:
     """workflows W-83, W-91."""
     request = asked(store, replace(WHICH, options=[1, True]))

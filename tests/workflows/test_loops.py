@@ -46,6 +46,15 @@ def test_a_loop_advances_from_the_iteration_that_is_expected(store: StateStore) 
     assert stands(loops.find(run.id, "fix")) == (3, False)
 
 
+def test_after_the_last_number_that_a_database_holds_there_is_no_iteration(store: StateStore) -> None:
+    """workflows W-75: SQLite would go on with a float."""
+    loops, run = store.workflows.loops, started(store)
+    last = loops.put(run.id, "fix", iteration=2**63 - 1)
+    with pytest.raises(InvalidValue):
+        loops.advance(run.id, "fix", expected=last.iteration)
+    assert loops.find(run.id, "fix") == last
+
+
 def test_a_loop_without_a_row_is_in_its_first_iteration(store: StateStore) -> None:
     """workflows W-75."""
     loops, run = store.workflows.loops, started(store)

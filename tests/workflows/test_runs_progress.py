@@ -106,6 +106,14 @@ def test_a_history_that_is_no_list_is_not_guessed(store: StateStore, raw: Raw) -
     assert corrupt.value.column == "scratch"
 
 
+def test_a_phase_counts_those_that_another_program_appended(store: StateStore, raw: Raw) -> None:
+    """workflows W-25: an adopted row has a history and no count."""
+    run = started(store)
+    raw("UPDATE workflow_runs SET phase_history = ? WHERE id = ?", '[{"phase": "plan"}, {"phase": "build"}]', run.id)
+    assert store.workflows.runs.append_phase(run.id, PhaseEntry("test", True)).phase_count == 3
+    assert store.workflows.runs.get(run.id).phase_count == 3
+
+
 def test_every_live_run_moves_on(store: StateStore) -> None:
     """workflows W-25, W-26."""
     cases: list[str] = ["queued", "paused", "running"]
