@@ -6,16 +6,15 @@ may have, at the fires that run. The unique index over instants stands behind al
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendError, MisuseError, StateError
 from lastlight_state.ids import new_id
 from lastlight_state.schedules import claim_statements as sql
+from lastlight_state.schedules import claiming
 from lastlight_state.schedules.arguments import FireClaim
 from lastlight_state.schedules.cron_statements import PLAN
 from lastlight_state.schedules.due import Decision, decide
@@ -24,7 +23,6 @@ T = TypeVar("T")
 Run = Callable[[Callable[[Unit], T]], T]
 """How a work runs: one of the ways of a repository."""
 
-_log = logging.getLogger("lastlight_state.schedules")
 _BEGIN: tuple[datetime, str] = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
@@ -38,32 +36,8 @@ class Claimer:
     backfill_window: timedelta
 
     def claimed(self, reading: Run[Any], writing: Run[Any], limit: int) -> list[FireClaim]:
-        """At most ``limit`` claims, the earliest instant first. Reads only, as long as nothing is due.
-
-        A cron whose unit fails is logged and passed over; when the database fails, no other is tried. The error is
-        raised if nothing could be claimed.
-        """
-        claims: list[FireClaim] = []
-        failed: StateError | None = None
-        try:
-            for row in self._due(reading, limit):
-                try:
-                    claim = self._claim(writing, row)
-                except (BackendError, MisuseError):
-                    raise
-                except StateError as error:
-                    _log.warning("the cron %r could not be claimed: %s", row["name"], error)
-                    failed = failed or error
-                    continue
-                claims += [claim] if claim is not None else []
-                if len(claims) == limit:
-                    break
-        except BackendError as error:  # nothing more can be claimed; what was claimed already must reach the caller
-            _log.warning("due crons could not be claimed: %s", error)
-            failed = error
-        if failed is not None and not claims:
-            raise failed
-        return claims
+        """At most ``limit`` claims, the earliest instant first. Reads only, as long as nothing is due."""
+        return claiming.claimed(self._due(reading, limit), lambda row: self._claim(writing, row), limit)
 
     def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any]]:
         """What is due, each cron once, read in portions: a row that gives no claim keeps none behind it waiting."""

@@ -5,20 +5,19 @@ Each fire is a unit of its own, a compare-and-set on its epoch: of any number of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendError
+from lastlight_state.schedules import claiming, words
 from lastlight_state.schedules import fire_statements as sql
-from lastlight_state.schedules import words
 from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.claiming import Row
 from lastlight_state.schedules.fire_ends import tell_schedule
 
-Row = dict[str, Any]
 Run = Callable[[Callable[[Unit], Any]], Any]
 """How a work runs: one of the ways of a repository."""
 
@@ -35,33 +34,27 @@ class Taker:
     def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> list[FireClaim]:
         """At most ``limit`` claims, the lease that ended first first. Reads only, as long as nothing is stale.
 
-        Fires that are given up do not count. When the database fails, what was taken before is kept.
+        Fires that are given up do not count.
         """
-        claims: list[FireClaim] = []
-        while len(claims) < limit:
-            asked = limit - len(claims)
-            stale = self._stale(reading, asked)
-            for row in stale:
-                try:
-                    claims += self._settled(row, once, writing)
-                except BackendError:
-                    if not claims:
-                        raise
-                    return claims
-            if len(stale) < asked:
-                break
-        return claims
+        return claiming.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
-    def _stale(self, reading: Run, limit: int) -> list[Row]:
-        found: list[Row] = reading(lambda unit: unit.rows(sql.STALE, {"now": self.now, "limit": limit}))
-        return found
+    def _stale(self, reading: Run, limit: int) -> Iterator[Row]:
+        """What is stale, each fire once, read in portions: those that are given up keep none waiting."""
+        seen: set[str] = set()
+        while True:
+            found: list[Row] = reading(lambda unit: unit.rows(sql.STALE, {"now": self.now, "limit": limit}))
+            unseen = [row for row in found if row["id"] not in seen]
+            yield from unseen
+            seen.update(row["id"] for row in unseen)
+            if len(found) < limit or not unseen:
+                return
 
-    def _settled(self, row: Row, once: Run, writing: Run) -> list[FireClaim]:
+    def _settled(self, row: Row, once: Run, writing: Run) -> FireClaim | None:
         if row["attempts"] >= self.max_attempts:
             writing(lambda unit: self._abandon(unit, row))
-            return []
-        claim = once(lambda unit: self._take(unit, row))
-        return [] if claim is None else [claim]
+            return None
+        taken: FireClaim | None = once(lambda unit: self._take(unit, row))
+        return taken
 
     def _take(self, unit: Unit, row: Row) -> FireClaim | None:
         values = {"owner": self.owner, "lease_until": self.lease_until}

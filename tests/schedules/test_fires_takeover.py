@@ -13,7 +13,7 @@ from workflows.crew import Crew
 from workflows.steps import Raw, together
 
 from lastlight_state import StateStore
-from lastlight_state.errors import ClaimLost
+from lastlight_state.errors import ClaimLost, CorruptData
 from lastlight_state.schedules import FireClaim, FireOutcome
 from lastlight_state.testing import Database, FrozenClock
 
@@ -164,6 +164,25 @@ def test_what_was_taken_before_the_database_failed_is_kept(database: Database, r
         raw("ALTER TABLE lost_fires RENAME TO cron_fires")
         assert [claim.fire_id for claim in taken] == [first.fire_id]
         assert [claim.fire_id for claim in store.schedules.fires.claim_stale("worker-2")] == [second.fire_id]
+
+
+def test_a_fire_that_cannot_be_read_keeps_no_other_from_being_taken(sqlite_database: Database) -> None:
+    """schedules C-2, F-7: where nothing else was taken it is raised, and in the end the fire is given up."""
+    with sqlite_database.open() as store:
+        fires, clock = store.schedules.fires, sqlite_database.clock
+        claims = [begun(store, name, lease=LEASE + n * MILLISECOND) for n, name in enumerate("abc")]
+        Raw(sqlite_database)("UPDATE cron_fires SET payload = '{' WHERE id = ?", claims[1].fire_id)
+        clock.advance(LEASE * 2)
+        taken = fires.claim_stale("worker-2")
+        assert [claim.cron_name for claim in taken] == ["a", "c"]
+        for claim in taken:
+            fires.finish(claim, OK)
+        clock.advance(LEASE * 2)
+        with pytest.raises(CorruptData):
+            fires.claim_stale("worker-2")
+        clock.advance(LEASE * 2)
+        assert fires.claim_stale("worker-2") == []
+        assert [fire.cron_name for fire in fires.list(status="abandoned")] == ["b"]
 
 
 DIES = """
