@@ -7,7 +7,7 @@ bounded index range for each value, merged, so that a page never sorts or scans 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
@@ -20,6 +20,9 @@ from lastlight_state.errors import InvalidValue
 
 T = TypeVar("T")
 
+_Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
+"""Conditions of which a row meets one, and the condition that it meets any."""
+
 MOST_VALUES = 50
 MOST_SHAPES = 512
 _SIZES = (1, 2, 4, 8, 20, 50)
@@ -30,7 +33,8 @@ class Listing:
 
     ``columns`` are what a summary shows; ``order`` columns are among them, all descending or all ascending.
     A condition of ``filters`` uses the parameter of its own name, or those of the mapping that it is given;
-    ``spread`` names columns that take several values; ``through`` the index to read by (`db.indexes.through`);
+    ``spread`` names columns that take several values; ``either`` filters by conditions of which a row meets one, each
+    with an index range of its own where no column is spread; ``through`` the index to read by (`db.indexes.through`);
     ``source`` the join that the columns come from, if they are of more than one table.
     """
 
@@ -42,6 +46,7 @@ class Listing:
         order: Sequence[sa.Column[Any]],
         filters: Mapping[str, sa.ColumnElement[bool]] | None = None,
         spread: Mapping[str, sa.Column[Any]] | None = None,
+        either: Mapping[str, Sequence[sa.ColumnElement[bool]]] | None = None,
         always: Sequence[sa.ColumnElement[bool]] = (),
         descending: bool = True,
         through: str | None = None,
@@ -53,6 +58,7 @@ class Listing:
         self._key = [column.name for column in order]
         self._filters = dict(filters or {})
         self._spread = dict(spread or {})
+        self._either = dict(either or {})
         self._always = tuple(always)
         self._descending = descending
         self._through = through
@@ -141,22 +147,22 @@ class Listing:
         return statement, values
 
     def _build(self, chosen: Mapping[str, Any], sizes: Mapping[str, int], *, paged: bool, limit: int) -> Any:
-        conditions = [*self._always, *(self._filters[name] for name in chosen if name not in self._spread)]
+        conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
         if paged:
             conditions.append(pages.after(self._order, descending=self._descending))
-        leading = next(iter(sizes), None)
-        for name, size in sizes.items():
-            if name != leading:
-                binds = [sa.bindparam(f"{name}_{i}", type_=self._spread[name].type) for i in range(size)]
-                conditions.append(self._spread[name].in_(binds))
-        if leading is None:
+        several = [self._alternatives(self._spread[name], name, size) for name, size in sizes.items()]
+        several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
+        if not several:
             return self._range(conditions, limit)
-        column = self._spread[leading]
-        ranges = [
-            self._range([*conditions, column == sa.bindparam(f"{leading}_{i}", type_=column.type)], limit)
-            for i in range(sizes[leading])
-        ]
+        (leading, _), *others = several
+        conditions += [any_of_them for _, any_of_them in others]
+        ranges = [self._range([*conditions, one], limit) for one in leading]
         return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
+
+    @staticmethod
+    def _alternatives(column: sa.Column[Any], name: str, size: int) -> _Alternatives:
+        binds = [sa.bindparam(f"{name}_{i}", type_=column.type) for i in range(size)]
+        return [column == bind for bind in binds], column.in_(binds)
 
     def _range(self, conditions: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
         shown = sa.select(*self._shown).where(*conditions)

@@ -12,21 +12,27 @@ from lastlight_state.workflows.repo_identity import normalised
 
 def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
     """The conditions of a table with the columns ``owner`` and ``repo``, named as `asked` names them."""
+    return {"owned_repo": sa.or_(*spellings(table)), "bare_repo": bare(table)}
+
+
+def spellings(table: sa.Table) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    """The two ways in which rows spell the one repository of ``owned_repo``; each row has one of them."""
     owner, repo = table.c.owner, table.c.repo
+    return (
+        sa.and_(owner == _given("repo_owner", owner), repo == _given("repo_name", repo)),
+        sa.and_(owner.is_(None), repo == _given("qualified", repo)),
+    )
 
-    def given(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
-        return sa.bindparam(name, type_=column.type)
 
-    return {
-        "owned_repo": sa.or_(
-            sa.and_(owner == given("repo_owner", owner), repo == given("repo_name", repo)),
-            sa.and_(owner.is_(None), repo == given("qualified", repo)),
-        ),
-        "bare_repo": sa.or_(
-            repo == given("repo_name", repo),
-            sa.and_(owner.is_(None), repo.like(given("suffix", repo), escape="\\")),
-        ),
-    }
+def bare(table: sa.Table) -> sa.ColumnElement[bool]:
+    """The condition ``bare_repo``."""
+    owner, repo = table.c.owner, table.c.repo
+    legacy = sa.and_(owner.is_(None), repo.like(_given("suffix", repo), escape="\\"))
+    return sa.or_(repo == _given("repo_name", repo), legacy)
+
+
+def _given(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=column.type)
 
 
 def asked(repo: str) -> dict[str, dict[str, str]]:

@@ -113,8 +113,9 @@ LIST = Listing(
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     filters={
         "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
-        **repo_conditions.conditions(RUNS),
+        "bare_repo": repo_conditions.bare(RUNS),
     },
+    either={"owned_repo": repo_conditions.spellings(RUNS)},
 )
 
 TOTALS = Family(

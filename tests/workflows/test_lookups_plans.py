@@ -24,6 +24,7 @@ CHECKED: list[tuple[Any, str, str]] = [
         "idx_workflow_runs_trigger (trigger_id=? AND status=?)",
         "Index",
     ),
+    (sql.for_trigger(TRIGGER, "newest"), "idx_workflow_runs_trigger (trigger_id=?)", "idx_workflow_runs_trigger"),
     (sql.for_trigger((*TRIGGER, ("workflow_names", 1)), "newest"), "idx_workflow_runs_trigger (trigger_id=?)", "Index"),
     (sql.latest_by_workflow((*TRIGGER, ("workflow_names", 2))), "idx_workflow_runs_trigger (trigger_id=?)", "Index"),
     (sql.CHILDREN.statement({"run_id": "r1"}, paged=True), "ix_workflow_runs_parent", "ix_workflow_runs_parent"),

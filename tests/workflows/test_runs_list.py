@@ -261,9 +261,11 @@ def test_pages_by_name_or_repository_are_ranges_too(many: StateStore, database: 
     for chosen in ({"workflow_names": ["w1"]}, {"workflow_names": ["w1", "w2"], "statuses": ["running"]}):
         plan = plan_of_page(database, many, sql.LIST, chosen, paged=True)
         assert not plan.scans_the_table, plan
-    statement = sql.LIST.statement(repo, paged=False)
-    plan = plan_of(database, many, statement, repo["owned_repo"], in_order=True)
-    assert not plan.scans_the_table, plan
+    for paged in (False, True):
+        given = {**repo["owned_repo"], "after_0": database.clock.now() + timedelta(seconds=50), "after_1": "x"}
+        plan = plan_of(database, many, sql.LIST.statement(repo, paged=paged), given, in_order=True)
+        assert not plan.sorts_the_table, plan
+        assert not plan.scans_the_table, plan
 
 
 def test_pages_name_no_large_column(many: StateStore) -> None:
