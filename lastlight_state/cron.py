@@ -53,23 +53,37 @@ def available() -> bool:
     return True
 
 
+def trimmed(pattern: str) -> str:
+    """The pattern without needless blanks, otherwise unread. Raises `InvalidValue` for a blank or too long one."""
+    if not isinstance(pattern, str):
+        raise InvalidValue("pattern", f"text is needed, not {type(pattern).__name__}")
+    if not pattern.isascii():
+        raise InvalidValue("pattern", f"{pattern!r:.80}: only ASCII characters")
+    kept = " ".join(pattern.split())
+    if not kept:
+        raise InvalidValue("pattern", "blank: it needs 5 fields, or 6 with leading seconds")
+    if len(kept) > PATTERN_BYTES:
+        raise InvalidValue("pattern", f"{len(kept)} characters, more than the limit of {PATTERN_BYTES}")
+    return kept
+
+
 def validate(pattern: str, timezone: str = "UTC") -> str:
     """The pattern as it is to be stored: without needless blanks.
 
     Raises `InvalidValue` naming pattern and field for one that cannot be read or never matches, and for a zone that
     this machine does not know by that name.
     """
-    trimmed = _trimmed(pattern)
+    kept = trimmed(pattern)
     _zone(timezone)
-    if next(_matches(trimmed, UTC, _ANY_YEAR), None) is None:
-        raise InvalidValue("pattern", f"{trimmed!r}: no day-of-month of these months ever matches")
-    return trimmed
+    if next(_matches(kept, UTC, _ANY_YEAR), None) is None:
+        raise InvalidValue("pattern", f"{kept!r}: no day-of-month of these months ever matches")
+    return kept
 
 
 def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
     """The first instant strictly after ``after``; None when there is no other. Raises as `validate` does."""
     start = aware_utc("after", after)
-    return next(_after(_trimmed(pattern), _zone(timezone), start), None)
+    return next(_after(trimmed(pattern), _zone(timezone), start), None)
 
 
 def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
@@ -77,7 +91,7 @@ def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[d
     if type(count) is not int or not 1 <= count <= MOST:
         raise InvalidValue("count", f"a whole number between 1 and {MOST} is needed")
     start = aware_utc("after", after)
-    return list(islice(_after(_trimmed(pattern), _zone(timezone), start), count))
+    return list(islice(_after(trimmed(pattern), _zone(timezone), start), count))
 
 
 def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
@@ -104,19 +118,6 @@ def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
         raise InvalidValue("pattern", f"{pattern!r}: {str(error)[:1].lower()}{str(error)[1:]}") from None
     except OverflowError:  # the end of the calendar
         return
-
-
-def _trimmed(pattern: str) -> str:
-    if not isinstance(pattern, str):
-        raise InvalidValue("pattern", f"text is needed, not {type(pattern).__name__}")
-    if not pattern.isascii():
-        raise InvalidValue("pattern", f"{pattern!r:.80}: only ASCII characters")
-    trimmed = " ".join(pattern.split())
-    if not trimmed:
-        raise InvalidValue("pattern", "blank: it needs 5 fields, or 6 with leading seconds")
-    if len(trimmed) > PATTERN_BYTES:
-        raise InvalidValue("pattern", f"{len(trimmed)} characters, more than the limit of {PATTERN_BYTES}")
-    return trimmed
 
 
 def _zone(name: str) -> tzinfo:

@@ -40,12 +40,10 @@ def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = Tru
 
 def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
     """A pattern as it is stored, for a zone that is known; ``parsed=False`` as in `definition`."""
-    text = checks.identifier(where, given, words.PATTERN)
     checks.identifier("timezone", timezone, words.ZONE)
-    if not parsed and not cron.available():
-        return text.strip()
     try:
-        return cron.validate(text, timezone)
+        text = checks.identifier("pattern", cron.trimmed(given), words.PATTERN)
+        return cron.validate(text, timezone) if parsed or cron.available() else text
     except InvalidValue as error:
         raise InvalidValue(where if error.where == "pattern" else error.where, error.problem) from None
 

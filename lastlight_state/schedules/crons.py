@@ -68,7 +68,8 @@ class Crons(Repository):
 
     def find(self, name: str) -> Cron | None:
         """The cron, retired or not, or None."""
-        return self._reading(lambda unit: unit.find(Cron, rows.GET, {"name": name}))
+        values = {"name": checks.sought("name", name)}
+        return self._reading(lambda unit: unit.find(Cron, rows.GET, values))
 
     def list(
         self,

@@ -40,7 +40,10 @@ def held(claim: Any) -> dict[str, Any]:
     """What a claim must still hold."""
     if not isinstance(claim, FireClaim):
         raise InvalidValue("claim", f"a FireClaim is needed, not {type(claim).__name__}")
-    return {"fire_id": claim.fire_id, "epoch": claim.epoch}
+    return {
+        "fire_id": words_of.sought("claim.fire_id", claim.fire_id),
+        "epoch": words_of.number("claim.epoch", claim.epoch),
+    }
 
 
 def outcome(given: Any) -> dict[str, Any]:

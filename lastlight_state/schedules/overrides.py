@@ -55,7 +55,8 @@ class Overrides(Repository):
 
     def find(self, name: str) -> CronOverride | None:
         """The override of this cron, or None where the default holds."""
-        return self._reading(lambda unit: unit.find(CronOverride, sql.FIND, {"name": name}))
+        values = {"name": checks.sought("name", name)}
+        return self._reading(lambda unit: unit.find(CronOverride, sql.FIND, values))
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
         """A page of overrides, the newest change first."""
@@ -64,8 +65,8 @@ class Overrides(Repository):
 
     def clear(self, name: str) -> bool:
         """Go back to the default, and plan the cron anew. Whether there was an override; none is no error."""
-        now = self._now()
-        return self._writing(lambda unit: _clear(unit, name, now), keyed=True)
+        key, now = checks.sought("name", name), self._now()
+        return self._writing(lambda unit: _clear(unit, key, now), keyed=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
         """What holds for each of these configured crons: field by field the override, or else the default.

@@ -404,6 +404,12 @@ def test_what_is_asked_about_crons_is_in_bounds(state_store: StateStore, frozen_
     assert len(crons.list(retired=None)) == 1
 
 
+def test_needless_blanks_of_a_pattern_are_not_stored(state_store: StateStore) -> None:
+    """schedules X-2: the tabs of a crontab and the newline of a file are blanks."""
+    assert put(state_store, pattern=" 0\t3  * * *\n").pattern == "0 3 * * *"
+    assert state_store.schedules.overrides.put("tidy", schedule="30\t3 * * *\n").schedule == "30 3 * * *"
+
+
 def test_words_of_a_newer_version_are_read_as_they_are(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """schedules 7: and a cron that catches up in a way we do not know is fired once."""
     put(store)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,6 +98,33 @@ def test_what_may_not_be_said_is_refused_and_nothing_is_written(state_store: Sta
         with pytest.raises(InvalidValue):
             getattr(fires, method)(**{**defaults, **said})
     assert len(fires.list()) == 0
+
+
+@pytest.mark.parametrize("bad", ["a\0b", "a\ud83d"], ids=["nul", "surrogate"])
+def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: str) -> None:
+    """schedules 7: by every look-up, on both databases."""
+    schedules = every_backend.schedules
+    forged = schedules.fires.create("tidy", owner="w").model_copy(update={"fire_id": bad})
+    asks: list[Callable[[], object]] = [
+        *(partial(getattr(schedules.crons, name), bad) for name in ("get", "find", "retire", "replan")),
+        *(partial(getattr(schedules.overrides, name), bad) for name in ("get", "find", "clear")),
+        *(partial(getattr(schedules.fires, name), bad) for name in ("get", "find")),
+        *(partial(getattr(schedules.fires, name), forged) for name in ("heartbeat", "release")),
+        partial(schedules.fires.finish, forged, FireOutcome()),
+    ]
+    for ask in asks:
+        with pytest.raises(InvalidValue):
+            ask()
+
+
+@pytest.mark.parametrize("epoch", [2**63, True, "1", 1.0])
+def test_a_claim_with_an_epoch_that_cannot_be_is_refused(state_store: StateStore, epoch: Any) -> None:
+    """schedules 7, F-3."""
+    fires = state_store.schedules.fires
+    forged = fires.create("tidy", owner="w").model_copy(update={"epoch": epoch})
+    for ask in (fires.heartbeat, fires.release, partial(fires.finish, outcome=FireOutcome())):
+        with pytest.raises(InvalidValue, match=r"^claim\.epoch: "):
+            ask(forged)
 
 
 def test_an_outcome_that_may_not_be_said_leaves_the_fire_running(state_store: StateStore) -> None:
