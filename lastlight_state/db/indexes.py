@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sqlalchemy import BinaryExpression, ColumnElement, FromClause, Index, Select, SelectBase, text
+from sqlalchemy import BinaryExpression, ColumnElement, FromClause, Index, Select, SelectBase, case, false, text, true
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -27,6 +27,11 @@ def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any
     Its planner, as long as it has no statistics, takes any equality for better than the order of a partial index.
     """
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
+
+
+def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The condition in a form that no planner takes for an index, where the rows are to be found by their keys."""
+    return case((condition, true()), else_=false())
 
 
 class Leading(BinaryExpression[bool]):

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.documents import elements_of, member_of
 from lastlight_state.db import columns
 from lastlight_state.db.base import later_of
+from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, prepared
 from lastlight_state.workflows.claim_columns import ALIVE, HELD, PUT_BACK, TAKEN
 from lastlight_state.workflows.claim_kinds import (
@@ -61,7 +62,7 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     at = bind("at", RUNS.c.updated_at)
     return (
         sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids), _as_expected, sa.or_(TAKEABLE, IN_GRACE, DUE))
+        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(TAKEABLE, IN_GRACE, DUE)))
         .values(
             **TAKEN,
             status="running",
@@ -96,7 +97,7 @@ LOCK_FREE = Family(
     "run",
     lambda ids: (
         sa.select(RUNS.c.id, RUNS.c.transition_seq, SEEN)
-        .where(RUNS.c.id.in_(ids), sa.or_(TAKEABLE, DUE))
+        .where(RUNS.c.id.in_(ids), unindexed(sa.or_(TAKEABLE, DUE)))
         .order_by(SEEN, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(key_share=True, skip_locked=True)

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Statement, constant, prepared
 from lastlight_state.workflows.execution_rows import (
     COLUMNS,
@@ -160,8 +161,7 @@ def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
     return prepared(sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets).returning(*COLUMNS))
 
 
-_STILL_IN_FLIGHT = sa.case((IN_FLIGHT, sa.true()), else_=sa.false())
-"""In a form that no planner takes for the index of what is in flight: the row is found by its id."""
+_STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
 
 REPORT = _changing(**USAGE, **_alive)
 """Usage alone: from anybody, at any time, because money spent is a fact."""

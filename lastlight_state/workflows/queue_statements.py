@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of, table_of
-from lastlight_state.db.indexes import through
+from lastlight_state.db.indexes import through, unindexed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, constant, prepared
 from lastlight_state.workflows.claim_columns import TAKEN
@@ -60,7 +60,7 @@ NEXT_OF = Family("workflow_name", lambda names: _next(RUNS.c.workflow_name.in_(n
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
         sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids), RUNS.c.status == constant("queued"))
+        .where(RUNS.c.id.in_(ids), unindexed(RUNS.c.status == constant("queued")))
         .values(
             **TAKEN,
             status="running",

@@ -20,7 +20,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.statements import Statement
 from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import ClaimableRun, Provenance, claim_kinds, claim_list
+from lastlight_state.workflows import ClaimableRun, Provenance, claim_kinds, claim_list, queue_statements
 from lastlight_state.workflows import claim_statements as sql
 
 
@@ -252,10 +252,11 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
             assert not found.scans_the_table, found
             assert set(indexes) <= by_index(found) <= {*indexes, LIVE}, found
     by_id = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER, sql.FIND, sql.RELEASE]
-    for family in (sql.TAKE, sql.LOCK_FREE):
-        statement, run_ids = family.of(["r20", "r40"])
-        by_id.append(statement)
-        values |= run_ids
+    for family in (sql.TAKE, sql.LOCK_FREE, queue_statements.TAKE):
+        for some in (2, 100):
+            statement, run_ids = family.of(["r20", "r40"] * (some // 2))
+            by_id.append(statement)
+            values |= run_ids
     for statement in (*by_id, sql.HEARTBEAT_MANY, sql.LOOK):
         found = plan_of(database, every_backend, statement, values, in_order=True)
         assert not found.scans_the_table, found
