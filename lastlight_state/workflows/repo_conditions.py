@@ -6,8 +6,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.backends.texts import before
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.repo_identity import normalised
+
+_SLASH: sa.ColumnElement[str] = sa.literal_column("'/'")
 
 
 def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
@@ -25,10 +28,11 @@ def spellings(table: sa.Table) -> tuple[sa.ColumnElement[bool], sa.ColumnElement
 
 
 def bare(table: sa.Table) -> sa.ColumnElement[bool]:
-    """The condition ``bare_repo``."""
+    """The condition ``bare_repo``: by name, which in one text stands behind its first slash. Case matters."""
     owner, repo = table.c.owner, table.c.repo
-    legacy = sa.and_(owner.is_(None), repo.like(_given("suffix", repo), escape="\\"))
-    return sa.or_(repo == _given("repo_name", repo), legacy)
+    name = _given("repo_name", repo)
+    embedded = sa.func.substr(repo, sa.func.length(before(repo, _SLASH)) + sa.literal_column("2"))
+    return sa.or_(repo == name, sa.and_(owner.is_(None), embedded == name))
 
 
 def _given(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
@@ -42,8 +46,7 @@ def asked(repo: str) -> dict[str, dict[str, str]]:
         raise InvalidValue("repo", "blank")
     if owner is not None:
         return owned(owner, name)
-    escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return {"bare_repo": {"repo_name": name, "suffix": f"%/{escaped}"}}
+    return {"bare_repo": {"repo_name": name}}
 
 
 def owned(owner: str | None, name: str | None) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import Trigger
+from lastlight_state.workflows import RunFilter, Trigger
 from lastlight_state.workflows.repo_identity import normalised, split_legacy
 
 NAMES = [
@@ -97,3 +97,15 @@ def test_the_owner_is_never_guessed_from_the_trigger(store: StateStore) -> None:
     """workflows W-6."""
     run = started(store, trigger=Trigger("https://example.org/acme/w/issues/7", repo="w"))
     assert (run.owner, run.repo) == (None, "w")
+
+
+def test_a_bare_name_is_what_stands_behind_the_first_slash_letter_by_letter(store: StateStore, raw: Raw) -> None:
+    """workflows W-6, W-24: alike on both databases, in lists and in counts."""
+    legacy = started(store, trigger=Trigger("t"))
+    raw("UPDATE workflow_runs SET owner = NULL, repo = 'acme/Wi_d/w' WHERE id = ?", legacy.id)
+    for repo in ("w", "Wi_d", "wi_d", "acme"):
+        assert store.workflows.runs.list(repo=repo).items == ()
+    raw("UPDATE workflow_runs SET repo = 'acme/Wi_d' WHERE id = ?", legacy.id)
+    for repo, found in (("Wi_d", 1), ("wi_d", 0), ("Wixd", 0), ("i_d", 0)):
+        assert len(store.workflows.runs.list(repo=repo)) == found
+        assert store.workflows.lookups.count(RunFilter(repo=repo)).value == found
