@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -41,6 +42,7 @@ _FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _ZONE = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
 _LOCAL = ("localtime", "posixrules", "posix/", "right/")
 """What zone directories hold besides the names of IANA: the machine's own zone, and clocks of other kinds."""
+_SECOND, _WEEK = timedelta(seconds=1), timedelta(weeks=1)
 _ANY_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -97,15 +99,59 @@ def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[d
 def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """Instants after ``after``, strictly ascending.
 
-    The library steps through wall-clock times, so around a change of the clocks it may give the same instant twice, or
-    one that has passed.
+    Where a pattern runs once, the library steps through wall-clock times: around a change of the clocks it may give the
+    same instant twice, or one that has passed.
     """
     last = after
-    for match in _matches(pattern, zone, after):
-        instant = match.astimezone(UTC)
-        if instant > last:
-            last = instant
-            yield instant
+    found = _by_the_wall if zone is not UTC and _follows_the_wall(pattern) else _matches
+    with suppress(OverflowError):  # the end of the calendar
+        for match in found(pattern, zone, after):
+            instant = match.astimezone(UTC)
+            if instant > last:
+                last = instant
+                yield instant
+
+
+def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    """All that matches on the zone's clocks. From one change of theirs to the next they are a fixed distance from UTC.
+
+    The library itself steps by whole hours, and is out of step after a change that is not one of hours (Lord Howe).
+    """
+    asked, reached, distance = after, after, _distance(zone, after)
+    while True:
+        changed = None
+        for wall in _matches(pattern, UTC, asked + distance):
+            changed = _change(zone, reached, wall - distance)
+            if changed is not None:
+                break
+            reached = wall - distance
+            yield reached
+        if changed is None:
+            return
+        asked, reached, distance = changed - _SECOND, changed, _distance(zone, changed)
+
+
+def _change(zone: tzinfo, after: datetime, last: datetime) -> datetime | None:
+    """The first second after ``after``, and not after ``last``, at which the zone's clocks are changed."""
+    before, end = _distance(zone, after), after
+    while end < last and _distance(zone, end) == before:
+        after, end = end, min(end + _WEEK, last)
+    if _distance(zone, end) == before:
+        return None
+    after = after.replace(microsecond=0)
+    while end - after > _SECOND:
+        middle = after + (end - after) // _SECOND // 2 * _SECOND
+        after, end = (middle, end) if _distance(zone, middle) == before else (after, middle)
+    return end.replace(microsecond=0)
+
+
+def _distance(zone: tzinfo, instant: datetime) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta(0)
+
+
+def _follows_the_wall(pattern: str) -> bool:
+    fields = _SHORTHANDS.get(pattern.lower(), pattern).split()
+    return len(fields) == len(_FIELDS) or any(field.startswith("*") for field in fields[:2])
 
 
 def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
@@ -116,8 +162,6 @@ def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
         yield from library.CronSim(expression, after.astimezone(zone))
     except library.CronSimError as error:
         raise InvalidValue("pattern", f"{pattern!r}: {str(error)[:1].lower()}{str(error)[1:]}") from None
-    except OverflowError:  # the end of the calendar
-        return
 
 
 def _zone(name: str) -> tzinfo:
@@ -135,7 +179,7 @@ def _zone(name: str) -> tzinfo:
 
 def _library() -> Any:
     try:
-        import cronsim
+        import cronsim  # noqa: PLC0415 - an optional library
     except ImportError:
         raise MisuseError.missing_extra("cron", what="reading cron expressions") from None
     return cronsim

@@ -158,6 +158,10 @@ def test_a_day_matches_by_either_of_two_restrictions() -> None:
         ),
         ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00Z", ["10-03T15:30", "10-04T15:15"]),
         ("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00Z", ["11-04T03:00", "11-05T02:00"]),
+        ("0 0 0 * * *", "Australia/Lord_Howe", "2026-04-03T13:00Z", ["04-04T13:00", "04-05T13:30", "04-06T13:30"]),
+        ("0 0 0 * * *", "Australia/Lord_Howe", "2026-10-02T14:00Z", ["10-03T13:30", "10-04T13:00", "10-05T13:00"]),
+        ("*/20 */3 * * *", "Australia/Lord_Howe", "2026-04-04T14:30Z", ["04-04T16:30", "04-04T16:50", "04-04T17:10"]),
+        ("*/30 2 25 10 *", "Europe/Berlin", "2026-01-01T00:00Z", ["10-25T00:00", "10-25T00:30", "10-25T01:00"]),
     ],
 )
 def test_a_change_of_the_clocks_is_met_as_pinned(pattern: str, zone: str, after: str, expected: list[str]) -> None:
