@@ -7,6 +7,7 @@ What is read are live runs; history is behind no condition of these ranges.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -37,14 +38,14 @@ _SHOWN = (
     *(RUNS.c[name] for name in _PROVENANCE),
 )
 _HEARTBEAT, _WAKE = "ix_workflow_runs_heartbeat", "ix_workflow_runs_wake"
-_ASKED = ["claimable"]
 
 
-def page(unit: Unit, now: dict[str, Any], limit: int, page_token: str | None) -> Page[ClaimableRun]:
-    """A page of what may be claimed, runs at their restart limit included."""
-    key = _key(page_token)
+def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_token: str | None) -> Page[ClaimableRun]:
+    """A page of what may be claimed, runs at their restart limit included. ``now`` takes ``grace`` into account."""
+    asked = ["claimable", grace.total_seconds()]
+    key = _key(asked, page_token)
     rows = _rows(unit, LISTED, now, key, limit + 1)
-    token = pages.encode_token(_ASKED, _key_of(rows[limit - 1])) if len(rows) > limit else None
+    token = pages.encode_token(asked, _key_of(rows[limit - 1])) if len(rows) > limit else None
     return Page(items=tuple(map(_claimable, rows[:limit])), next_page_token=token)
 
 
@@ -126,8 +127,8 @@ def _key_of(row: dict[str, Any]) -> list[Any]:
     return [row["seen_at"], row["id"]]
 
 
-def _key(page_token: str | None) -> list[Any] | None:
-    key = pages.decode_token(_ASKED, page_token)
+def _key(asked: list[Any], page_token: str | None) -> list[Any] | None:
+    key = pages.decode_token(asked, page_token)
     if key is None:
         return None
     match key:

@@ -48,7 +48,7 @@ class Claims(Repository):
         """
         moment = claim_kinds.moment(self._now(), claim_checks.duration("grace", grace))
         checks.page_limit(limit)
-        return self._reading(lambda unit: claim_list.page(unit, moment, limit, page_token))
+        return self._reading(lambda unit: claim_list.page(unit, moment, grace, limit, page_token))
 
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
         """Claim a run: one that is claimable, one in the grace after its start, or one's own, which renews the epoch.

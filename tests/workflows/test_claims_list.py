@@ -155,6 +155,8 @@ def test_a_token_of_something_else_is_refused(store: StateStore, frozen_clock: F
     for damaged in (token, own[:-4], "x"):
         with pytest.raises(InvalidValue):
             store.workflows.claims.list_claimable(page_token=damaged)
+    with pytest.raises(InvalidValue):
+        store.workflows.claims.list_claimable(grace=LEASE, page_token=own)
 
 
 def test_any_number_of_claims_takes_the_same_statements(database: Database) -> None:
