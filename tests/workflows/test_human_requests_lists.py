@@ -198,4 +198,6 @@ def test_a_page_beside_large_schemas_costs_what_it_costs_beside_none(every_backe
 
     before = costs()
     raw("UPDATE human_requests SET schema = ?, response = ?", *([json.dumps({"const": "x" * 60_000})] * 2))
+    if raw.name == "postgresql":
+        raw("VACUUM human_requests")  # what the update left behind would be walked over, whatever its size
     assert all(after <= 1.5 * small for after, small in zip(costs(), before, strict=True))
