@@ -9,7 +9,7 @@ from lastlight_state.db import checks
 from lastlight_state.db.repository import UNSET
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as common
-from lastlight_state.schedules import cron_checks
+from lastlight_state.schedules import cron_checks, words
 from lastlight_state.schedules.arguments import CronSpec
 
 
@@ -35,11 +35,14 @@ def changes(enabled: Any, schedule: Any, timezone: Any) -> dict[str, Any]:
 
 
 def defaults(given: Any) -> dict[str, CronSpec]:
-    """Configured crons by name."""
+    """Configured crons by name. Of each, what can be overridden is measured; it is not read."""
     if not isinstance(given, Mapping):
         raise InvalidValue("defaults", f"a mapping of names is needed, not {type(given).__name__}")
     for name, spec in given.items():
-        common.name("name", name)
+        where = f"defaults[{common.name('name', name)!r}]"
         if not isinstance(spec, CronSpec):
-            raise InvalidValue(f"defaults[{name!r}]", f"a CronSpec is needed, not {type(spec).__name__}")
+            raise InvalidValue(where, f"a CronSpec is needed, not {type(spec).__name__}")
+        checks.content(f"{where}.pattern", spec.pattern, words.PATTERN)
+        checks.content(f"{where}.timezone", spec.timezone, words.ZONE)
+        checks.flag(f"{where}.enabled", spec.enabled)
     return dict(given)

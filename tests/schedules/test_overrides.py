@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -231,6 +232,7 @@ def test_an_override_is_said_in_sound_words(state_store: StateStore) -> None:
         with pytest.raises(InvalidValue, match=r"^limit: "):
             overrides.list(limit=limit)
     wrong: list[Any] = [["a"], {"a": "@daily"}, {"": HOURLY}]
+    wrong += [{"a": replace(HOURLY, **{field: 5})} for field in ("pattern", "timezone", "enabled")]
     for defaults in wrong:
         with pytest.raises(InvalidValue):
             overrides.resolve(defaults)
