@@ -52,7 +52,7 @@ def test_the_first_revision_makes_the_seven_tables_and_no_other(place: Place) ->
 
 @pytest.mark.parametrize("table", SEED_TABLES)
 def test_the_first_revision_is_what_the_original_made(sqlite_place: Place, original: Any, table: str) -> None:
-    """migrations §1, messaging case 45: columns in their order, types, defaults, indexes with their directions."""
+    """migrations §1, messaging case 45, schedules case 50: columns in their order, types, defaults, indexes with their directions."""
     sqlite_place.at("0001")
     ours = sqlite_place.raw()
     assert columns(ours, table) == columns(original, table)
@@ -78,7 +78,7 @@ def test_ids_of_messages_are_never_reused(sqlite_place: Place) -> None:
 
 @pytest.mark.parametrize("table", SEED_TABLES)
 def test_the_first_revision_is_the_same_on_postgres(postgres_place: Place, original: Any, table: str) -> None:
-    """messaging case 45: the same columns, nullability and indexes, in the types of Postgres."""
+    """messaging case 45, schedules case 50: the same columns, nullability and indexes, in the types of Postgres."""
     postgres_place.at("0001")
     connection = postgres_place.raw()
     found = connection.execute(
@@ -103,7 +103,7 @@ def postgres_type(name: str, kind: str) -> str:
 
 
 def test_defaults_of_postgres_are_the_original_ones(postgres_place: Place) -> None:
-    """messaging case 45, workflows §2."""
+    """messaging case 45, workflows §2, schedules case 50."""
     postgres_place.at("0001")
     found = postgres_place.raw().execute(
         "SELECT table_name || '.' || column_name, column_default FROM information_schema.columns"
