@@ -52,7 +52,7 @@ def test_the_first_revision_makes_the_seven_tables_and_no_other(place: Place) ->
 
 @pytest.mark.parametrize("table", SEED_TABLES)
 def test_the_first_revision_is_what_the_original_made(sqlite_place: Place, original: Any, table: str) -> None:
-    """migrations §1, messaging case 45, schedules case 50: columns in order, types, defaults, indexes and directions."""
+    """migrations §1, messaging case 45, schedules case 50: columns in order, types, defaults, indexes, directions."""
     sqlite_place.at("0001")
     ours = sqlite_place.raw()
     assert columns(ours, table) == columns(original, table)
