@@ -6,7 +6,7 @@ bounded index range for each value, merged, so that a page never sorts or scans 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from lastlight_state.db import checks, columns, pages
 from lastlight_state.db.indexes import through
 from lastlight_state.db.pages import Page
-from lastlight_state.db.statements import Statement, Values
+from lastlight_state.db.statements import Statement, Values, constant
 from lastlight_state.db.unit import NOTHING, Unit
 from lastlight_state.errors import InvalidValue
 
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 _Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
 """Conditions of which a row meets one, and the condition that it meets any."""
+
+_Several = int | tuple[str, ...]
+"""The values of a column that is spread: how many parameters, or the words themselves."""
 
 MOST_VALUES = 50
 MOST_SHAPES = 512
@@ -35,7 +38,9 @@ class Listing:
     A condition of ``filters`` uses the parameter of its own name, or those of the mapping that it is given;
     ``spread`` names columns that take several values; ``either`` filters by conditions of which a row meets one, each
     with an index range of its own where no column is spread; ``through`` the index to read by (`db.indexes.through`);
-    ``source`` the join that the columns come from, if they are of more than one table.
+    ``source`` the join that the columns come from, if they are of more than one table. ``worded`` are those of
+    ``spread`` whose values are checked words of ours: they stand in the SQL itself. A plan that is made for any word
+    may go through all that is common to find what is rare.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Listing:
         descending: bool = True,
         through: str | None = None,
         source: sa.FromClause | None = None,
+        worded: Collection[str] = (),
     ) -> None:
         self._name = name
         self._shown = tuple(shown)
@@ -63,6 +69,7 @@ class Listing:
         self._descending = descending
         self._through = through
         self._source = source
+        self._worded = frozenset(worded)
         self._made: dict[tuple[Any, ...], Statement] = {}
 
     def page(
@@ -126,7 +133,7 @@ class Listing:
         self, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
     ) -> tuple[Statement, dict[str, Any]]:
         values: dict[str, Any] = {} if key is None else pages.after_values(key)
-        sizes = []
+        several: list[tuple[str, _Several]] = []
         for name, value in chosen.items():
             if name not in self._spread:
                 values |= value if isinstance(value, Mapping) else {name: value}
@@ -134,23 +141,26 @@ class Listing:
             if len(value) > MOST_VALUES:
                 raise InvalidValue(name, f"{len(value)} values, more than the limit of {MOST_VALUES}")
             unique = list(dict.fromkeys(value))
+            if name in self._worded:
+                several.append((name, tuple(sorted(unique))))
+                continue
             size = next(size for size in _SIZES if size >= len(unique))
-            sizes.append((name, size))
+            several.append((name, size))
             values |= {f"{name}_{i}": part for i, part in enumerate([*unique, *[None] * (size - len(unique))])}
-        shape = (frozenset(chosen), tuple(sizes), key is not None, limit)
+        shape = (frozenset(chosen), tuple(several), key is not None, limit)
         statement = self._made.get(shape)
         if statement is None:
             if len(self._made) >= MOST_SHAPES:
                 self._made.clear()
-            built = self._build(chosen, dict(sizes), paged=key is not None, limit=limit)
+            built = self._build(chosen, dict(several), paged=key is not None, limit=limit)
             statement = self._made[shape] = Statement(built)
         return statement, values
 
-    def _build(self, chosen: Mapping[str, Any], sizes: Mapping[str, int], *, paged: bool, limit: int) -> Any:
+    def _build(self, chosen: Mapping[str, Any], spread: Mapping[str, _Several], *, paged: bool, limit: int) -> Any:
         conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
         if paged:
             conditions.append(pages.after(self._order, descending=self._descending))
-        several = [self._alternatives(self._spread[name], name, size) for name, size in sizes.items()]
+        several = [self._alternatives(self._spread[name], name, values) for name, values in spread.items()]
         several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
         if not several:
             return self._range(conditions, limit)
@@ -160,9 +170,13 @@ class Listing:
         return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
 
     @staticmethod
-    def _alternatives(column: sa.Column[Any], name: str, size: int) -> _Alternatives:
-        binds = [sa.bindparam(f"{name}_{i}", type_=column.type) for i in range(size)]
-        return [column == bind for bind in binds], column.in_(binds)
+    def _alternatives(column: sa.Column[Any], name: str, values: _Several) -> _Alternatives:
+        words: list[sa.ColumnElement[Any]]
+        if isinstance(values, int):
+            words = [sa.bindparam(f"{name}_{i}", type_=column.type) for i in range(values)]
+        else:
+            words = [constant(word) for word in values]
+        return [column == word for word in words], column.in_(words)
 
     def _range(self, conditions: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
         shown = sa.select(*self._shown).where(*conditions)

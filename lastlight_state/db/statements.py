@@ -128,18 +128,18 @@ class Family:
     def __init__(self, name: str, make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable]) -> None:
         self._name = name
         self._make = make
-        self._made: dict[int, Statement] = {}
+        self._made: dict[int, tuple[Statement, tuple[str, ...]]] = {}
 
     def of(self, values: Sequence[Any]) -> tuple[Statement, dict[str, Any]]:
         """The statement for that many values (1 to 500), and its parameters."""
         size = next(size for size in self._SIZES if size >= len(values))
-        statement = self._made.get(size)
-        if statement is None:
-            statement = self._made[size] = Statement(
-                self._make([sa.bindparam(f"{self._name}_{i}") for i in range(size)])
-            )
-        padded = [*values, *[values[-1]] * (size - len(values))]
-        return statement, {f"{self._name}_{i}": value for i, value in enumerate(padded)}
+        statement, names = self._made.get(size) or self._make_for(size)
+        return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
+
+    def _make_for(self, size: int) -> tuple[Statement, tuple[str, ...]]:
+        names = tuple(f"{self._name}_{i}" for i in range(size))
+        made = self._made[size] = Statement(self._make([sa.bindparam(name) for name in names])), names
+        return made
 
 
 def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, Convert], ...]:

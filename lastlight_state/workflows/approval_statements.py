@@ -93,6 +93,7 @@ LIST = Listing(
     _SHOWN,
     order=_by_age,
     spread={"statuses": APPROVALS.c.status},
+    worded=("statuses",),
     filters={
         "trigger_id": APPROVALS.c.workflow_run_id.in_(
             sa.select(RUNS.c.id).where(RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id))
@@ -107,6 +108,7 @@ HISTORY = Listing(
     _SHOWN,
     order=_by_age,
     spread={"statuses": APPROVALS.c.status},
+    worded=("statuses",),
     filters={
         "workflow_name": sa.exists().where(
             RUNS.c.id == APPROVALS.c.workflow_run_id,

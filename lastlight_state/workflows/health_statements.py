@@ -67,6 +67,7 @@ LIVE = Listing(
     _SHOWN,
     order=(RUNS.c.started_at, RUNS.c.id),
     spread={"statuses": RUNS.c.status},
+    worded=("statuses",),
     through="ix_workflow_runs_status_summary",
 )
 """A range of an index for each live status: history costs it nothing."""

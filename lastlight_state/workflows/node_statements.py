@@ -99,6 +99,7 @@ DUE = Listing(
     descending=False,
     always=(_c.wake_at.is_not(None), _c.wake_at <= sa.bindparam("now", type_=_c.wake_at.type), _of_live_run),
     spread={"states": _c.state},
+    worded=("states",),
     through="ix_run_nodes_wake",
 )
 WAITING = Listing(

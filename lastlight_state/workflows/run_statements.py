@@ -111,6 +111,7 @@ LIST = Listing(
     SUMMARY,
     order=_newest,
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
+    worded=("statuses",),
     filters={
         "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
         "bare_repo": repo_conditions.bare(RUNS),

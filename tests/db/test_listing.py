@@ -211,3 +211,14 @@ def test_each_shape_is_compiled_once_and_shapes_are_bounded(scratch: StateStore)
     for limit in range(1, MOST_SHAPES + 10):
         listing.statement({}, paged=False, limit=limit)
     assert len(listing._made) <= MOST_SHAPES
+
+
+def test_words_of_ours_stand_in_the_statement_whatever_their_order_and_number(every_backend: StateStore) -> None:
+    """workflows W-101: a plan that is made for any word goes through all that is common to find what is rare."""
+    worded = Listing("worded", [c.id, c.at], order=[c.at, c.id], spread={"kinds": c.kind}, worded=("kinds",))
+    first, same = (worded.statement({"kinds": kinds}, paged=False) for kinds in (["b", "a"], ["a", "b", "a"]))
+    assert first is same
+    sql = first.on(every_backend.backend).sql
+    assert ("'a'" in sql, "'b'" in sql) == (True, True)
+    with pytest.raises(ValueError, match="a'"):
+        worded.statement({"kinds": ["a'"]}, paged=False)

@@ -226,7 +226,8 @@ CROWD = (
     ),
     (
         "INSERT INTO human_requests (id, run_id, node_id, kind, status, requested_at, expires_at, prompt) "
-        "SELECT 'h' || i, 'r' || (i % 300 + 1), 'n', 'text', 'expired', now(), now(), '' FROM generate_series(1, 3000) i"
+        "SELECT 'h' || i, 'r' || (i % 300 + 1), 'n', 'text', 'expired', now(), now(), '' "
+        "FROM generate_series(1, 3000) i"
     ),
     (
         "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, workflow_run_id) "
