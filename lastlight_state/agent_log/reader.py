@@ -29,7 +29,7 @@ from lastlight_state.jsonl.tail import read_tail
 
 
 class Reader:
-    """``store.agent_log.reader``. Of an id in several project directories, the one changed last, or that of ``slug``."""
+    """``store.agent_log.reader``. Of an id in several projects, the one changed last, or that of ``slug``."""
 
     def __init__(self, sessions: Sessions, agents: AgentFiles) -> None:
         self._sessions = sessions

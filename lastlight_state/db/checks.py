@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, get_args, overload
+from typing import Any, TypeVar, get_args, overload
 
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError
+
+G = TypeVar("G")
 
 PAGE_LIMIT = 500
 _FIRST_PRINTABLE, _DELETE = " ", "\x7f"
@@ -83,6 +85,13 @@ def flag(where: str, value: Any) -> bool:
     """True or False itself: no number, no text."""
     if type(value) is not bool:
         raise InvalidValue(where, "a truth value is needed")
+    return value
+
+
+def group(where: str, value: Any, kind: type[G]) -> G:
+    """An argument group, such as a ``Trigger``: of this class and no other."""
+    if not isinstance(value, kind):
+        raise InvalidValue(where, f"a {kind.__name__} is needed, not {type(value).__name__}")
     return value
 
 

@@ -19,6 +19,7 @@ from lastlight_state.workflows.arguments import Gate, NodeRef
 
 def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
     """The parameters of a new gate's row."""
+    checks.group("gate", gate, Gate)
     action, digest = _action_columns("gate.action", gate.action)
     return {
         "id": new_id() if gate.id is None else checks.identifier("gate.id", gate.id, words.ID),
@@ -122,6 +123,7 @@ def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
 def _node_columns(node: NodeRef | None) -> dict[str, Any]:
     if node is None:
         return {"node_id": None, "iteration": 0}
+    checks.group("gate.node", node, NodeRef)
     return {
         "node_id": checks.identifier("gate.node.node_id", node.node_id, words.NODE_ID),
         "iteration": checks.number("gate.node.iteration", node.iteration),

@@ -51,9 +51,7 @@ def epoch(where: str, value: int | None) -> int | None:
 
 def claim(value: Any) -> Claim:
     """A `Claim`."""
-    if not isinstance(value, Claim):
-        raise InvalidValue("claim", f"a Claim is needed, not {type(value).__name__}")
-    return value
+    return checks.group("claim", value, Claim)
 
 
 def claims(values: Sequence[Claim]) -> dict[str, Claim]:

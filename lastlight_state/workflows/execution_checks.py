@@ -28,7 +28,9 @@ def new_execution(
     now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
 ) -> dict[str, Any]:
     """The parameters of a new execution's row, in flight."""
+    checks.group("options", options, ExecutionOptions)
     row: dict[str, Any] = dict.fromkeys(GIVEN)
+    fence = presented(claim)
     return row | {
         "id": new_id() if options.id is None else checks.identifier("id", options.id, words.ID),
         "skill": checks.identifier("skill", skill, words.SKILL),
@@ -43,9 +45,9 @@ def new_execution(
         "details": None
         if options.details is None
         else codec.encode("details", options.details, max_bytes=words.DETAIL),
-        "claim_epoch": None if claim is None else claim.epoch,
+        "claim_epoch": fence["presented_epoch"],
         **node_columns(node),
-        **presented(claim),
+        **fence,
     }
 
 
@@ -73,6 +75,7 @@ def node_columns(node: NodeRef | None) -> dict[str, Any]:
     """A node as columns."""
     if node is None:
         return {"node_id": None, "iteration": 0}
+    checks.group("node", node, NodeRef)
     return {
         "node_id": checks.identifier("node.node_id", node.node_id, words.NODE_ID),
         "iteration": checks.number("node.iteration", node.iteration),
@@ -83,12 +86,13 @@ def presented(claim: Claim | None) -> dict[str, Any]:
     """The parameters of the fence."""
     if claim is None:
         return {"presented_run": None, "presented_epoch": None}
+    checks.group("claim", claim, Claim)
     return {"presented_run": claim.run_id, "presented_epoch": claim.epoch}
 
 
 def usage_columns(usage: Usage | None) -> dict[str, Any]:
     """A usage report as columns; what was not reported is None."""
-    usage = usage or Usage()
+    usage = Usage() if usage is None else checks.group("usage", usage, Usage)
     row: dict[str, Any] = {
         name: None if value is None else checks.number(f"usage.{name}", value)
         for name, value in ((name, getattr(usage, name)) for name in COUNTERS)
@@ -149,7 +153,8 @@ def finish(
     """The parameters of an end."""
     ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": None}
     if failure is not None:
-        reason = checks.optional("failure.stop_reason", failure.stop_reason, words.STOP_REASON)
+        stop = checks.group("failure", failure, Failure).stop_reason
+        reason = checks.optional("failure.stop_reason", stop, words.STOP_REASON)
         ending = {**failure_columns(failure), "stop_reason": reason}
     checks.word("outcome", outcome, ENDED)
     row = update(execution_id, now, session_id, None, usage, claim)
@@ -158,7 +163,7 @@ def finish(
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:
     """The parameters of a success turned into a failure."""
-    if failure.stop_reason not in (None, "overruled"):
+    if checks.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
         raise InvalidValue("failure.stop_reason", "it is always 'overruled'")
     ending = {**failure_columns(failure), "stop_reason": "overruled", "outcome": "failed"}
     return {"execution_id": execution_id, "at": now, **ending, **presented(claim)}

@@ -18,8 +18,8 @@ from lastlight_state.workflows.human_records import HumanRequest
 
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
     """The parameters of a new request's row. A form's schema is checked here, once and for all."""
-    if not isinstance(question, Question):
-        raise InvalidValue("question", f"a Question is needed, not {type(question).__name__}")
+    checks.group("question", question, Question)
+    checks.group("question.node", question.node, NodeRef)
     kind = checks.word("question.kind", question.kind, words.HUMAN_KINDS)
     node_id = checks.identifier("question.node.node_id", question.node.node_id, words.NODE_ID)
     iteration = checks.number("question.node.iteration", question.node.iteration)

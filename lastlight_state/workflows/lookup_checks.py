@@ -27,8 +27,7 @@ def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: 
 
 def counted(which: RunFilter) -> dict[str, Any]:
     """The filters of a count."""
-    if not isinstance(which, RunFilter):
-        raise InvalidValue("filter", f"a RunFilter is needed, not {type(which).__name__}")
+    checks.group("filter", which, RunFilter)
     given = run_checks.list_filters(which.statuses, which.workflow_names, which.repo, which.since)
     trigger_id = checks.optional("trigger_id", which.trigger_id, words.TRIGGER_ID)
     return {"trigger_id": trigger_id, **given}

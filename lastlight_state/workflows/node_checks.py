@@ -64,6 +64,7 @@ def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None)
 
 
 def _row(put: NodePut) -> dict[str, Any]:
+    checks.group("nodes", put, NodePut)
     return {
         **node_columns(put.node),
         "state": None if put.state is UNSET else checks.word("state", put.state, words.NODE_STATES),
@@ -81,6 +82,7 @@ def _wait_columns(put: NodePut) -> dict[str, Any]:
     wait: Wait | UnsetType | None = put.wait
     if wait is None or wait is UNSET:
         return _NO_WAIT
+    checks.group("wait", wait, Wait)
     if put.state is UNSET or put.state not in words.WAITING_NODE:
         raise InvalidValue("wait", "comes with a waiting state", permitted=sorted(words.WAITING_NODE))
     if wait.signal is not None and put.state != "waiting_signal":

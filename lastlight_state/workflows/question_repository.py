@@ -33,7 +33,7 @@ class QuestionRepository(Repository, Generic[Q]):
         self, opening: Opening[Q], marker: PhaseEntry | None, scratch: dict[str, Any] | None, claim: Claim | None
     ) -> Q:
         now = opening.at
-        entry = run_checks.phase_entry(marker, now) if marker else None
+        entry = None if marker is None else run_checks.phase_entry(marker, now)
         step = Step(opening.run_id, now, entry, run_checks.scratch_patch(scratch))
         limits = self._settings.limits
         return self._open(opening, lambda unit: question_opening.pausing(unit, opening, step, limits, claim))

@@ -33,8 +33,7 @@ def new_run(
     options: RunOptions,
 ) -> dict[str, Any]:
     """The parameters of a new run's row."""
-    if not isinstance(trigger, Trigger):
-        raise InvalidValue("trigger", f"a Trigger is needed, not {type(trigger).__name__}")
+    checks.group("options", options, RunOptions)
     patch = scratch_patch(scratch)
     return new_row(
         now,
@@ -55,6 +54,7 @@ def new_run(
 
 def trigger_columns(trigger: Trigger) -> dict[str, Any]:
     """A trigger as columns of a run."""
+    checks.group("trigger", trigger, Trigger)
     owner, repo = normalised(trigger.owner, trigger.repo)
     issue = trigger.issue_number
     return {
@@ -80,6 +80,7 @@ def create_digest(row: Mapping[str, Any], context: Any) -> str:
 
 def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
     """An entry as it stands in the history, keys as the original wrote them."""
+    checks.group("entry", entry, PhaseEntry)
     if type(entry.success) is not bool:
         raise InvalidValue("entry.success", "a truth value is needed")
     added: dict[str, Any] = {
@@ -122,7 +123,7 @@ def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str
 
 def ending(failure: Failure | None, reason: str | None) -> dict[str, Any]:
     """How a run ends: its reason code, error text and details."""
-    stop = failure.stop_reason if failure else None
+    stop = None if failure is None else checks.group("failure", failure, Failure).stop_reason
     code = checks.optional("reason", reason if reason is not None else stop, words.REASON) or "run.finished"
     if failure is None:
         return {"reason": code, "error": None, "error_detail": None}
@@ -171,4 +172,5 @@ def several_workflows(names: Sequence[str]) -> list[str]:
 
 
 def _provenance(provenance: Provenance) -> dict[str, Any]:
-    return {name: checks.optional(f"provenance.{name}", value, 2_000) for name, value in vars(provenance).items()}
+    given = vars(checks.group("provenance", provenance, Provenance))
+    return {name: checks.optional(f"provenance.{name}", value, 2_000) for name, value in given.items()}

@@ -102,7 +102,7 @@ def get(unit: Unit, run_id: str) -> WorkflowRun:
 
 def fence(row: dict[str, Any], claim: Claim | None) -> None:
     """Let a write pass only with the claim that holds the run, or without one if nobody does. Raises `ClaimLost`."""
-    presented = None if claim is None else claim.epoch
+    presented = None if claim is None else checks.group("claim", claim, Claim).epoch
     current = None if row["claim_owner"] is None else row["claim_epoch"]
     foreign = claim is not None and claim.run_id != row["id"]
     if presented != current or foreign:

@@ -166,9 +166,8 @@ class Runs(Repository):
         now = self._now()
         checks.word("status", status, words.TERMINAL)
         ending = run_checks.ending(failure, reason)
-        step = Step(
-            run_id, now, run_checks.phase_entry(marker, now) if marker else None, run_checks.scratch_patch(scratch)
-        )
+        added = None if marker is None else run_checks.phase_entry(marker, now)
+        step = Step(run_id, now, added, run_checks.scratch_patch(scratch))
 
         def work(unit: Unit) -> WorkflowRun:
             row = run_progress.lock(unit, step)
@@ -302,7 +301,7 @@ def _disabled(workflow_name: str) -> Conflict:
 def _finished_already(unit: Unit, row: dict[str, Any], status: str, claim: Claim | None) -> WorkflowRun:
     """The stored run for the same finish again; anything else on an ended run is an error."""
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row["id"], "status": row["status"]})
-    own = claim is None or claim.run_id == row["id"]
+    own = claim is None or checks.group("claim", claim, Claim).run_id == row["id"]
     if own and row["status"] == status and ended_by == (claim.epoch if claim else None):
         return run_rows.get(unit, row["id"])
     if claim is not None:
