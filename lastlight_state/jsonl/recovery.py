@@ -6,7 +6,8 @@ without locks, a power loss that left a run of NULs. What was whole before is wh
 1. runs of NUL at both ends are stripped;
 2. a plain concatenation of whole objects is taken apart;
 3. else every object is found that ends where the line ends, where another begins, or before a NUL, and that the
-   reader's domain accepts.
+   reader's domain accepts;
+4. and behind the last of these, one that ends before anything that cannot stand behind an object.
 
 The domain must accept, because a line torn right behind a nested object also ends in something that parses.
 
@@ -27,12 +28,15 @@ Reason: TypeAlias = Literal["torn", "bad_json", "bad_utf8", "not_object", "nul_b
 Accepts: TypeAlias = Callable[[dict[str, Any]], bool]
 
 MOST_SCANS = 4
-"""How often the length of a line is looked through for objects behind its first damage, before the search ends."""
+"""How often the damaged part of a line is looked through for objects of either kind of end, before the search ends."""
 
 _BLANK = b" \t\r"
 _NUL_OR_BLANK = b"\0 \t\r"
 _GAP = re.compile(rb"[\0 \t\r]*+")
 _END_IN_MIRROR = re.compile(rb"(?<=[\0{])\}")
+_ODD_END_IN_MIRROR = re.compile(rb"(?<=[^,\]} \t\r])\}")
+"""Before noise, unless it goes on as an enclosing object would: then it cannot be told from a part of that. A text
+within a record may hold such a place as well, so it is looked for last."""
 
 
 class Piece(NamedTuple):
@@ -95,7 +99,9 @@ class Recovery:
         leading, reached = self._leading(start, stop)
         if reached >= stop:
             return Verdict(tuple(leading), "glued" if len(leading) > 1 else "nul_bytes")
-        behind = list(self._behind(reached, stop))[::-1]
+        self._mirror = raw[::-1]
+        behind = list(self._behind(reached, stop, _END_IN_MIRROR))[::-1]
+        behind += list(self._behind(behind[-1].end if behind else reached, stop, _ODD_END_IN_MIRROR))[::-1]
         kept = [piece for piece in leading if self._accepts(piece.value)]
         damaged = raw[reached : behind[0].start if behind else len(raw)]
         return Verdict((*kept, *behind), reason_of(damaged))
@@ -114,11 +120,10 @@ class Recovery:
             start = gap.end() if gap else piece.end
         return pieces, start
 
-    def _behind(self, first: int, stop: int) -> Iterator[Piece]:
+    def _behind(self, first: int, stop: int, ends: re.Pattern[bytes]) -> Iterator[Piece]:
         """The accepted objects between ``first`` and ``stop``, the last one first."""
-        most = self.scanned + MOST_SCANS * len(self._raw)
-        self._mirror = self._raw[::-1]
-        end = stop if self._raw[stop - 1 : stop] == b"}" else self._end_before(stop)
+        most = self.scanned + MOST_SCANS * (stop - first)
+        end = stop if self._raw[stop - 1 : stop] == b"}" else self._end_before(stop, ends)
         while end > first and self.scanned < most:
             matched = brackets.backward(self._mirror, len(self._raw) - end)
             self.scanned += matched.scanned
@@ -127,12 +132,12 @@ class Recovery:
             if piece is not None and self._accepts(piece.value):
                 yield piece
                 end = start + 1
-            end = self._end_before(end - 1)
+            end = self._end_before(end - 1, ends)
 
-    def _end_before(self, limit: int) -> int:
-        """The last place up to ``limit`` where an object may end: before another one, or before a NUL. 0 for none."""
+    def _end_before(self, limit: int, ends: re.Pattern[bytes]) -> int:
+        """The last place up to ``limit`` where an object may end. 0 for none."""
         size = len(self._raw)
-        found = _END_IN_MIRROR.search(self._mirror, size - limit)
+        found = ends.search(self._mirror, size - limit)
         return size - found.start() if found else 0
 
     def _object(self, start: int, end: int) -> Piece | None:

@@ -273,6 +273,19 @@ def test_recovered_pieces_lie_in_order_and_do_not_overlap(raw: bytes) -> None:
         reached = piece.start + len(piece.raw)
 
 
+@pytest.mark.parametrize("noise", [b"\xff\xfe\xfd", b"plain", b"null", b"[1]", b'\\ud83d"'])
+def test_a_whole_record_between_a_torn_one_and_noise_is_found(noise: bytes) -> None:
+    """agent-log L-38: what a writer glued to a torn line stays whole, whatever comes behind it."""
+    torn = whole(1)[:-3]
+    assert [piece.value["n"] for piece in judge(torn + whole(2) + noise, is_record).pieces] == [2]
+    assert [piece.value["n"] for piece in judge(torn + whole(2) + whole(3) + noise, is_record).pieces] == [2, 3]
+
+
+def test_what_may_be_a_part_of_the_torn_record_is_none_of_its_own() -> None:
+    """agent-log L-38, case 6."""
+    assert judge(b'{"type":"x","inner":' + whole(1) + b',"more":', is_record).pieces == ()
+
+
 def test_recovery_of_a_large_torn_line_stays_fast() -> None:
     """agent-log L-38: thousands of nested objects before the glued record cost no square."""
     nested: list[dict[str, Any]] = [{"type": "x", "text": "{" * 50, "n": n} for n in range(20_000)]
