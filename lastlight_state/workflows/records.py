@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.records import Record, made
 from lastlight_state.workflows.repo_identity import split_legacy
 
 
@@ -53,7 +53,7 @@ class RunSummary(Record):
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
         if "totals" not in values:
             values["totals"] = NO_TOTALS
-        return super().of(values)
+        return made(cls, values)
 
 
 class WorkflowRun(Record):
