@@ -232,7 +232,8 @@ def test_an_override_is_said_in_sound_words(state_store: StateStore) -> None:
         with pytest.raises(InvalidValue, match=r"^limit: "):
             overrides.list(limit=limit)
     wrong: list[Any] = [["a"], {"a": "@daily"}, {"": HOURLY}]
-    wrong += [{"a": replace(HOURLY, **{field: 5})} for field in ("pattern", "timezone", "enabled")]
+    fields: list[dict[str, Any]] = [{"pattern": 5}, {"timezone": 5}, {"enabled": 5}]
+    wrong += [{"a": replace(HOURLY, **field)} for field in fields]
     for defaults in wrong:
         with pytest.raises(InvalidValue):
             overrides.resolve(defaults)

@@ -213,7 +213,9 @@ def test_no_child_escapes_a_cancel_of_its_tree(every_backend: StateStore, rounds
         makes: list[Callable[[], object]] = [
             partial(started, every_backend, parent_run_id=parent) for parent in (root, middle, middle)
         ]
-        cancels = [partial(runs.cancel, root, by="ana", reason="stop", scope="tree") for _ in range(2)]
+        cancels: list[Callable[[], object]] = [
+            partial(runs.cancel, root, by="ana", reason="stop", scope="tree") for _ in range(2)
+        ]
         outcomes = together([*makes, *cancels] if round_ % 2 else [*cancels, *makes])
         assert {type(outcome) for outcome in outcomes} <= {WorkflowRun, Conflict}
         assert {run.status for run in runs.list(limit=5)} == {"cancelled"}
