@@ -42,6 +42,11 @@ SAVED: Sets = {
 }
 """How the run stood before the take."""
 
+SAVED_ONCE: Sets = {
+    name: sa.case((RUNS.c.previous_status.is_(None), stood), else_=RUNS.c[name]) for name, stood in SAVED.items()
+}
+"""The same, unless a take has saved it already: for a holder who takes its own run again."""
+
 TAKEN: Sets = {**HELD, **SAVED}
 """What every take writes, an admission that claims included; its status and counters are its own."""
 
@@ -57,7 +62,7 @@ END_CLAIM: Sets = {
 """A claim ends: nobody holds the run, and the epoch grows. Who held it last is still to be seen."""
 
 PUT_BACK: Sets = {
-    "claim_owner": RUNS.c.previous_owner,
+    "claim_owner": sa.case((RUNS.c.previous_status.is_not(None), RUNS.c.previous_owner)),
     "claim_epoch": RUNS.c.claim_epoch + 1,
     "claimed_at": None,
     "heartbeat_at": RUNS.c.previous_heartbeat_at,

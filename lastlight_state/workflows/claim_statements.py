@@ -12,7 +12,7 @@ from lastlight_state.db import columns
 from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, prepared
-from lastlight_state.workflows.claim_columns import ALIVE, HELD, PUT_BACK, TAKEN
+from lastlight_state.workflows.claim_columns import ALIVE, HELD, PUT_BACK, SAVED_ONCE, TAKEN
 from lastlight_state.workflows.claim_kinds import (
     ABANDONED,
     DUE,
@@ -86,7 +86,7 @@ RETAKE = prepared(
         RUNS.c.claim_owner == sa.bindparam("claim_owner"),
         RUNS.c.lease_expires_at >= bind("at", RUNS.c.lease_expires_at),
     )
-    .values(**HELD)
+    .values(**HELD, **SAVED_ONCE)
     .returning(*CLAIMED)
 )
 """A holder takes its own run again: what a release would put back is what stood before its first take."""

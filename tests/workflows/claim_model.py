@@ -57,13 +57,13 @@ class Model:
 
     def take(self, now: datetime, owner: str, lease: timedelta) -> None:
         kind = self.kind(now)
-        own = self.status == "running" and self.owner == owner and kind != "abandoned"
+        own = self.status == "running" and self.owner == owner and self._lease_runs(now)
         in_grace = self.status == "running" and self.owner is None and not self._put_off(now)
         if kind is None and not own and not in_grace:
             raise Refused("lost_race" if self.status == "running" else "run_status")
         if self.at_limit(now):
             raise Refused("restart_limit")
-        if not own:
+        if not own or self.before is None:
             self.before = Before(self.status, self.owner, self.heartbeat, self.lease_end, self.restarts)
         self.status = "running"
         self.restarts += kind == "abandoned"
@@ -132,6 +132,9 @@ class Model:
 
     def _put_off(self, now: datetime) -> bool:
         return self.wake_at is not None and self.wake_at > now
+
+    def _lease_runs(self, now: datetime) -> bool:
+        return self.lease_end is not None and self.lease_end >= now
 
     def _fence(self, epoch: int) -> None:
         if self.owner is None or epoch != self.epoch:

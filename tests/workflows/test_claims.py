@@ -143,6 +143,21 @@ def test_an_expected_epoch_binds_a_take_to_what_was_seen(store: StateStore, froz
     assert store.workflows.claims.take(old.run_id, owner="c", expected_epoch=taken.epoch).restart_count == 2
 
 
+def test_a_run_given_back_to_a_holder_that_lives_again_is_never_left_to_nobody(
+    store: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-5, W-46: the clock was set back past the end of the lease that a release restored."""
+    claims = store.workflows.claims
+    lost = abandoned(store, frozen_clock, owner="a")
+    claims.release(claims.take(lost.run_id, owner="b"))
+    given_back = stand(store, lost.run_id)
+    frozen_clock.advance(seconds=-5)
+    claims.release(claims.take(lost.run_id, owner="a"))
+    assert stand(store, lost.run_id) == given_back
+    frozen_clock.advance(seconds=10)
+    assert claims.take(lost.run_id, owner="c").restart_count == 1
+
+
 def test_a_holder_may_take_its_own_run_again(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-41, case 13: a new epoch, the old claim lost, nothing counted, the release unchanged."""
     old = abandoned(store, frozen_clock, "a")

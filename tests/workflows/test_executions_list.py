@@ -340,6 +340,8 @@ def test_a_page_beside_large_texts_costs_what_it_costs_beside_none(every_backend
 
     before = fastest(), fastest(run_id=run.id)
     raw(f"UPDATE executions SET output_text = {MEGABYTE[raw.name]}")
+    if raw.name == "postgresql":
+        raw("VACUUM executions")  # what the update left behind would be walked over, whatever its size
     after = fastest(), fastest(run_id=run.id)
     assert after[0] <= before[0] * 1.5
     assert after[1] <= before[1] * 1.5
