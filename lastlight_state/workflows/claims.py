@@ -51,12 +51,12 @@ class Claims(Repository):
         return self._reading(lambda unit: claim_list.page(unit, moment, grace, limit, page_token))
 
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
-        """Claim a run: one that is claimable, one in the grace after its start, or one's own, which renews the epoch.
+        """Claim a run: one that is claimable, one in the grace after its start, or one's own while its lease runs.
 
-        ``owner`` must be unique to the process. Taking an abandoned run counts as a restart; a due one runs on. Of
-        any number of callers one wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a run that somebody
-        drives, was put off, or whose epoch is not the expected one; `Conflict` ``restart_limit`` or ``run_status``;
-        `NotFound`.
+        ``owner`` must be unique to the process. Taking an abandoned run counts as a restart, also one's own; a due one
+        runs on. Of any number of callers one wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running
+        run that somebody drives, that was put off, or whose epoch is not the expected one; `Conflict`
+        ``restart_limit``, or ``run_status`` for every other, one that is paused until later included; `NotFound`.
         """
         now = self._now()
         values = claim_checks.holding(now, owner, lease)

@@ -1,7 +1,7 @@
 """Sweeps: what is to be done to many runs, in one transaction for each.
 
 A run whose row cannot be read holds up none of the others: it is logged and passed over, and stays as it was until
-somebody repairs it. Until then every call that concerns it raises `CorruptData`.
+somebody repairs it. Until then `CorruptData` meets every call that would return all of it, to end it included.
 """
 
 from __future__ import annotations
