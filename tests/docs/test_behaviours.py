@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from docs.behaviours import PAGES, Citation, behaviour_pages, citations, defined, definitions, lines, texts, uncited
+from docs.citations import PAGES, Citation, behaviour_pages, citations, defined, definitions, lines, texts, uncited
 from docs.pages import ROOT, name_of
 
 FOLDERS = ("tests", "lastlight_state", "alembic", "benchmarks", "examples", "docs")
@@ -50,6 +50,7 @@ def test_the_index_names_every_page() -> None:
         ("page A-1, A-12, case 3: and so on", [("page", "A-1"), ("page", "A-12"), ("page", "case 3")]),
         ("a-page A-1, page case 3", [("a-page", "A-1"), ("page", "case 3")]),
         ("as it is (page A-1), page AB-2", [("page", "A-1"), ("page", "AB-2")]),
+        ("page A-1 to A-3", [("page", "A-1"), ("to", "A-3")]),  # "to" is no page, so this one is not defined
         ("page A-1 to A-3", [("page", "A-1"), ("to", "A-3")]),  # "to" is no page, so this one is not defined
         ("UTF-8 and SHA-256, in this case 'three'", []),
     ],

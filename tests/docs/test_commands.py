@@ -1,4 +1,4 @@
-"""Packaging §4: what the pages tell to type exists."""
+"""packaging PT-21: what the pages tell to type exists."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_the_command_line_has_the_command_and_its_flags(command: str, where: str
 
 
 def test_readme_shows_the_two_commands_that_set_everything_up() -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-1."""
     shown = {command for command, where in of_program("make") if where.startswith("README.md")}
     assert {"make demo", "make test"} <= shown

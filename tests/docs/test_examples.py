@@ -1,4 +1,4 @@
-"""Packaging §4: every Python block of README and docs runs."""
+"""packaging PT-20: every Python block of README and docs runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_programs_of_a_page_run_in_their_order(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-20."""
     if any(URL_VARIABLE in block.text for block in PROGRAMS[name]):
         monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
     page = ModuleType("__main__")
@@ -50,7 +50,7 @@ def test_the_programs_of_a_page_run_in_their_order(
 def test_the_tests_of_the_pages_pass(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """packaging-and-tests §4: an example that is a test is run as one, with the plugin that the library ships."""
+    """packaging PT-20: an example that is a test is run as one, with the plugin that the library ships."""
     monkeypatch.setenv("LASTLIGHT_TEST_POSTGRES_URL", request.getfixturevalue("postgres_server").url)
     monkeypatch.setenv("LASTLIGHT_TEST_POSTGRES", "url")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the plugins of this machine only cost time

@@ -27,7 +27,7 @@ FACES: dict[str, type[Face[Any]]] = {
 
 
 def test_the_once_ness_of_every_verb_that_writes_is_stated() -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-22."""
     page = (ROOT / "docs" / "promises.md").read_text("utf-8")
     table = page.partition("## Once-ness of each verb")[2].partition("\n## ")[0]
     stated = set()

@@ -8,7 +8,7 @@ from docs.pages import ROOT
 
 
 def test_the_schema_page_is_current() -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-23."""
     generated = runpy.run_path(str(ROOT / "docs" / "schema.py"))["page"]()
     written = (ROOT / "docs" / "schema.md").read_text("utf-8")
     assert written == generated, "run `make docs`"
