@@ -26,7 +26,7 @@ class Undecided(tzinfo):
 
 
 def test_the_system_clock_tells_whole_milliseconds_in_utc() -> None:
-    """architecture §5."""
+    """house H-30."""
     before = to_millis(datetime.now(UTC))
     told = SYSTEM_CLOCK.now()
     assert before <= told <= datetime.now(UTC)
@@ -36,7 +36,7 @@ def test_the_system_clock_tells_whole_milliseconds_in_utc() -> None:
 
 @given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.timezones()))  # noqa: DTZ001 - bounds of a strategy
 def test_a_time_of_any_zone_is_kept_as_the_same_moment_in_utc(moment: datetime) -> None:
-    """architecture §5."""
+    """house H-30."""
     kept = aware_utc("since", moment)
     assert kept.tzinfo is UTC
     assert timedelta() <= moment - kept < timedelta(milliseconds=1)
@@ -44,7 +44,7 @@ def test_a_time_of_any_zone_is_kept_as_the_same_moment_in_utc(moment: datetime) 
 
 @pytest.mark.parametrize("moment", [NOON.replace(tzinfo=None), NOON.replace(tzinfo=Undecided())])
 def test_a_time_without_an_offset_is_refused(moment: datetime) -> None:
-    """architecture §5."""
+    """house H-30."""
     with pytest.raises(InvalidValue, match="since: naive datetime"):
         aware_utc("since", moment)
 
@@ -69,12 +69,12 @@ def test_a_time_outside_the_calendar_in_utc_is_refused(moment: datetime) -> None
 
 @given(MOMENTS, MOMENTS)
 def test_texts_of_times_sort_as_the_times_do(one: datetime, other: datetime) -> None:
-    """architecture §5."""
+    """house H-31."""
     assert (iso_text(one) < iso_text(other)) == (one < other)
     assert len(iso_text(one)) == 24
 
 
 @given(MOMENTS)
 def test_the_text_of_a_time_reads_back_as_the_time(moment: datetime) -> None:
-    """architecture §5."""
+    """house H-31."""
     assert parse_time(iso_text(moment)) == moment

@@ -74,7 +74,7 @@ def nested(levels: int) -> Any:
 @given(value=VALUES)
 @example(value={"exact": 1.2345678901234568e18, "whole": 2.0**63, "edge": 1e300, "emoji": "👩‍🚀", "rtl": "שלום"})
 def test_what_is_stored_as_json_comes_back_equal(every_backend: StateStore, value: Any) -> None:
-    """architecture §5: both backends give back equal values."""
+    """house H-32: both backends give back equal values."""
     trigger = Trigger(type="cli", id="t")
     made = every_backend.workflows.runs.create("w", trigger=trigger, phase="p", context={"value": value})
     read = every_backend.workflows.runs.get(made.id)
@@ -94,7 +94,7 @@ def test_the_text_of_a_value_decodes_to_an_equal_value(value: Any) -> None:
 def test_a_value_that_json_or_a_database_lacks_is_refused_by_its_path(
     bad: Any, problem: str, path: list[int | str]
 ) -> None:
-    """architecture §5."""
+    """house H-33."""
     with pytest.raises(InvalidValue, match=problem) as refused:
         codec.encode("context", planted(bad, path), max_bytes=LARGE)
     assert refused.value.where.removesuffix(" (a key)") == named(path)
@@ -107,7 +107,7 @@ def test_the_first_bad_value_in_the_order_of_the_document_is_named() -> None:
 
 
 def test_no_refusal_repeats_the_content() -> None:
-    """architecture §8: no error text carries the content of a payload."""
+    """house H-53: no error text carries the content of a payload."""
     with pytest.raises(InvalidValue) as refused:
         codec.encode("context", {"k": "a secret\0"}, max_bytes=LARGE)
     assert "secret" not in str(refused.value)
@@ -117,7 +117,7 @@ def test_no_refusal_repeats_the_content() -> None:
 
 
 def test_a_cycle_is_refused_and_not_followed() -> None:
-    """architecture §5."""
+    """house H-33."""
     ring: list[Any] = [1]
     ring += [ring, ring]
     knot: dict[str, Any] = {}
@@ -128,7 +128,7 @@ def test_a_cycle_is_refused_and_not_followed() -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    """architecture §5."""
+    """house H-33."""
     deepest = nested(codec.MAX_DEPTH)
     assert codec.decode(codec.encode("context", deepest, max_bytes=LARGE)) == deepest
     with pytest.raises(InvalidValue, match="nested deeper"):
@@ -138,7 +138,7 @@ def test_nesting_is_bounded() -> None:
 
 
 def test_bytes_of_utf8_are_bounded_and_not_characters() -> None:
-    """architecture §5."""
+    """house H-33."""
     assert codec.encode("context", "é" * 4, max_bytes=10) == '"éééé"'
     with pytest.raises(PayloadTooLarge) as refused:
         codec.encode("context", "é" * 4, max_bytes=9, hint="keep it short")

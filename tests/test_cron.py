@@ -170,7 +170,7 @@ def test_a_change_of_the_clocks_is_met_as_pinned(pattern: str, zone: str, after:
 
 
 def test_several_instants_are_asked_for_in_bounds() -> None:
-    """schedules 3."""
+    """schedules X-7."""
     after = at("2026-02-03T12:00Z")
     assert len(cron.upcoming("* * * * *", "UTC", after, 100)) == 100
     for count in (0, 101, True, 1.0):
@@ -181,7 +181,7 @@ def test_several_instants_are_asked_for_in_bounds() -> None:
 
 
 def test_at_the_end_of_the_calendar_there_is_no_next() -> None:
-    """schedules 3."""
+    """schedules X-7."""
     end = datetime.max.replace(tzinfo=UTC)
     for zone in ("UTC", "Europe/Berlin", "America/New_York"):
         assert cron.next_after("0 0 29 2 *", zone, end) is None

@@ -57,7 +57,7 @@ OURS = [kind for kind in tree(StateError) if kind.__module__ == errors.__name__]
 
 @pytest.mark.parametrize("kind", OURS)
 def test_every_error_survives_pickling_with_its_facts(kind: type[StateError]) -> None:
-    """architecture §8."""
+    """house H-54."""
     error = EXAMPLES[kind]
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(again) is kind
@@ -66,7 +66,7 @@ def test_every_error_survives_pickling_with_its_facts(kind: type[StateError]) ->
 
 @given(message=st.text(), facts=st.dictionaries(FACT_NAMES, st.integers() | st.text()))
 def test_any_facts_survive_pickling_as_attributes(message: str, facts: dict[str, int | str]) -> None:
-    """architecture §8."""
+    """house H-54."""
     again = pickle.loads(pickle.dumps(StateError(message, code=None, **facts)))
     assert str(again) == message
     assert again.details == facts
@@ -74,7 +74,7 @@ def test_any_facts_survive_pickling_as_attributes(message: str, facts: dict[str,
 
 
 def test_the_tree_at_the_top_of_the_module_is_the_tree_of_classes() -> None:
-    """architecture §8."""
+    """house H-55."""
     drawn = re.findall(r"^ {4}(?:[│├└─ ]*)([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
     assert sorted(drawn) == sorted(kind.__name__ for kind in OURS)
 

@@ -1,4 +1,4 @@
-"""backends §7: hostile text everywhere a caller's string goes is stored and returned exactly, or refused."""
+"""backends B-86: hostile text everywhere a caller's string goes is stored and returned exactly, or refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -136,7 +136,7 @@ def end_of_a_fire(store: StateStore, text: str) -> Any:
 
 @pytest.mark.parametrize("where", PLACES)
 def test_hostile_text_is_kept_exactly_or_refused(every_backend: StateStore, where: str) -> None:
-    """backends §7."""
+    """backends B-86."""
     changed = {}
     for name, text in HOSTILE.items():
         try:

@@ -33,7 +33,7 @@ def told(times: Iterator[int]) -> Callable[[], int]:
 
 
 def test_an_id_is_a_uuid_of_version_seven() -> None:
-    """architecture §5."""
+    """house H-36."""
     made = uuid.UUID(new_id())
     assert (made.version, made.variant) == (7, uuid.RFC_4122)
 
@@ -44,7 +44,7 @@ def test_an_id_carries_the_millisecond_of_its_making() -> None:
 
 @given(st.lists(st.integers(0, 2**47), min_size=2, max_size=50))
 def test_ids_increase_whatever_the_clock_does(times: list[int]) -> None:
-    """backends §7: the clock moved backwards."""
+    """backends B-85: the clock moved backwards."""
     source = IdSource(told(iter(times)))
     made = [source.fresh() for _ in times]
     assert made == sorted(set(made))
@@ -67,7 +67,7 @@ def test_a_counter_that_is_full_goes_on_in_the_next_millisecond() -> None:
 
 
 def test_threads_never_get_the_same_id_and_each_sees_its_own_increase() -> None:
-    """architecture §5."""
+    """house H-36."""
     made: list[list[str]] = [[] for _ in range(8)]
 
     def make(into: list[str]) -> None:
@@ -83,7 +83,7 @@ def test_threads_never_get_the_same_id_and_each_sees_its_own_increase() -> None:
 
 
 def test_a_forked_child_makes_other_ids_than_its_parent() -> None:
-    """backends §1: after fork."""
+    """backends B-11: after fork."""
     finished = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True)
     made = finished.stdout.split()
     assert len(made) == len(set(made)) == 1_000

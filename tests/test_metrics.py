@@ -27,7 +27,7 @@ def counted(*folders: Path, before: str = "") -> list[str]:
 
 
 def test_counters_start_at_nothing_and_only_grow() -> None:
-    """backends §4."""
+    """backends B-54."""
     metrics = Metrics()
     assert metrics.retries == 0
     metrics.count("retries")
@@ -51,7 +51,7 @@ def test_no_count_of_any_thread_is_lost() -> None:
 
 
 def test_opentelemetry_is_told_the_same_numbers() -> None:
-    """backends §4."""
+    """backends B-54."""
     assert counted(FIXTURES / "fake_opentelemetry") == [
         "lastlight_state.retries 1",
         "lastlight_state.retries 2",
@@ -61,7 +61,7 @@ def test_opentelemetry_is_told_the_same_numbers() -> None:
 
 
 def test_without_opentelemetry_counting_goes_on() -> None:
-    """backends §4: when that library is present."""
+    """backends B-54: when that library is present."""
     assert counted(before="import sys; sys.modules['opentelemetry'] = None\n") == ["3 1"]
 
 

@@ -50,13 +50,13 @@ def test_importing_the_library_costs_little_more_than_importing_what_it_stands_o
 
 
 def test_the_folder_of_revisions_is_no_package() -> None:
-    """migrations §1: an ``__init__.py`` there would hide Alembic itself."""
+    """migrations MG-1: an ``__init__.py`` there would hide Alembic itself."""
     assert not (ROOT / "alembic" / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("how", [["-c", "import alembic; print(alembic.__file__)"], ["-m", "alembic", "--version"]])
 def test_alembic_is_the_installed_one_even_from_the_root(how: list[str]) -> None:
-    """migrations §1."""
+    """migrations MG-1."""
     told = subprocess.run([sys.executable, *how], cwd=ROOT, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     assert alembic.__file__

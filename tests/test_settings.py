@@ -16,7 +16,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_anything_said_the_defaults_hold() -> None:
-    """backends §1."""
+    """backends B-1."""
     settings = load_settings(None)
     assert (settings.url, settings.schema_name, settings.state_dir) == (None, None, Path("state"))
     assert (settings.read_only, settings.durability, settings.wal_autocheckpoint) == (False, "normal", 1000)
@@ -24,7 +24,7 @@ def test_without_anything_said_the_defaults_hold() -> None:
 
 
 def test_an_argument_beats_settings_and_settings_beat_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §1."""
+    """backends B-1."""
     for name, value in {"URL": "env.db", "SCHEMA": "env", "STATE_DIR": "/env", "DURABILITY": "full"}.items():
         monkeypatch.setenv(PREFIX + name, value)
     given = Settings(url="given.db", schema_name="given", state_dir=Path("/given"), durability="normal")
@@ -42,14 +42,14 @@ def test_an_argument_beats_settings_and_settings_beat_the_environment(monkeypatc
 
 
 def test_the_schema_goes_by_its_own_name_too() -> None:
-    """backends §1."""
+    """backends B-1."""
     assert load_settings(None, schema="agents").schema_name == "agents"
 
 
 def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """backends §1: Settings beat the environment, even one that changed after they were made."""
+    """backends B-1: Settings beat the environment, even one that changed after they were made."""
     made = Settings()
     for name, value in {"URL": "later.db", "SCHEMA": "later", "STATE_DIR": "/later", "POOL_SIZE": "9"}.items():
         monkeypatch.setenv(PREFIX + name, value)
@@ -81,7 +81,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
 def test_every_setting_has_its_variable(
     monkeypatch: pytest.MonkeyPatch, name: str, text: str, attribute: str, value: object
 ) -> None:
-    """backends §1."""
+    """backends B-1."""
     monkeypatch.setenv(PREFIX + name, text)
     assert getattr(Settings(), attribute) == value
 
@@ -92,7 +92,7 @@ def test_the_list_above_leaves_no_setting_out() -> None:
 
 
 def test_the_state_directory_has_a_second_name_that_gives_way_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §1: ``STATE_DIR``."""
+    """backends B-1: ``STATE_DIR``."""
     monkeypatch.setenv("STATE_DIR", "/shared")
     assert Settings().state_dir == Path("/shared")
     monkeypatch.setenv(PREFIX + "STATE_DIR", "/own")
@@ -101,7 +101,7 @@ def test_the_state_directory_has_a_second_name_that_gives_way_to_the_first(monke
 
 @pytest.mark.parametrize("name", ["SCHEMA", "SCHEMA_NAME", "URL", "CONTEXT", "SCRATCH", "POOL_SIZE"])
 def test_variables_of_other_programs_are_not_ours(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """backends §1: the environment means ``LASTLIGHT_STATE_<NAME>`` and ``STATE_DIR``."""
+    """backends B-1: the environment means ``LASTLIGHT_STATE_<NAME>`` and ``STATE_DIR``."""
     monkeypatch.setenv(name, "7")
     assert Settings() == Settings(url=None, schema_name=None, limits=Limits(), pool_size=5)
     assert Limits().context == 256 * 1024
@@ -126,7 +126,7 @@ def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_a_wrong_setting_is_named(arguments: dict[str, Any], where: str) -> None:
-    """backends §1."""
+    """backends B-2."""
     with pytest.raises(InvalidValue) as refused:
         load_settings(None, **arguments)
     assert refused.value.where == where
@@ -134,7 +134,7 @@ def test_a_wrong_setting_is_named(arguments: dict[str, Any], where: str) -> None
 
 @pytest.mark.parametrize(("name", "where"), [("POOL_SIZE", "pool_size"), ("SESSION_TYPES", "session_types")])
 def test_a_wrong_variable_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPatch, name: str, where: str) -> None:
-    """architecture §8: no error text carries what may be a secret."""
+    """house H-53: no error text carries what may be a secret."""
     monkeypatch.setenv(PREFIX + name, "{secret")
     with pytest.raises(InvalidValue) as refused:
         load_settings(None)
@@ -143,7 +143,7 @@ def test_a_wrong_variable_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPa
 
 
 def test_settings_show_no_url_because_it_may_hold_a_password() -> None:
-    """backends §1: passwords in no text."""
+    """backends B-2: passwords in no text."""
     settings = Settings(url="postgresql://ana:a-secret@db/state")
     assert "secret" not in repr(settings) + str(settings)
     assert pickle.loads(pickle.dumps(settings)).url == settings.url

@@ -46,7 +46,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
 
 
 def test_a_store_is_a_context_manager_and_refuses_calls_after_its_end(database: Database) -> None:
-    """backends §1."""
+    """backends B-12."""
     with database.open() as store:
         run = create(store)
     calls: list[Callable[[], object]] = [
@@ -62,7 +62,7 @@ def test_a_store_is_a_context_manager_and_refuses_calls_after_its_end(database: 
 
 
 def test_closing_twice_is_closing_once(database: Database) -> None:
-    """backends §1: idempotent."""
+    """backends B-12: idempotent."""
     store = database.open()
     store.close()
     store.close()
@@ -70,7 +70,7 @@ def test_closing_twice_is_closing_once(database: Database) -> None:
 
 
 def test_closing_inside_a_block_is_refused_because_it_could_never_end(every_backend: StateStore) -> None:
-    """backends §1."""
+    """backends B-12."""
     with every_backend.transaction() as tx:
         with pytest.raises(NestedTransaction):
             every_backend.close()
@@ -79,7 +79,7 @@ def test_closing_inside_a_block_is_refused_because_it_could_never_end(every_back
 
 
 def test_closing_lets_the_units_of_other_threads_end(every_backend: StateStore) -> None:
-    """backends §1."""
+    """backends B-12."""
     inside, closing = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -99,7 +99,7 @@ def test_closing_lets_the_units_of_other_threads_end(every_backend: StateStore) 
 
 
 def test_postgres_is_not_migrated_unless_asked_and_says_how(postgres_url: str) -> None:
-    """backends §1: ``migrate``."""
+    """backends B-13: ``migrate``."""
     with pytest.raises(NotMigrated, match="lastlight-state migrate --url"):
         StateStore.open(postgres_url)
     with StateStore.open(postgres_url, migrate=True) as store:
@@ -108,7 +108,7 @@ def test_postgres_is_not_migrated_unless_asked_and_says_how(postgres_url: str) -
 
 
 def test_sqlite_is_migrated_unless_told_otherwise(state_dir: Path) -> None:
-    """backends §1: ``migrate``."""
+    """backends B-13: ``migrate``."""
     path = state_dir / "lastlight.db"
     with pytest.raises(NotMigrated):
         StateStore.open(path, migrate=False)
@@ -119,14 +119,14 @@ def test_sqlite_is_migrated_unless_told_otherwise(state_dir: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"durability": "sometimes"}, {"migrate": "perhaps"}])
 def test_a_wrong_argument_is_named_before_anything_is_created(state_dir: Path, options: dict[str, Any]) -> None:
-    """backends §1."""
+    """backends B-2."""
     with pytest.raises(InvalidValue, match=next(iter(options))):
         StateStore.open(state_dir / "lastlight.db", **options)
     assert list(state_dir.iterdir()) == []
 
 
 def test_arguments_beat_the_settings_given(state_dir: Path) -> None:
-    """backends §1."""
+    """backends B-1."""
     settings = Settings(url=str(state_dir / "settings.db"), read_only=True)
     with StateStore.open(state_dir / "argument.db", read_only=False, settings=settings) as store:
         create(store)
@@ -134,7 +134,7 @@ def test_arguments_beat_the_settings_given(state_dir: Path) -> None:
 
 
 def test_a_read_only_store_reads_and_refuses_to_write(database: Database) -> None:
-    """backends §1: ``read_only``."""
+    """backends B-14: ``read_only``."""
     run = create(database.open())
     store = database.open(read_only=True)
     assert store.workflows.runs.get(run).id == run
@@ -162,7 +162,7 @@ class WallClock:
 
 
 def test_the_times_of_any_clock_are_kept_in_utc_and_milliseconds(database: Database) -> None:
-    """architecture §5: what is returned equals what is stored."""
+    """house H-30: what is returned equals what is stored."""
     store = database.open(clock=WallClock(timezone(timedelta(hours=2))))
     made = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
     store.workflows.runs.append_phase(made.id, PhaseEntry("build", True))
@@ -172,7 +172,7 @@ def test_the_times_of_any_clock_are_kept_in_utc_and_milliseconds(database: Datab
 
 
 def test_a_clock_without_a_zone_is_refused(database: Database) -> None:
-    """architecture §5: naive values refused."""
+    """house H-30: naive values refused."""
     with pytest.raises(InvalidValue, match="clock: naive datetime"):
         create(database.open(clock=WallClock(None)))
 
@@ -181,7 +181,7 @@ def test_a_clock_without_a_zone_is_refused(database: Database) -> None:
 
 
 def test_what_a_block_writes_is_kept_together(store: StateStore) -> None:
-    """backends §4."""
+    """backends B-40."""
     with store.transaction() as tx:
         create(tx, "a")
         create(tx, "b")
@@ -190,7 +190,7 @@ def test_what_a_block_writes_is_kept_together(store: StateStore) -> None:
 
 
 def test_what_a_block_wrote_before_it_failed_is_undone_together(store: StateStore) -> None:
-    """backends §4."""
+    """backends B-40."""
 
     def work(tx: Any) -> None:
         create(tx, "a")
@@ -204,7 +204,7 @@ def test_what_a_block_wrote_before_it_failed_is_undone_together(store: StateStor
 def test_a_body_that_is_interrupted_leaves_the_connection_clean(
     every_backend: StateStore, interruption: type[BaseException]
 ) -> None:
-    """backends §4: never leaves a transaction open."""
+    """backends B-40: never leaves a transaction open."""
     for block in (every_backend.transaction, every_backend.view):
         entered: Any = block()
         entered.__enter__().workflows.runs.list()
@@ -216,7 +216,7 @@ def test_a_body_that_is_interrupted_leaves_the_connection_clean(
 
 
 def test_a_call_that_fails_in_a_block_undoes_itself_and_the_block_goes_on(store: StateStore) -> None:
-    """backends §4: the same on both databases, although on Postgres an error ends a transaction."""
+    """backends B-41: the same on both databases, although on Postgres an error ends a transaction."""
     with store.transaction() as tx:
         run = create(tx)
         with pytest.raises(NotFound):
@@ -228,7 +228,7 @@ def test_a_call_that_fails_in_a_block_undoes_itself_and_the_block_goes_on(store:
 
 
 def test_calls_and_blocks_inside_a_block_are_refused_at_once(every_backend: StateStore) -> None:
-    """backends §4: no silent deadlock."""
+    """backends B-42: no silent deadlock."""
     with every_backend.transaction() as tx:
         calls: list[Callable[[], object]] = [
             lambda: names(every_backend),
@@ -244,13 +244,13 @@ def test_calls_and_blocks_inside_a_block_are_refused_at_once(every_backend: Stat
 
 
 def test_run_inside_a_block_is_refused(every_backend: StateStore) -> None:
-    """backends §4."""
+    """backends B-42."""
     with every_backend.view(), pytest.raises(NestedTransaction):
         every_backend.run(create)
 
 
 def test_threads_have_transactions_of_their_own(every_backend: StateStore) -> None:
-    """backends §4: different threads are independent."""
+    """backends B-42: different threads are independent."""
     failed: list[BaseException] = []
 
     def work(name: str) -> None:
@@ -270,7 +270,7 @@ def test_threads_have_transactions_of_their_own(every_backend: StateStore) -> No
 
 
 def test_a_reader_in_another_thread_sees_nothing_of_an_open_transaction(every_backend: StateStore) -> None:
-    """architecture §6: readers never see half a transaction."""
+    """house H-40: readers never see half a transaction."""
     seen: list[list[str]] = []
     with every_backend.transaction() as tx:
         create(tx)
@@ -279,7 +279,7 @@ def test_a_reader_in_another_thread_sees_nothing_of_an_open_transaction(every_ba
 
 
 def test_a_reader_is_not_kept_waiting_by_a_writer(every_backend: StateStore) -> None:
-    """architecture §6."""
+    """house H-40."""
     read: list[list[str]] = []
     with every_backend.transaction() as tx:
         create(tx)
@@ -290,7 +290,7 @@ def test_a_reader_is_not_kept_waiting_by_a_writer(every_backend: StateStore) -> 
 
 
 def test_a_transaction_is_over_when_its_block_is(every_backend: StateStore) -> None:
-    """backends §4."""
+    """backends B-40."""
     with every_backend.transaction() as tx:
         create(tx)
     for call in (lambda: names(tx), lambda: create(tx)):
@@ -300,7 +300,7 @@ def test_a_transaction_is_over_when_its_block_is(every_backend: StateStore) -> N
 
 
 def test_the_label_is_noted_on_whatever_ends_the_block(every_backend: StateStore) -> None:
-    """backends §4."""
+    """backends B-44."""
     with pytest.raises(NotFound) as raised, every_backend.transaction(label="nightly import") as tx:
         tx.workflows.runs.get("none")
     assert raised.value.__notes__ == ["in the transaction 'nightly import'"]
@@ -310,7 +310,7 @@ def test_the_label_is_noted_on_whatever_ends_the_block(every_backend: StateStore
 
 
 def test_own_statements_run_inside_the_transaction(every_backend: StateStore) -> None:
-    """backends §4."""
+    """backends B-45."""
     counted = sa.text("SELECT count(*) FROM workflow_runs")
     with every_backend.transaction() as tx:
         create(tx)
@@ -322,7 +322,7 @@ def test_own_statements_run_inside_the_transaction(every_backend: StateStore) ->
 
 
 def test_an_own_statement_that_failed_and_was_caught_commits_all_or_nothing(every_backend: StateStore) -> None:
-    """backends §4: on Postgres the COMMIT of such a transaction would be a silent rollback."""
+    """backends B-45: on Postgres the COMMIT of such a transaction would be a silent rollback."""
     hooks: list[str] = []
 
     def work() -> None:
@@ -342,7 +342,7 @@ def test_an_own_statement_that_failed_and_was_caught_commits_all_or_nothing(ever
 
 
 def test_a_transaction_that_was_ended_by_hand_says_so(every_backend: StateStore) -> None:
-    """backends §4: what follows would not be part of it."""
+    """backends B-45: what follows would not be part of it."""
     hooks: list[str] = []
 
     def work() -> None:
@@ -363,7 +363,7 @@ def test_a_transaction_that_was_ended_by_hand_says_so(every_backend: StateStore)
 
 
 def test_a_view_sees_one_moment(every_backend: StateStore) -> None:
-    """backends §4: every read in it sees the same moment."""
+    """backends B-46: every read in it sees the same moment."""
     create(every_backend, "before")
     with every_backend.view() as view:
         assert names(view) == ["before"]
@@ -373,7 +373,7 @@ def test_a_view_sees_one_moment(every_backend: StateStore) -> None:
 
 
 def test_a_view_refuses_to_write(store: StateStore) -> None:
-    """backends §4."""
+    """backends B-46."""
     with store.view() as view:
         with pytest.raises(ReadOnlyTransaction):
             create(view)
@@ -384,7 +384,7 @@ def test_a_view_refuses_to_write(store: StateStore) -> None:
 
 
 def test_hooks_run_once_after_the_commit_in_order(every_backend: StateStore) -> None:
-    """backends §4; they may use the store."""
+    """backends B-47; they may use the store."""
     hooks: list[tuple[str, list[str]]] = []
     with every_backend.transaction() as tx:
         create(tx)
@@ -397,7 +397,7 @@ def test_hooks_run_once_after_the_commit_in_order(every_backend: StateStore) -> 
 
 
 def test_hooks_never_run_after_a_rollback(every_backend: StateStore) -> None:
-    """backends §4."""
+    """backends B-47."""
     hooks: list[str] = []
     undone(every_backend, lambda tx: tx.after_commit(lambda: hooks.append("never")))
     assert hooks == []
@@ -406,7 +406,7 @@ def test_hooks_never_run_after_a_rollback(every_backend: StateStore) -> None:
 def test_a_hook_that_fails_is_logged_and_counted_and_the_commit_stands(
     every_backend: StateStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """backends §4."""
+    """backends B-47."""
     hooks: list[str] = []
 
     def fail() -> None:
@@ -421,7 +421,7 @@ def test_a_hook_that_fails_is_logged_and_counted_and_the_commit_stands(
 
 
 def test_every_error_of_a_store_is_one_of_ours(every_backend: StateStore) -> None:
-    """architecture §8."""
+    """house H-51."""
     for call in (lambda: every_backend.workflows.runs.get("none"), lambda: every_backend.workflows.runs.list(limit=0)):
         with pytest.raises(StateError) as raised:
             call()

@@ -27,7 +27,7 @@ def names(on: Any) -> list[str]:
 
 
 def test_a_call_is_repeated_while_the_database_is_busy_and_each_repetition_counts(database: Database) -> None:
-    """backends §4."""
+    """backends B-50."""
     store = impatient(database)
     naps = Naps(store)
     with busy(database) as holder:
@@ -38,7 +38,7 @@ def test_a_call_is_repeated_while_the_database_is_busy_and_each_repetition_count
 
 
 def test_past_the_budget_a_call_is_busy_and_nothing_is_held(database: Database) -> None:
-    """backends §4: six retries."""
+    """backends B-50: six retries."""
     store = impatient(database)
     naps = Naps(store)
     with busy(database) as holder:
@@ -51,7 +51,7 @@ def test_past_the_budget_a_call_is_busy_and_nothing_is_held(database: Database) 
 
 
 def test_run_repeats_the_whole_of_its_work_within_one_budget(database: Database) -> None:
-    """backends §4: beginning and working share the six retries."""
+    """backends B-52: beginning and working share the six retries."""
     store = impatient(database)
     naps = Naps(store)
     hooks: list[int] = []
@@ -72,12 +72,12 @@ def test_run_repeats_the_whole_of_its_work_within_one_budget(database: Database)
 
 
 def test_run_gives_back_what_its_work_returned(store: StateStore) -> None:
-    """backends §4."""
+    """backends B-52."""
     assert store.run(create) == store.workflows.runs.list().items[0].id
 
 
 def test_the_beginning_of_a_block_is_repeated_and_its_body_is_not(sqlite_database: Database) -> None:
-    """backends §4: a ``with`` block's body cannot be repeated. (SQLite, where beginning may wait)"""
+    """backends B-52: a ``with`` block's body cannot be repeated. (SQLite, where beginning may wait)"""
     store = impatient(sqlite_database)
     naps = Naps(store)
     bodies = 0
@@ -93,7 +93,7 @@ def test_the_beginning_of_a_block_is_repeated_and_its_body_is_not(sqlite_databas
 
 
 def test_a_busy_commit_is_rolled_back_and_the_unit_repeated(sqlite_database: Database) -> None:
-    """backends §4. (SQLite: with a rollback journal, a reader keeps a COMMIT waiting.)"""
+    """backends B-50. (SQLite: with a rollback journal, a reader keeps a COMMIT waiting.)"""
     store = impatient(sqlite_database, settings=Settings(journal_mode="delete"))
     naps = Naps(store)
     run = create(store)
@@ -107,7 +107,7 @@ def test_a_busy_commit_is_rolled_back_and_the_unit_repeated(sqlite_database: Dat
 
 
 def test_a_busy_commit_of_a_block_undoes_it_and_leaves_the_connection_clean(sqlite_database: Database) -> None:
-    """backends §4: a ``with`` block's body cannot be repeated."""
+    """backends B-52: a ``with`` block's body cannot be repeated."""
     store = impatient(sqlite_database, settings=Settings(journal_mode="delete"))
     hooks: list[str] = []
     reader = sqlite_database.raw()
@@ -142,7 +142,7 @@ DISCONNECT = "PERFORM pg_terminate_backend(pg_backend_pid())"
 def test_a_commit_that_postgres_refuses_is_repeated_from_the_beginning(
     postgres_database: Database, failure: str
 ) -> None:
-    """backends §4: serialisation failure, deadlock."""
+    """backends B-50: serialisation failure, deadlock."""
     postgres_database.raw().execute(AT_COMMIT.format(times=4, fail=failure))
     store = postgres_database.open()
     naps = Naps(store)
@@ -152,7 +152,7 @@ def test_a_commit_that_postgres_refuses_is_repeated_from_the_beginning(
 
 
 def test_a_commit_of_unknown_outcome_is_repeated_only_when_the_writes_are_keyed(postgres_database: Database) -> None:
-    """backends §4."""
+    """backends B-51."""
     postgres_database.raw().execute(AT_COMMIT.format(times=1, fail=DISCONNECT))
     store = postgres_database.open()
     naps = Naps(store)

@@ -1,4 +1,4 @@
-"""Which runs may be claimed, as the conditions that lists, takes and sweeps share (workflows 4.4, W-49).
+"""Which runs may be claimed, as the conditions that lists, takes and sweeps share (workflows W-40, W-49).
 
 *Offered*: nobody holds the run, and nobody is expected to. *Abandoned*: its lease is over, or it is another program's
 row that was silent for too long. *Due*: it is paused, and the time it waits for has come.

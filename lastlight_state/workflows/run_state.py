@@ -195,7 +195,7 @@ def _is_stuck(facts: Facts) -> bool:
 
 
 def _is_strangers(facts: Facts) -> bool:
-    """Whether the row is another program's: neither owner nor lease, and never moved by this library (W-49)."""
+    """Whether another program's row: no owner, no lease, never moved by this library (workflows W-49)."""
     return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
 
 

@@ -123,7 +123,7 @@ parts = st.lists(
 def test_every_intact_record_of_a_damaged_log_is_returned_and_the_rest_is_counted(
     log: AgentLog, lines: list[bytes], chosen: list[tuple[str, Any, float]]
 ) -> None:
-    """agent-log L-5, L-37, L-38, cases 5 to 7: torn, glued, NULs, broken UTF-8, halves of emoji, mixed versions."""
+    """agent-log L-5, L-37, L-38, case 5 to 7: torn, glued, NULs, broken UTF-8, halves of emoji, mixed versions."""
     data, intact, damaged = b"", [], 0
     for kind, which, cut in chosen:
         if kind == "noise":

@@ -42,7 +42,7 @@ def use(call: str, arguments: Any = None) -> dict[str, Any]:
 
 
 def test_a_whole_session_is_shown(log: AgentLog) -> None:
-    """agent-log §9, case 51."""
+    """agent-log L-143, case 51."""
     put(log, (FIXTURES / "written-later.jsonl").read_bytes())
     messages = list(log.reader.messages("s-1").messages)
     roles = [message.role for message in messages]
@@ -57,7 +57,7 @@ def test_a_whole_session_is_shown(log: AgentLog) -> None:
 
 
 def test_text_beside_tool_results_stays_and_errors_are_kept(log: AgentLog) -> None:
-    """agent-log §9, case 44."""
+    """agent-log L-143, case 44."""
     reference = {"sha256": "0" * 64, "bytes": 1, "chars": 1}
     line = user([result("a", "ok", raw_ref=reference), result("b", "no", is_error=True), text("go on")])
     messages = shown(log, line)
@@ -112,12 +112,12 @@ def test_text_beside_tool_results_stays_and_errors_are_kept(log: AgentLog) -> No
 def test_lines_of_every_generation_are_shown_as_messages(
     log: AgentLog, line: dict[str, Any], messages: list[tuple[str, Any]]
 ) -> None:
-    """agent-log §9."""
+    """agent-log L-143."""
     assert short(shown(log, line)) == messages
 
 
 def test_what_an_assistant_did_is_told(log: AgentLog) -> None:
-    """agent-log §9."""
+    """agent-log L-143."""
     thoughts = [{"type": "thinking", "thinking": words} for words in ("one", "two")]
     content = [thoughts[0], use("c", {"a": [1]}), thoughts[1], use("d")]
     message = shown(log, assistant(*content, model="m", stop_reason="tool_use"))[0]
@@ -126,7 +126,7 @@ def test_what_an_assistant_did_is_told(log: AgentLog) -> None:
 
 
 def test_times_are_those_of_the_line(log: AgentLog) -> None:
-    """agent-log §9."""
+    """agent-log L-143."""
     dated, undated = shown(log, user("a"), assistant(text("b")))
     assert dated.timestamp is not None
     assert dated.timestamp.isoformat() == "2026-02-03T12:00:01+00:00"
@@ -134,7 +134,7 @@ def test_times_are_those_of_the_line(log: AgentLog) -> None:
 
 
 def test_the_messages_of_a_line_stay_on_one_page(log: AgentLog) -> None:
-    """agent-log §9, L-95."""
+    """agent-log L-144, L-95."""
     lines = [user("0"), user([result("c", str(n)) for n in range(1, 4)]), user("4")]
     put(log, b"".join(map(dump_line, lines)))
     pages = [log.reader.messages("s-1", limit=2)]
@@ -144,14 +144,14 @@ def test_the_messages_of_a_line_stay_on_one_page(log: AgentLog) -> None:
 
 
 def test_lines_without_messages_are_passed_over(log: AgentLog) -> None:
-    """agent-log §9."""
+    """agent-log L-144."""
     put(log, dump_line({"type": "result"}) * 600 + dump_line(user("late")))
     page = log.reader.messages("s-1", limit=5)
     assert (short(list(page.messages)), page.at_end) == ([("user", "late")], True)
 
 
 def test_messages_of_sub_agents_can_be_merged_in(log: AgentLog) -> None:
-    """agent-log L-96, §9."""
+    """agent-log L-96, L-145."""
     path = put(log, dump_line(user("main")))
     own = path.with_suffix("") / "subagents"
     own.mkdir(parents=True)

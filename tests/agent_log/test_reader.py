@@ -165,7 +165,7 @@ def test_of_an_id_in_two_slugs_the_log_changed_last_is_read(log: AgentLog) -> No
 
 
 def test_a_scan_streams_all_lines(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log §8: with a bounded part of the file in memory, and no file left open."""
+    """agent-log L-141: with a bounded part of the file in memory, and no file left open."""
     put(log, b"".join(entry(n) for n in range(6_000)) + entry(6_000)[:-1])
     calls = counted(monkeypatch, os, "open", "close", "pread")
     lines = log.reader.scan("s-1")

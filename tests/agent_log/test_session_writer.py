@@ -101,7 +101,7 @@ def test_a_given_place_beats_the_one_the_event_tells(log: AgentLog) -> None:
 
 
 def test_without_any_place_a_line_is_refused(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log §7: and the same event can be fed again when the place is known."""
+    """agent-log L-137: and the same event can be fed again when the place is known."""
     with log.writer.open(session_id="s-1", prompt="go") as writer:
         for attempt in (lambda: writer.feed(said(text("hi"))), lambda: writer.finish(Outcome())):
             with pytest.raises(InvalidValue) as caught:
@@ -113,7 +113,7 @@ def test_without_any_place_a_line_is_refused(log: AgentLog, tmp_path: Path) -> N
 
 
 def test_a_place_that_comes_late_in_the_same_call_is_in_time(log: AgentLog) -> None:
-    """agent-log §7."""
+    """agent-log L-137."""
     with log.writer.open(prompt="go") as writer:
         assert writer.feed_many([{**said(text("hi")), "sessionId": "s-1"}, SESSION]) == 2
         assert writer.slug == "-home-agent-workspace"
@@ -163,7 +163,7 @@ def test_a_second_session_has_its_lines_and_its_prompt_in_its_own_file(log: Agen
 
 
 def test_many_events_are_one_write_for_each_file(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log §7, L-21."""
+    """agent-log L-138, L-21."""
     with log.writer.open(prompt="go", sync="os") as writer:
         calls = counted(monkeypatch, os, "write")
         writer.feed_many([SESSION, said(text("a")), said(text("b")), {**SESSION, "id": "s-2"}, said(text("c"))])
@@ -201,7 +201,7 @@ def test_appended_results_and_errors_count_for_finish(log: AgentLog) -> None:
 
 
 def test_finish_without_a_session_writes_nothing(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log §7."""
+    """agent-log L-139."""
     with log.writer.open(prompt="go", place=SANDBOX) as writer:
         assert writer.finish(Outcome()) is None
         with pytest.raises(InvalidValue) as caught:

@@ -214,7 +214,7 @@ def test_a_bounded_number_of_summaries_is_kept(log: AgentLog, monkeypatch: pytes
 
 
 def test_summaries_come_in_the_order_asked_without_those_that_vanished(log: AgentLog) -> None:
-    """agent-log §8."""
+    """agent-log L-142."""
     for name in ("a", "b", "c"):
         put(log, line(), name)
     files = [log.sessions.get(name) for name in ("b", "a", "c")]

@@ -49,7 +49,7 @@ def translated(log: AgentLog, *given: dict[str, Any], **options: Any) -> list[di
 
 
 def test_a_whole_run_is_written_byte_for_byte_as_the_seed_says(log: AgentLog) -> None:
-    """agent-log §4, §5, L-50, L-63, case 17."""
+    """agent-log L-50, L-63, case 17."""
     with log.writer.open(prompt="Fix the failing test", model=MODEL) as writer:
         for event in events():
             writer.feed(event)
@@ -58,7 +58,7 @@ def test_a_whole_run_is_written_byte_for_byte_as_the_seed_says(log: AgentLog) ->
 
 
 def test_a_whole_run_is_written_byte_for_byte_as_later_files_were(log: AgentLog) -> None:
-    """agent-log §4, §5, L-51, L-64, case 17."""
+    """agent-log L-51, L-64, case 17."""
     options = TranslationOptions.later()
     with log.writer.open(prompt="Fix the failing test", model=MODEL, options=options) as writer:
         writer.feed_many(events())
@@ -68,7 +68,7 @@ def test_a_whole_run_is_written_byte_for_byte_as_later_files_were(log: AgentLog)
 
 @pytest.mark.parametrize("options", [TranslationOptions(), TranslationOptions.later()])
 def test_events_one_by_one_and_all_at_once_give_the_same_bytes(log: AgentLog, options: TranslationOptions) -> None:
-    """agent-log §7."""
+    """agent-log L-138."""
     for slug in ("one", "all"):
         place = replace(SANDBOX, name=slug)
         with log.writer.open(place=place, prompt="x", model=MODEL, options=options) as writer:
@@ -89,7 +89,7 @@ def test_every_line_that_is_written_passes_as_a_record(log: AgentLog) -> None:
 
 
 def test_options_are_words_of_their_vocabulary() -> None:
-    """agent-log §5."""
+    """agent-log L-131."""
     for option in fields(TranslationOptions):
         with pytest.raises(InvalidValue) as caught:
             replace(TranslationOptions(), **dict[str, Any]({option.name: "perhaps"}))
@@ -100,7 +100,7 @@ def test_options_are_words_of_their_vocabulary() -> None:
 
 
 def test_thinking_is_dropped_unless_it_is_to_be_kept(log: AgentLog) -> None:
-    """agent-log §5, case 18."""
+    """agent-log L-132, case 18."""
     message = said({"type": "thinking", "thinking": "hm"}, text("yes"), {"type": "thinking", "thinking": ""})
     dropped = translated(log, message)[-1]["message"]["content"]
     kept = translated(log, message, thinking="keep")[-1]["message"]["content"]
@@ -119,12 +119,12 @@ def test_thinking_is_dropped_unless_it_is_to_be_kept(log: AgentLog) -> None:
     ],
 )
 def test_a_message_of_which_nothing_is_left_gives_no_line(log: AgentLog, event: dict[str, Any]) -> None:
-    """agent-log §5."""
+    """agent-log L-133."""
     assert translated(log, event) == []
 
 
 def test_empty_text_is_kept_and_missing_arguments_are_an_empty_object(log: AgentLog) -> None:
-    """agent-log §5."""
+    """agent-log L-134."""
     bare = {"type": "toolCall", "id": "c", "name": "ls", "arguments": None}
     content = translated(log, said(text(""), bare))[-1]["message"]["content"]
     assert content == [text(""), {"type": "tool_use", "id": "c", "name": "ls", "input": {}}]
@@ -174,7 +174,7 @@ def _use(call_id: str) -> dict[str, Any]:
     ],
 )
 def test_the_first_told_result_is_the_content(fields: dict[str, Any], content: str) -> None:
-    """agent-log §5, case 23."""
+    """agent-log L-135, case 23."""
     translator = Translator(TranslationOptions(), None)
     event = {"type": "tool_execution_end", "id": "c", **fields}
     lines = translator.translate(event, Stamp(NOON, "s"))
@@ -184,7 +184,7 @@ def test_the_first_told_result_is_the_content(fields: dict[str, Any], content: s
 
 @pytest.mark.parametrize(("told", "is_error"), [(True, True), (False, None), (1, None), ("true", None), (None, None)])
 def test_only_an_exact_true_is_an_error(log: AgentLog, told: object, is_error: bool | None) -> None:
-    """agent-log §5, case 23."""
+    """agent-log L-135, case 23."""
     assert translated(log, ended("c", "x", isError=told))[-1]["message"]["content"][0].get("is_error") == is_error
 
 
@@ -339,7 +339,7 @@ def test_a_subtype_is_success_or_an_error_word() -> None:
     ],
 )
 def test_a_fatal_error_is_written_without_a_message(log: AgentLog, error: object, words: str) -> None:
-    """agent-log §4, §5."""
+    """agent-log L-130."""
     line = translated(log, {"type": "fatal_error", "error": error, "timestamp": AT})[-1]
     expected = {"type": "assistant", "isApiErrorMessage": True, "error": words, "timestamp": AT, "sessionId": "s-1"}
     assert list(line.items()) == list(expected.items())
@@ -374,7 +374,7 @@ LONG = "x" * 201
     ],
 )
 def test_retries_are_told_in_one_line_when_wanted(log: AgentLog, event: dict[str, Any], content: str) -> None:
-    """agent-log §5."""
+    """agent-log L-136."""
     assert translated(log, event) == []
     line = translated(log, event, breadcrumbs="write")[-1]
     assert list(line) == ["role", "subtype", "content", "timestamp", "sessionId"]
@@ -382,7 +382,7 @@ def test_retries_are_told_in_one_line_when_wanted(log: AgentLog, event: dict[str
 
 
 def test_states_of_extensions_and_skills_are_told_when_wanted(log: AgentLog) -> None:
-    """agent-log §4."""
+    """agent-log L-136."""
     extension = {"type": "extension_status", "extension": "web", "reason": None, "other": 1, "timestamp": AT}
     skills = {"type": "skills_status", "status": "none", "skills": "?", "mappedPaths": [], "timestamp": AT}
     lines = translated(log, extension, skills, breadcrumbs="write")
@@ -512,7 +512,7 @@ def test_what_came_since_a_mark_can_be_forgotten() -> None:
 
 
 def test_a_value_nested_too_deep_for_json_is_told_as_python_shows_it() -> None:
-    """agent-log §5: a result never raises for its form."""
+    """agent-log L-135: a result never raises for its form."""
     deep: Any = "x"
     for _ in range(100_000):
         deep = [deep]

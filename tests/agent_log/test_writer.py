@@ -18,7 +18,7 @@ STARTED = datetime(2026, 2, 3, 12, 0, 28, tzinfo=UTC)
 
 
 def test_a_command_is_a_session_of_five_lines(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log §7: in one write."""
+    """agent-log L-140: in one write."""
     command = CommandRecord("make test", 0, "12 passed", "1 warning", prompt="Run the tests", started_at=STARTED)
     writes = counted(monkeypatch, os, "write")
     session_id = log.writer.record_command(command, place=PLACE, session_id="exec-tests")
@@ -36,7 +36,7 @@ def test_a_command_is_a_session_of_five_lines(log: AgentLog, monkeypatch: pytest
 
 
 def test_a_failed_command_says_so(log: AgentLog) -> None:
-    """agent-log §7: without output, a note that there was none."""
+    """agent-log L-140: without output, a note that there was none."""
     session_id = log.writer.record_command(CommandRecord("false", 1, model="m"), place=PLACE)
     prompt, use, result, text, end = lines_of(path_of(log, session_id))
     assert (prompt["message"]["content"], use["message"]["model"]) == ("false", "m")

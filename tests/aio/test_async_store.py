@@ -31,7 +31,7 @@ async def _new_run(store: AsyncStateStore) -> str:
 
 
 def test_a_store_opened_in_one_loop_serves_another(every_backend: StateStore) -> None:
-    """backends 6: no event-loop affinity."""
+    """backends B-72: no event-loop affinity."""
     store = AsyncStateStore(every_backend)
     run_id = asyncio.run(_new_run(store))
     assert asyncio.run(store.workflows.runs.get(run_id)).id == run_id
@@ -58,7 +58,7 @@ def test_many_tasks_lose_no_write(every_backend: StateStore) -> None:
 
 
 def test_a_cancelled_write_is_known_before_the_cancellation_is_raised(every_backend: StateStore) -> None:
-    """backends 6, workflows case 65: the write is committed when CancelledError arrives."""
+    """backends B-71, workflows case 65: the write is committed when CancelledError arrives."""
 
     async def work() -> bool:
         store = AsyncStateStore(every_backend)
@@ -138,7 +138,7 @@ def test_another_task_reads_while_a_transaction_is_open(every_backend: StateStor
 def test_a_body_that_does_not_end_well_leaves_nothing_and_the_connection_clean(
     every_backend: StateStore, ending: str
 ) -> None:
-    """backends 4: the next caller finds the connection clean."""
+    """backends B-40: the next caller finds the connection clean."""
 
     async def work() -> None:
         store = AsyncStateStore(every_backend)
@@ -237,7 +237,7 @@ def test_the_threads_of_a_store_end_with_it(database: Database, ending: str) -> 
 
 
 def test_a_burst_of_reads_gets_as_many_threads_as_there_may_be(state_store: StateStore) -> None:
-    """backends 6: readers side by side; a reader that waits keeps no other one waiting."""
+    """backends B-73: readers side by side; a reader that waits keeps no other one waiting."""
     lane = Lane("test", 4)
     together = threading.Barrier(4, timeout=10)
 
@@ -258,7 +258,7 @@ def test_an_error_that_no_future_takes_reaches_its_caller_as_another(state_store
 
 
 def test_in_a_forked_child_a_call_is_refused_and_does_not_hang(state_store: StateStore) -> None:
-    """backends 1: after fork the child's copy is MisuseError."""
+    """backends B-11: after fork the child's copy is MisuseError."""
     store = AsyncStateStore(state_store)
     run_id = asyncio.run(_new_run(store))
     child = os.fork()

@@ -38,7 +38,7 @@ def faces(state_store: StateStore) -> list[tuple[Any, Any]]:
 
 
 def test_every_public_name_of_a_sync_face_is_on_its_async_face(faces: list[tuple[Any, Any]]) -> None:
-    """backends 6."""
+    """backends B-70."""
     missing = [
         f"{type(face).__name__}.{name}"
         for face, target in faces

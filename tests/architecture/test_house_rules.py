@@ -72,45 +72,45 @@ def is_long(node: ast.AST) -> bool:
 
 
 def test_a_file_is_read_at_one_sitting() -> None:
-    """architecture §9, 6."""
+    """house H-5."""
     sizes = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in FILES}
     assert {name: size for name, size in sizes.items() if size > LONGEST_FILE} == {}
 
 
 def test_a_function_fits_half_a_screen() -> None:
-    """architecture §9, 6: without its docstring."""
+    """house H-5: without its docstring."""
     assert [place.splitlines()[0] for place in found(is_long)] == []
 
 
 def test_nothing_outside_the_backends_asks_which_product_it_is() -> None:
-    """architecture §2: a difference between databases is a question on `Backend`."""
+    """house H-3: a difference between databases is a question on `Backend`."""
     assert found(asks_for_the_product, except_in=("backends", "testing")) == []
 
 
 def test_nothing_outside_the_backends_writes_a_pragma() -> None:
-    """architecture §2."""
+    """house H-3."""
     assert found(holds(r"^\s*PRAGMA\s"), except_in=("backends", "testing")) == []
 
 
 def test_time_and_ids_come_from_one_place() -> None:
-    """architecture §1: the only sources, so that tests can hold them still."""
+    """house H-1: the only sources, so that tests can hold them still."""
     assert found(tells_time_or_makes_ids, except_in=("testing", "clock.py", "ids.py")) == []
 
 
 def test_columns_are_named() -> None:
-    """architecture §9, 1: no ``SELECT *``, because tables grow."""
+    """house H-6: no ``SELECT *``, because tables grow."""
     assert found(holds(r"\bSELECT \*")) == []
 
 
 def test_every_table_is_named_as_ours() -> None:
-    """architecture §4: reserved prefixes and names, in one list."""
+    """house H-20: reserved prefixes and names, in one list."""
     assert [
         name for name in METADATA.tables if name not in RESERVED_NAMES and not name.startswith(RESERVED_PREFIXES)
     ] == []
 
 
 def test_no_vocabulary_is_cast_in_the_database() -> None:
-    """architecture §5: types and constraints are permanent, words may widen."""
+    """house H-21: types and constraints are permanent, words may widen."""
     assert [
         column for table in METADATA.tables.values() for column in table.columns if isinstance(column.type, sa.Enum)
     ] == []
@@ -127,7 +127,7 @@ def repositories(store: StateStore) -> Iterator[type[Repository]]:
 
 
 def test_every_public_method_of_a_repository_promises_something(state_store: StateStore) -> None:
-    """architecture §9, 5."""
+    """house H-7."""
     silent = {
         f"{kind.__name__}.{name}"
         for kind in repositories(state_store)
@@ -138,7 +138,7 @@ def test_every_public_method_of_a_repository_promises_something(state_store: Sta
 
 
 def test_the_call_path_is_the_file_path(state_store: StateStore) -> None:
-    """architecture §1: ``store.workflows.runs`` lives in ``workflows/runs.py`` and says so."""
+    """house H-2: ``store.workflows.runs`` lives in ``workflows/runs.py`` and says so."""
     kinds = set(repositories(state_store))
     assert len(kinds) >= 4
     for kind in kinds:

@@ -15,7 +15,7 @@ THIRD_PARTY = Path(__file__).parents[1] / "fixtures" / "third_party_backend"
 
 @pytest.mark.parametrize("url", ["mysql://ana:a-secret@db/state", "mssql+pyodbc://ana:a-secret@db/state"])
 def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> None:
-    """backends §1."""
+    """backends B-4."""
     with pytest.raises(InvalidValue, match="unknown scheme") as refused:
         StateStore.open(url)
     assert refused.value.details["permitted"] == ("postgres", "postgresql", "sqlite")
@@ -36,7 +36,7 @@ def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> Non
 def test_a_url_that_would_not_do_what_it_says_is_refused(
     url: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """backends §1."""
+    """backends B-4."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidValue, match=problem) as refused:
         StateStore.open(url)
@@ -45,7 +45,7 @@ def test_a_url_that_would_not_do_what_it_says_is_refused(
 
 
 def test_a_login_without_a_scheme_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §1."""
+    """backends B-4."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidValue, match="login without a scheme"):
         StateStore.open("ana:a-secret@db/state")
@@ -53,7 +53,7 @@ def test_a_login_without_a_scheme_creates_nothing(tmp_path: Path, monkeypatch: p
 
 
 def test_sqlite_has_no_schemas(tmp_path: Path) -> None:
-    """architecture §5."""
+    """house H-23."""
     with pytest.raises(InvalidValue, match="schema: SQLite has no schemas"):
         StateStore.open(tmp_path / "lastlight.db", schema="agents")
     assert list(tmp_path.iterdir()) == []
@@ -61,21 +61,21 @@ def test_sqlite_has_no_schemas(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite+aiosqlite://", "postgresql+asyncpg://"])
 def test_an_engine_with_another_driver_is_refused(url: str) -> None:
-    """backends §1, engine=."""
+    """backends B-10, engine=."""
     engine = sa.create_mock_engine(url, lambda *_: None)
     with pytest.raises(NotSupported, match=url.partition("+")[2].removesuffix("://")):
         StateStore.open(engine=engine)  # type: ignore[arg-type]
 
 
 def test_an_engine_of_an_unknown_product_is_refused() -> None:
-    """backends §1, engine=."""
+    """backends B-10, engine=."""
     engine = sa.create_mock_engine("mysql://", lambda *_: None)
     with pytest.raises(InvalidValue, match="unknown scheme 'mysql'"):
         StateStore.open(engine=engine)  # type: ignore[arg-type]
 
 
 def test_a_third_partys_backend_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §1."""
+    """backends B-15."""
     monkeypatch.syspath_prepend(str(THIRD_PARTY))
     assert "memolite" in importlib.metadata.entry_points(group="lastlight_state.backends").names
     with StateStore.open("memolite://anywhere") as store:

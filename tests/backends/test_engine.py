@@ -58,7 +58,7 @@ def habits(driver: Any) -> dict[str, Any]:
 
 
 def test_everything_works_over_a_callers_engine(make_engine: Make, database: Database) -> None:
-    """backends §1."""
+    """backends B-10."""
     with database.open(engine=make_engine()) as store:
         run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         with store.transaction() as tx:
@@ -69,7 +69,7 @@ def test_everything_works_over_a_callers_engine(make_engine: Make, database: Dat
 
 
 def test_the_engine_is_not_disposed_with_the_store(make_engine: Make, database: Database) -> None:
-    """backends §1: used and never disposed."""
+    """backends B-10: used and never disposed."""
     engine = make_engine(pool_size=1, max_overflow=0)
     with borrowed(engine) as driver:
         first = driver
@@ -81,7 +81,7 @@ def test_the_engine_is_not_disposed_with_the_store(make_engine: Make, database: 
 
 @pytest.mark.parametrize("isolation_level", [None, "AUTOCOMMIT", "SERIALIZABLE"])
 def test_a_connection_goes_back_as_it_came(make_engine: Make, database: Database, isolation_level: str | None) -> None:
-    """backends §1: the driver's own transactions too."""
+    """backends B-10: the driver's own transactions too."""
     engine = make_engine(
         pool_size=1, max_overflow=0, **({"isolation_level": isolation_level} if isolation_level else {})
     )
@@ -100,7 +100,7 @@ def test_a_connection_goes_back_as_it_came(make_engine: Make, database: Database
 def test_a_connection_goes_back_as_it_came_from_a_transaction_that_was_joined(
     make_engine: Make, database: Database
 ) -> None:
-    """backends §4: ``connection``."""
+    """backends B-43: ``connection``."""
     engine = make_engine(pool_size=1, max_overflow=0)
     sa.event.listen(engine, "connect", _with_pragmas(engine))
     with borrowed(engine) as driver:
@@ -122,7 +122,7 @@ def _with_pragmas(engine: sa.Engine) -> Callable[[Any, Any], None]:
 
 
 def test_numbers_come_back_equal_however_the_engine_reads_json(make_engine: Make, database: Database) -> None:
-    """architecture §5: the standard library makes integers of large floats."""
+    """house H-32: the standard library makes integers of large floats."""
     numbers = {"numbers": [1e300, -1.7976931348623157e308, 1.2345678901234568e18, 2**64 - 1, 1e22]}
     engine = make_engine()
     with database.open(engine=engine) as store:
@@ -134,7 +134,7 @@ def test_numbers_come_back_equal_however_the_engine_reads_json(make_engine: Make
 
 
 def test_an_engine_without_pragmas_gets_them_so_that_the_guards_hold(make_engine: Make, database: Database) -> None:
-    """backends §7: given a caller's engine that sets no pragma, when raw SQL adds a message to an unknown session."""
+    """backends B-26: given a caller's engine that sets no pragma, when raw SQL adds a message to an unknown session."""
     orphan = sa.text(
         "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES ('none', 'user', 'x', :at)"
     )
@@ -147,7 +147,7 @@ def test_an_engine_without_pragmas_gets_them_so_that_the_guards_hold(make_engine
 
 
 def test_a_pool_that_stays_in_use_is_named(make_engine: Make, database: Database) -> None:
-    """backends §3: timeouts that name themselves."""
+    """backends B-32: timeouts that name themselves."""
     engine = make_engine(pool_size=1, max_overflow=0, pool_timeout=0.05)
     store = database.open(engine=engine)
     with borrowed(engine):
@@ -160,7 +160,7 @@ def test_a_pool_that_stays_in_use_is_named(make_engine: Make, database: Database
 def test_an_engine_that_cannot_connect_is_unavailable_by_its_drivers_error(
     database: Database, make_engine: Make
 ) -> None:
-    """architecture §8: ``__cause__`` is the driver's error, with no password in any text."""
+    """house H-51: ``__cause__`` is the driver's error, with no password in any text."""
     url = make_engine().url.set(database="/no/such/place/lastlight.db", password="a-secret", username="ana")
     if database.name == "sqlite":
         url = sa.URL.create("sqlite", database="/no/such/place/lastlight.db")
@@ -174,7 +174,7 @@ def test_an_engine_that_cannot_connect_is_unavailable_by_its_drivers_error(
 
 
 def test_an_engine_on_a_file_that_is_no_database_is_unavailable(state_dir: Path) -> None:
-    """architecture §8."""
+    """house H-51."""
     (state_dir / "notes.txt").write_text("no database, but long enough to have a header of one hundred bytes " * 3)
     engine = sa.create_engine(f"sqlite:///{state_dir}/notes.txt")
     with pytest.raises(BackendUnavailable) as raised:
@@ -185,7 +185,7 @@ def test_an_engine_on_a_file_that_is_no_database_is_unavailable(state_dir: Path)
 
 
 def test_a_unit_that_failed_leaves_the_engines_connection_clean(make_engine: Make, database: Database) -> None:
-    """backends §4: the next caller must find the connection clean."""
+    """backends B-40: the next caller must find the connection clean."""
     engine = make_engine(pool_size=1, max_overflow=0)
     with database.open(engine=engine) as store:
         run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
@@ -199,7 +199,7 @@ def test_a_unit_that_failed_leaves_the_engines_connection_clean(make_engine: Mak
 
 
 def test_an_engine_in_memory_whose_threads_share_a_connection_keeps_units_apart() -> None:
-    """backends §1: readers wait for the writer, because its changes would be theirs to see."""
+    """backends B-10: readers wait for the writer, because its changes would be theirs to see."""
     engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     with StateStore.open(engine=engine) as store:
         run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")

@@ -13,7 +13,7 @@ def mode(path: Path) -> int:
 
 
 def test_new_files_and_directories_are_their_owners_alone(tmp_path: Path) -> None:
-    """backends §1: 0600 and 0700, the side files included, whatever the umask allows."""
+    """backends B-9: 0600 and 0700, the side files included, whatever the umask allows."""
     before = os.umask(0)
     try:
         path = tmp_path / "new" / "deeper" / "lastlight.db"
@@ -29,7 +29,7 @@ def test_new_files_and_directories_are_their_owners_alone(tmp_path: Path) -> Non
 
 
 def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
-    """backends §1: only new ones are made private."""
+    """backends B-9: only new ones are made private."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o750)
@@ -49,13 +49,13 @@ def test_creating_a_file_that_is_there_leaves_its_content(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse.sshfs", "fuse", "ceph"])
 def test_file_systems_from_elsewhere_are_remote(name: str) -> None:
-    """backends §2: NFS, SMB, 9p, virtiofs, FUSE."""
+    """backends B-23: NFS, SMB, 9p, virtiofs, FUSE."""
     assert files.is_remote(name)
 
 
 @pytest.mark.parametrize("name", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "apfs", "unknown"])
 def test_file_systems_of_this_machine_are_not(name: str) -> None:
-    """backends §2."""
+    """backends B-23."""
     assert not files.is_remote(name)
 
 

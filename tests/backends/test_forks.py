@@ -101,13 +101,13 @@ def names(store: StateStore) -> set[str]:
 
 
 def test_the_childs_copy_of_a_store_is_refused_and_the_parents_goes_on(fresh_database: Database) -> None:
-    """backends §1: after ``fork`` the child's copy is `MisuseError`."""
+    """backends B-11: after ``fork`` the child's copy is `MisuseError`."""
     run(REFUSED, fresh_database.url)
     assert names(fresh_database.open()) == {"before", "after"}
 
 
 def test_a_child_may_open_its_own_store_and_loses_nothing_when_its_parent_closes(fresh_database: Database) -> None:
-    """backends §1: SQLite would take the parent's locks for the child's, and drop the log under it."""
+    """backends B-11: SQLite would take the parent's locks for the child's, and drop the log under it."""
     run(OWN_STORE, fresh_database.url)
     assert names(fresh_database.open()) == {"before", "child", "after", "child after its parent's end"}
     if fresh_database.name == "sqlite":
@@ -117,6 +117,6 @@ def test_a_child_may_open_its_own_store_and_loses_nothing_when_its_parent_closes
 def test_a_child_of_a_parent_in_the_middle_of_a_unit_is_kept_from_the_file(
     state_store: StateStore, state_dir: Path
 ) -> None:
-    """backends §1: those connections of SQLite can neither be used nor closed in the child."""
+    """backends B-11: those connections of SQLite can neither be used nor closed in the child."""
     run(IN_A_UNIT, str(state_dir / "lastlight.db"))
     assert names(state_store) == {"before", "in the transaction", "after"}

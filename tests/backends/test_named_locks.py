@@ -18,7 +18,7 @@ def _hold(store: StateStore, name: str, entered: threading.Event, leave: threadi
 
 
 def test_the_second_who_asks_waits_for_the_first_to_end(database: Database) -> None:
-    """backends 4: a transaction-scoped named lock."""
+    """backends B-48: a transaction-scoped named lock."""
     first, second = database.open(), database.open()
     entered, leave, entered_too, leave_too = (threading.Event() for _ in range(4))
     holder = threading.Thread(target=_hold, args=(first, "admission", entered, leave))
@@ -35,7 +35,7 @@ def test_the_second_who_asks_waits_for_the_first_to_end(database: Database) -> N
 
 
 def test_a_schema_that_is_named_and_the_same_one_by_default_share_their_locks(postgres_url: str) -> None:
-    """backends 4: the lock is the schema's, however the store came to it."""
+    """backends B-48: the lock is the schema's, however the store came to it."""
     entered, leave, entered_too, leave_too = (threading.Event() for _ in range(4))
     with (
         StateStore.open(postgres_url, migrate=True) as by_default,

@@ -53,12 +53,12 @@ def kill(database: Database, pid: int) -> None:
 
 
 def test_the_server_knows_who_is_connected(postgres_database: Database) -> None:
-    """backends §3: ``application_name``."""
+    """backends B-30: ``application_name``."""
     assert asked(postgres_database.open(), "SELECT current_setting('application_name')") == "lastlight-state"
 
 
 def test_writing_units_say_their_isolation_whatever_the_servers_default_is(postgres_database: Database) -> None:
-    """backends §3: isolation stated."""
+    """backends B-30: isolation stated."""
     name = make_url(postgres_database.url).database
     postgres_database.raw().execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'")
     store = postgres_database.open()
@@ -68,7 +68,7 @@ def test_writing_units_say_their_isolation_whatever_the_servers_default_is(postg
 
 
 def test_the_zone_of_the_server_changes_no_time(postgres_database: Database) -> None:
-    """architecture §5: aware UTC."""
+    """house H-30: aware UTC."""
     store = postgres_database.open()
     run = store.workflows.runs.get(create(store))
     assert run.started_at == postgres_database.clock.now()
@@ -76,7 +76,7 @@ def test_the_zone_of_the_server_changes_no_time(postgres_database: Database) -> 
 
 
 def test_a_pooler_gets_no_prepared_statements_and_no_startup_options(postgres_database: Database) -> None:
-    """backends §3: ``pooler="transaction"``."""
+    """backends B-31: ``pooler="transaction"``."""
     settings = Settings(pooler="transaction")
     store = postgres_database.open(settings=settings)
     for _ in range(10):
@@ -95,7 +95,7 @@ def test_otherwise_a_statement_is_prepared_when_it_has_been_used_often(postgres_
 
 
 def test_what_the_url_says_to_the_server_is_said_too(postgres_database: Database) -> None:
-    """backends §3: beside our own settings."""
+    """backends B-30: beside our own settings."""
     said = {"options": "-c geqo=off", "application_name": "worker-7"}
     url = make_url(postgres_database.url).update_query_dict(said).render_as_string(hide_password=False)
     with StateStore.open(url, settings=Settings(statement_timeout=7)) as store:
@@ -108,7 +108,7 @@ def test_what_the_url_says_to_the_server_is_said_too(postgres_database: Database
 
 
 def test_one_unit_after_the_other_uses_one_connection(postgres_database: Database) -> None:
-    """backends §3: LIFO."""
+    """backends B-32: LIFO."""
     store = postgres_database.open()
     assert len({asked(store, "SELECT pg_backend_pid()") for _ in range(5)}) == 1
 
@@ -116,7 +116,7 @@ def test_one_unit_after_the_other_uses_one_connection(postgres_database: Databas
 def test_the_pool_is_bounded_and_says_when_it_is_exhausted(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """backends §3: timeouts that name themselves."""
+    """backends B-32: timeouts that name themselves."""
     monkeypatch.setattr(postgres_connections, "POOL_SECONDS", 0.05)
     store = postgres_database.open(settings=Settings(pool_size=2))
     leases = [store.backend.acquire(Mode.READ) for _ in range(2)]
@@ -129,7 +129,7 @@ def test_the_pool_is_bounded_and_says_when_it_is_exhausted(
 
 
 def test_a_connection_that_died_in_the_pool_is_found_before_it_is_used(postgres_database: Database) -> None:
-    """backends §3: no ping before each use, and no failed unit either."""
+    """backends B-32: no ping before each use, and no failed unit either."""
     store = postgres_database.open(settings=Settings(pool_size=3))
     leases = [store.backend.acquire(Mode.READ) for _ in range(3)]
     pids = [lease.driver.info.backend_pid for lease in leases]
@@ -157,7 +157,7 @@ with StateStore.open(sys.argv[1]) as store:
 
 
 def test_a_process_may_have_any_number_of_files_open(postgres_database: Database) -> None:
-    """backends §3: ``select`` would know no file beyond the 1,024th."""
+    """backends B-32: ``select`` would know no file beyond the 1,024th."""
     command = [sys.executable, "-W", "ignore", "-c", MANY_FILES, postgres_database.url]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[0, 0]\n"
 
@@ -173,7 +173,7 @@ CREATE TRIGGER on_insert BEFORE INSERT ON workflow_runs FOR EACH ROW EXECUTE FUN
 
 
 def test_a_unit_whose_connection_dies_before_it_wrote_is_repeated_once(postgres_database: Database) -> None:
-    """backends §3: a disconnect before any statement of a unit succeeded."""
+    """backends B-33: a disconnect before any statement of a unit succeeded."""
     postgres_database.raw().execute(ON_INSERT.format(times=1))
     store = postgres_database.open()
     naps = Naps(store)
@@ -185,7 +185,7 @@ def test_a_unit_whose_connection_dies_before_it_wrote_is_repeated_once(postgres_
 def test_connections_that_go_on_dying_are_unavailable_and_the_next_call_finds_a_live_one(
     postgres_database: Database,
 ) -> None:
-    """backends §7: retried or surface as `BackendUnavailable`."""
+    """backends B-82: retried or surface as `BackendUnavailable`."""
     postgres_database.raw().execute(ON_INSERT.format(times=2))
     store = postgres_database.open()
     Naps(store)
@@ -196,7 +196,7 @@ def test_connections_that_go_on_dying_are_unavailable_and_the_next_call_finds_a_
 
 
 def test_a_block_whose_connection_dies_says_so_and_keeps_nothing(postgres_database: Database) -> None:
-    """backends §4: a ``with`` block's body cannot be repeated."""
+    """backends B-52: a ``with`` block's body cannot be repeated."""
     store = postgres_database.open()
 
     def work() -> None:
@@ -224,7 +224,7 @@ def locked(database: Database) -> Iterator[None]:
 
 
 def test_the_statement_timeout_names_itself(postgres_database: Database) -> None:
-    """backends §3."""
+    """backends B-34."""
     store = postgres_database.open(settings=Settings(statement_timeout=0.05))
     with locked(postgres_database), pytest.raises(BackendUnavailable, match="timeout") as raised:
         create(store)
@@ -234,7 +234,7 @@ def test_the_statement_timeout_names_itself(postgres_database: Database) -> None
 
 
 def test_the_lock_timeout_names_itself_and_is_repeated(postgres_database: Database) -> None:
-    """backends §3."""
+    """backends B-34."""
     store = postgres_database.open(settings=Settings(lock_timeout=0.01))
     naps = Naps(store)
     with locked(postgres_database), pytest.raises(BackendBusy, match="lock timeout"):
@@ -247,7 +247,7 @@ def test_the_lock_timeout_names_itself_and_is_repeated(postgres_database: Databa
 
 
 def test_a_schema_holds_everything_and_no_search_path_is_needed(postgres_url: str) -> None:
-    """backends §3: schema translation."""
+    """backends B-35: schema translation."""
     with StateStore.open(postgres_url, schema="Agents 1", migrate=True) as store:
         run = create(store)
         store.workflows.runs.append_phase(run, PhaseEntry("build", True))
@@ -263,7 +263,7 @@ def test_a_schema_holds_everything_and_no_search_path_is_needed(postgres_url: st
 
 
 def test_schemas_of_one_database_know_nothing_of_one_another(postgres_url: str) -> None:
-    """backends §3."""
+    """backends B-35."""
     with (
         StateStore.open(postgres_url, schema="one", migrate=True) as one,
         StateStore.open(postgres_url, schema="two", migrate=True) as two,
@@ -282,13 +282,13 @@ def test_schemas_of_one_database_know_nothing_of_one_another(postgres_url: str) 
 
 
 def test_a_server_older_than_fourteen_is_refused() -> None:
-    """backends §1: PostgreSQL 14."""
+    """backends B-7: PostgreSQL 14."""
     with old_server() as url, pytest.raises(NotSupported, match="older than PostgreSQL 14"):
         StateStore.open(url)
 
 
 def test_a_server_that_hangs_up_at_the_first_question_is_unavailable_by_the_drivers_error() -> None:
-    """architecture §8: ``__cause__`` is the driver's error."""
+    """house H-51: ``__cause__`` is the driver's error."""
     with old_server(answers=False) as url, pytest.raises(BackendUnavailable) as raised:
         StateStore.open(url)
     assert isinstance(raised.value.__cause__, psycopg.Error)
@@ -298,7 +298,7 @@ def test_a_server_that_hangs_up_at_the_first_question_is_unavailable_by_the_driv
 def test_a_server_that_is_not_there_is_unavailable_and_no_text_holds_the_password(
     port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """backends §1: passwords in no text of errors, logs, repr."""
+    """backends B-5, B-8: passwords in no text of errors, logs, repr."""
     url = f"postgresql://ana:{ENCODED}@127.0.0.1:{port}/state?sslpassword={ENCODED}"
     with caplog.at_level(logging.DEBUG), pytest.raises(BackendUnavailable, match="cannot be reached") as raised:
         StateStore.open(url)
@@ -314,7 +314,7 @@ def test_a_server_that_is_not_there_is_unavailable_and_no_text_holds_the_passwor
 def test_a_database_that_is_not_there_is_unavailable_and_the_driver_says_why(
     postgres_server: ThrowawayPostgres,
 ) -> None:
-    """backends §1."""
+    """backends B-8."""
     url = make_url(postgres_server.url).set(database="no_such_database").render_as_string(hide_password=False)
     with pytest.raises(BackendUnavailable) as raised:
         StateStore.open(url)
@@ -322,7 +322,7 @@ def test_a_database_that_is_not_there_is_unavailable_and_the_driver_says_why(
 
 
 def test_a_password_of_any_characters_reaches_the_server(postgres_server: ThrowawayPostgres) -> None:
-    """backends §1."""
+    """backends B-5."""
     role = f"lastlight_test_{uuid.uuid4().hex[:8]}"
     literal = PASSWORD.replace("'", "''")
     url = make_url(postgres_server.url).set(username=role, password=PASSWORD).render_as_string(hide_password=False)
@@ -340,7 +340,7 @@ def test_a_password_of_any_characters_reaches_the_server(postgres_server: Throwa
 
 
 def test_threads_share_the_pool(postgres_database: Database) -> None:
-    """backends §1: open one store per process and share it."""
+    """backends B-16: open one store per process and share it."""
     store = postgres_database.open(settings=Settings(pool_size=2))
     threads = [threading.Thread(target=lambda: [create(store) for _ in range(10)]) for _ in range(6)]
     for thread in threads:

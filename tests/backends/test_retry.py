@@ -42,7 +42,7 @@ def failing(*errors: Exception) -> Callable[[], str]:
 
 
 def test_what_succeeds_at_once_is_not_counted() -> None:
-    """backends §4."""
+    """backends B-50."""
     sleeper = Sleeper()
     budget = retry(sleeper)
     assert budget.run(failing()) == "done"
@@ -50,7 +50,7 @@ def test_what_succeeds_at_once_is_not_counted() -> None:
 
 
 def test_a_busy_unit_is_repeated_six_times_with_pauses_that_double() -> None:
-    """backends §4: base 50 ms."""
+    """backends B-50: base 50 ms."""
     sleeper = Sleeper()
     budget = retry(sleeper)
     assert budget.run(failing(*[BUSY] * 6)) == "done"
@@ -59,7 +59,7 @@ def test_a_busy_unit_is_repeated_six_times_with_pauses_that_double() -> None:
 
 
 def test_after_the_sixth_repetition_the_error_is_the_callers() -> None:
-    """backends §4."""
+    """backends B-50."""
     budget = retry(Sleeper())
     last = BackendBusy("the last")
     with pytest.raises(BackendBusy) as raised:
@@ -69,14 +69,14 @@ def test_after_the_sixth_repetition_the_error_is_the_callers() -> None:
 
 
 def test_no_pause_is_longer_than_two_seconds_before_its_jitter() -> None:
-    """backends §4: cap 2 s."""
+    """backends B-50: cap 2 s."""
     sleeper = Sleeper()
     Retry(Metrics(), limit=9, sleep=sleeper, stretch=lambda: 1.25).run(failing(*[BUSY] * 9))
     assert sleeper.slept[-3:] == [2.5, 2.5, 2.5]
 
 
 def test_each_pause_is_stretched_or_shortened_by_a_quarter_at_most() -> None:
-    """backends §4: jitter ±25 %."""
+    """backends B-50: jitter ±25 %."""
     factors = [Retry(Metrics()).stretch() for _ in range(1000)]
     assert 0.75 <= min(factors) < 0.8
     assert 1.2 < max(factors) <= 1.25
@@ -84,7 +84,7 @@ def test_each_pause_is_stretched_or_shortened_by_a_quarter_at_most() -> None:
 
 @given(errors=st.lists(st.sampled_from([BUSY, LOST, IO_ERROR]), max_size=10))
 def test_the_budget_is_one_whatever_the_errors_are(errors: list[StateError]) -> None:
-    """backends §4: up to six retries."""
+    """backends B-50: up to six retries."""
     budget = retry(Sleeper())
     attempts = 0
     failures = failing(*errors)
@@ -101,19 +101,19 @@ def test_the_budget_is_one_whatever_the_errors_are(errors: list[StateError]) -> 
 
 
 def test_a_lost_connection_is_met_by_repeating_once() -> None:
-    """backends §3."""
+    """backends B-33."""
     assert retry(Sleeper()).run(failing(LOST)) == "done"
     with pytest.raises(BackendUnavailable):
         retry(Sleeper()).run(failing(LOST, LOST))
 
 
 def test_an_io_error_is_repeated_as_busy_is() -> None:
-    """backends §4: busy, I/O error, serialisation failure, deadlock."""
+    """backends B-50: busy, I/O error, serialisation failure, deadlock."""
     assert retry(Sleeper()).run(failing(*[IO_ERROR] * 6)) == "done"
 
 
 def test_an_unknown_outcome_is_repeated_only_when_the_writes_are_keyed() -> None:
-    """backends §4."""
+    """backends B-51."""
     assert retry(Sleeper()).run(failing(UNKNOWN), keyed=True) == "done"
     with pytest.raises(BackendUnavailable):
         retry(Sleeper()).run(failing(UNKNOWN))
@@ -121,7 +121,7 @@ def test_an_unknown_outcome_is_repeated_only_when_the_writes_are_keyed() -> None
 
 @pytest.mark.parametrize("last", [LOST, BUSY])
 def test_what_an_earlier_attempt_may_have_written_is_not_forgotten(last: BackendError) -> None:
-    """backends §4: the outcome is unknown, even when the last attempt certainly wrote nothing."""
+    """backends B-51: the outcome is unknown, even when the last attempt certainly wrote nothing."""
     last = type(last)("the last", **last.details)
     with pytest.raises(type(last)) as raised:
         retry(Sleeper()).run(failing(UNKNOWN, *[last] * 6), keyed=True)
@@ -132,7 +132,7 @@ def test_what_an_earlier_attempt_may_have_written_is_not_forgotten(last: Backend
     "error", [BackendError("refused"), BackendUnavailable("no such host"), Conflict("refused"), RuntimeError("a bug")]
 )
 def test_what_repeating_cannot_mend_is_raised_at_once(error: Exception) -> None:
-    """backends §4."""
+    """backends B-50."""
     sleeper = Sleeper()
     with pytest.raises(type(error)):
         retry(sleeper).run(failing(error))

@@ -40,7 +40,7 @@ def settings_of(store: StateStore, *names: str, mode: Mode = Mode.READ) -> list[
 
 @pytest.mark.parametrize("mode", [Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE])
 def test_every_connection_has_the_settings(path: Path, mode: Mode) -> None:
-    """backends §2."""
+    """backends B-20."""
     names = ("journal_mode", "synchronous", "foreign_keys", "recursive_triggers", "busy_timeout", "wal_autocheckpoint")
     with StateStore.open(path) as store:
         assert settings_of(store, *names, mode=mode) == ["wal", 1, 1, 1, 5000, 1000]
@@ -48,7 +48,7 @@ def test_every_connection_has_the_settings(path: Path, mode: Mode) -> None:
 
 
 def test_a_reading_unit_cannot_write_even_by_mistake(path: Path) -> None:
-    """backends §2: read units never write."""
+    """backends B-21: read units never write."""
     with StateStore.open(path) as store:
         for mode in (Mode.READ, Mode.SNAPSHOT):
             lease = store.backend.acquire(mode)
@@ -59,13 +59,13 @@ def test_a_reading_unit_cannot_write_even_by_mistake(path: Path) -> None:
 
 
 def test_full_durability_syncs_each_commit(path: Path) -> None:
-    """backends §2."""
+    """backends B-20."""
     with StateStore.open(path, durability="full") as store:
         assert settings_of(store, "synchronous", mode=Mode.WRITE) == [2]
 
 
 def test_the_checkpoint_can_be_tuned_and_switched_off(path: Path) -> None:
-    """backends §7: given ``wal_autocheckpoint=0``, the WAL grows until a checkpoint."""
+    """backends B-20: given ``wal_autocheckpoint=0``, the WAL grows until a checkpoint."""
     wal = path.with_name("lastlight.db-wal")
     with StateStore.open(path, settings=Settings(wal_autocheckpoint=0)) as store:
         assert settings_of(store, "wal_autocheckpoint", mode=Mode.WRITE) == [0]
@@ -79,7 +79,7 @@ def test_the_checkpoint_can_be_tuned_and_switched_off(path: Path) -> None:
 
 
 def test_the_wal_is_bounded_by_default(path: Path) -> None:
-    """backends §2: ``wal_autocheckpoint`` is 1000 pages."""
+    """backends B-20: ``wal_autocheckpoint`` is 1000 pages."""
     wal = path.with_name("lastlight.db-wal")
     with StateStore.open(path) as store:
         context = {"text": "x" * 100_000}
@@ -89,7 +89,7 @@ def test_the_wal_is_bounded_by_default(path: Path) -> None:
 
 
 def test_closing_updates_the_planners_statistics(path: Path) -> None:
-    """backends §2: ``PRAGMA optimize`` on close."""
+    """backends B-24: ``PRAGMA optimize`` on close."""
     with StateStore.open(path) as store:
         with store.transaction() as tx:
             for _ in range(300):
@@ -108,7 +108,7 @@ def test_closing_updates_the_planners_statistics(path: Path) -> None:
 def test_on_a_remote_file_system_the_journal_is_rolled_back_and_synced_and_the_log_says_so(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """backends §2: DELETE and FULL, said in a log line."""
+    """backends B-23: DELETE and FULL, said in a log line."""
     with caplog.at_level(logging.WARNING, "lastlight_state"):
         settings = list(pragmas(Options(), name))
     assert "journal_mode = DELETE" in settings
@@ -120,7 +120,7 @@ def test_on_a_remote_file_system_the_journal_is_rolled_back_and_synced_and_the_l
 
 
 def test_the_journal_mode_of_a_remote_file_system_can_be_overridden(caplog: pytest.LogCaptureFixture) -> None:
-    """backends §2: overridable; what is synced is not."""
+    """backends B-23: overridable; what is synced is not."""
     settings = list(pragmas(Options(journal_mode="wal"), "nfs4"))
     assert "journal_mode = WAL" in settings
     assert "synchronous = FULL" in settings
@@ -128,7 +128,7 @@ def test_the_journal_mode_of_a_remote_file_system_can_be_overridden(caplog: pyte
 
 
 def test_on_a_local_file_system_it_is_wal_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """backends §2."""
+    """backends B-23."""
     settings = list(pragmas(Options(), "ext4"))
     assert "journal_mode = WAL" in settings
     assert "synchronous = NORMAL" in settings
@@ -137,7 +137,7 @@ def test_on_a_local_file_system_it_is_wal_and_nothing_is_said(caplog: pytest.Log
 
 @pytest.mark.parametrize("journal_mode", ["delete", "truncate", "persist", "wal"])
 def test_the_journal_mode_asked_for_is_the_files(path: Path, journal_mode: Any) -> None:
-    """backends §1: ``journal_mode``."""
+    """backends B-23: ``journal_mode``."""
     with StateStore.open(path, settings=Settings(journal_mode=journal_mode)) as store:
         run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         assert settings_of(store, "journal_mode", mode=Mode.WRITE) == [journal_mode]
@@ -145,7 +145,7 @@ def test_the_journal_mode_asked_for_is_the_files(path: Path, journal_mode: Any) 
 
 
 def test_a_journal_mode_that_is_not_to_be_had_is_refused_with_the_setting_that_helps(state_dir: Path) -> None:
-    """backends §2: a refusal that says why."""
+    """backends B-23: a refusal that says why."""
     engine = sa.create_engine(f"sqlite:///file:{state_dir}/new.db?vfs=unix-dotfile&uri=true")  # has no shared memory
     with pytest.raises(NotSupported, match=r"wal is not to be had where it lies.*journal_mode=delete"):
         StateStore.open(engine=engine)
@@ -158,7 +158,7 @@ def test_a_journal_mode_that_is_not_to_be_had_is_refused_with_the_setting_that_h
 def test_a_relative_path_means_the_directory_at_the_time_of_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """backends §1: connections are opened as they are needed."""
+    """backends B-3: connections are opened as they are needed."""
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -172,13 +172,13 @@ def test_a_relative_path_means_the_directory_at_the_time_of_opening(
 
 @pytest.mark.parametrize("name", ["a b?c#d%20.db", "ünï 👩‍🚀.db", "mode=memory", "a&b=c.db"])
 def test_any_file_name_is_taken_literally(state_dir: Path, name: str) -> None:
-    """backends §1: a bare path."""
+    """backends B-3: a bare path."""
     StateStore.open(str(state_dir / name)).close()
     assert [file.name for file in state_dir.iterdir()] == [name]
 
 
 def test_a_database_in_memory_is_one_for_all_threads(path: Path) -> None:
-    """backends §1: ``sqlite:///:memory:`` is one shared connection."""
+    """backends B-6: ``sqlite:///:memory:`` is one shared connection."""
     with StateStore.open("sqlite:///:memory:") as store:
         made: list[str] = []
         threads = [
@@ -196,7 +196,7 @@ def test_a_database_in_memory_is_one_for_all_threads(path: Path) -> None:
 
 
 def test_nothing_said_means_the_file_in_the_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §1: ``./state/lastlight.db``, or in ``STATE_DIR``."""
+    """backends B-3: ``./state/lastlight.db``, or in ``STATE_DIR``."""
     monkeypatch.chdir(tmp_path)
     for variable in ("STATE_DIR", "LASTLIGHT_STATE_STATE_DIR", "LASTLIGHT_STATE_URL"):
         monkeypatch.delenv(variable, raising=False)
@@ -232,14 +232,14 @@ def test_a_file_that_is_no_database_is_said_to_be_none_and_left_alone(state_dir:
 
 
 def test_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §1: SQLite 3.35."""
+    """backends B-7: SQLite 3.35."""
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 9))
     with pytest.raises(NotSupported, match=r"older than 3\.35"):
         SqliteBackend(":memory:", Options())
 
 
 def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path) -> None:
-    """backends §4: the next caller must find the connection clean."""
+    """backends B-40: the next caller must find the connection clean."""
     with StateStore.open(path) as store:
         for mode in (Mode.WRITE, Mode.SNAPSHOT):
             lease = store.backend.acquire(mode)
@@ -253,7 +253,7 @@ def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path) -> None
 
 
 def test_closing_a_store_does_not_fail_because_the_file_is_busy(path: Path) -> None:
-    """backends §2: ``PRAGMA optimize`` is a courtesy."""
+    """backends B-24: ``PRAGMA optimize`` is a courtesy."""
     store = StateStore.open(path)
     with store.transaction() as tx:
         tx.connection.exec_driver_sql("PRAGMA busy_timeout = 1")
@@ -267,14 +267,14 @@ def test_closing_a_store_does_not_fail_because_the_file_is_busy(path: Path) -> N
 
 
 def test_a_read_only_store_creates_nothing(tmp_path: Path) -> None:
-    """backends §2: ``read_only=True``."""
+    """backends B-25: ``read_only=True``."""
     with pytest.raises(NotMigrated):
         StateStore.open(tmp_path / "new" / "lastlight.db", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_read_only_store_reads_beside_a_writer_and_changes_nothing(path: Path) -> None:
-    """backends §2: dashboards poll with it."""
+    """backends B-25: dashboards poll with it."""
     with StateStore.open(path) as writer, StateStore.open(path, read_only=True) as reader:
         before = path.read_bytes()
         run = writer.workflows.runs.create("w", trigger=TRIGGER, phase="p")
@@ -296,7 +296,7 @@ def test_a_read_only_store_reads_beside_a_writer_and_changes_nothing(path: Path)
 
 
 def test_a_read_only_store_does_not_migrate(state_dir: Path) -> None:
-    """backends §2."""
+    """backends B-25."""
     path = state_dir / "lastlight.db"
     path.touch()
     with pytest.raises(NotMigrated):

@@ -64,7 +64,7 @@ def shape_of(table: str) -> Catalogue:
     ],
 )
 def test_tables_that_are_alike_have_one_shape(one: str, other: str) -> None:
-    """migrations §3: keys that may be NULL included."""
+    """migrations MG-42: keys that may be NULL included."""
     assert shape_of(one) == shape_of(other)
 
 

@@ -23,7 +23,7 @@ STEPS = [
 
 
 def test_milliseconds_between_two_times_are_exact(database: Database) -> None:
-    """backends section 4: a question with two answers that agree."""
+    """backends B-55: a question with two answers that agree."""
     start, end = (sa.bindparam(name, type_=columns.Timestamp) for name in ("start", "end"))
     with database.open().transaction() as tx:
         for step in STEPS:
@@ -35,7 +35,7 @@ def test_milliseconds_between_two_times_are_exact(database: Database) -> None:
 
 @pytest.mark.parametrize("missing", ["start", "end"])
 def test_with_one_time_missing_there_is_nothing_between(database: Database, missing: str) -> None:
-    """backends section 4."""
+    """backends B-55."""
     start, end = (sa.bindparam(name, type_=columns.Timestamp) for name in ("start", "end"))
     with database.open().transaction() as tx:
         values = {"start": START, "end": START, missing: None}

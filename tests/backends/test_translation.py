@@ -51,7 +51,7 @@ def sqlite_error(name: str, kind: type[sqlite3.Error] = sqlite3.OperationalError
     ],
 )
 def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[str, Any]) -> None:
-    """architecture §6: error kinds come from ``sqlite_errorname``."""
+    """house H-50: error kinds come from ``sqlite_errorname``."""
     error = sqlite_errors.translate(sqlite_error(name))
     assert type(error) is expected
     assert error.details == facts
@@ -84,7 +84,7 @@ def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[
     ],
 )
 def test_postgres_sqlstates(state: str, expected: type[StateError], facts: dict[str, Any]) -> None:
-    """architecture §6: error kinds come from SQLSTATE."""
+    """house H-50: error kinds come from SQLSTATE."""
     error = postgres_errors.translate(psycopg.errors.lookup(state)(SECRET))
     assert type(error) is expected
     assert error.details == facts
@@ -108,7 +108,7 @@ def test_postgres_sqlstates(state: str, expected: type[StateError], facts: dict[
 def test_what_has_no_code_or_no_place_of_its_own(
     translate: Callable[[Exception], StateError], error: Exception, expected: type[StateError]
 ) -> None:
-    """architecture §8."""
+    """house H-51."""
     assert type(translate(error)) is expected
 
 
@@ -124,7 +124,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("code", "sql"), REFUSED, ids=[code for code, _ in REFUSED])
 def test_what_the_databases_refuse_has_one_code_on_both(database: Database, code: str, sql: str) -> None:
-    """architecture §8: driver errors are translated in one place."""
+    """house H-51: driver errors are translated in one place."""
     store = database.open()
     words = {"on": "1" if database.name == "sqlite" else "true", "at": "'2026-02-03T00:00:00.000Z'"}
     with store.transaction() as tx:

@@ -15,7 +15,7 @@ PATH_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_
 
 @pytest.mark.parametrize("given", ["state.db", "/var/lib/state.db", "dir with blanks/ünï.db", "50%20off?.db", "a:b.db"])
 def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
-    """backends §1: a bare path."""
+    """backends B-3: a bare path."""
     for way in (given, Path(given)):
         url = urls.parse(way)
         assert (urls.scheme(url), url.database) == ("sqlite", given)
@@ -33,13 +33,13 @@ def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
     ],
 )
 def test_the_accepted_urls(given: str, scheme: str, database: str) -> None:
-    """backends §1."""
+    """backends B-4."""
     url = urls.parse(given)
     assert (urls.scheme(url), url.database) == (scheme, database)
 
 
 def test_a_percent_encoded_password_is_decoded_exactly() -> None:
-    """backends §1."""
+    """backends B-5."""
     url = urls.parse(f"postgresql://ana:{ENCODED}@db:5432/state")
     assert (url.username, url.password, url.host, url.port) == ("ana", PASSWORD, "db", 5432)
 
@@ -60,7 +60,7 @@ def test_a_percent_encoded_password_is_decoded_exactly() -> None:
     ],
 )
 def test_a_login_without_a_scheme_never_becomes_a_file_name(given: str) -> None:
-    """backends §1: such a file's name would be a password."""
+    """backends B-4: such a file's name would be a password."""
     with pytest.raises(InvalidValue, match="postgresql://user:password@host/database") as refused:
         urls.parse(given)
     assert "secret" not in str(refused.value)
@@ -75,7 +75,7 @@ def test_what_names_nothing_is_refused(given: str | Path) -> None:
 
 @pytest.mark.parametrize("given", ["postgresql://ana:a-secret@db:port/state", f"postgresql://ana:{PASSWORD}@db/state"])
 def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -> None:
-    """backends §1: passwords in no text."""
+    """backends B-5: passwords in no text."""
     with pytest.raises(InvalidValue) as refused:
         urls.parse(given)
     assert "secret" not in str(refused.value)
@@ -94,7 +94,7 @@ def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -
     ],
 )
 def test_a_url_is_shown_without_its_passwords(given: str) -> None:
-    """backends §1."""
+    """backends B-5."""
     shown = urls.redacted(given)
     assert "secret" not in shown
     assert "@db/" in shown or "://db/" in shown

@@ -30,7 +30,7 @@ STATES = {
 
 @pytest.mark.parametrize("state", STATES)
 def test_each_state_of_the_schema_has_its_exit_code(state: str, fresh_database: Database) -> None:
-    """maintenance OP-72, migrations §3, §4; case 24."""
+    """maintenance OP-72, case 24, migrations MG-67."""
     statements, exit_code, others = STATES[state]
     raw = fresh_database.raw()
     for statement in statements:
@@ -54,7 +54,7 @@ def test_an_unfinished_copy_is_exit_5_everywhere(fresh_database: Database) -> No
 
 
 def test_the_plan_says_which_revisions_which_rows_and_which_lock(tmp_path: Path) -> None:
-    """migrations §4, messaging M-6; case 41."""
+    """migrations MG-60, messaging M-6, case 41."""
     url = tmp_path / "old.db"
     lastlight_state("migrate", "--url", url, "--to", "0003")
     said = lastlight_state("check", "--url", url, "--json")
@@ -68,7 +68,7 @@ def test_the_plan_says_which_revisions_which_rows_and_which_lock(tmp_path: Path)
 
 
 def test_migrating_twice_does_nothing_the_second_time(tmp_path: Path) -> None:
-    """migrations §3."""
+    """migrations MG-23."""
     url = tmp_path / "new.db"
     first = lastlight_state("migrate", "--url", url, "--json").data
     second = lastlight_state("migrate", "--url", url, "--json").data
@@ -79,7 +79,7 @@ def test_migrating_twice_does_nothing_the_second_time(tmp_path: Path) -> None:
 
 
 def test_a_migration_that_cannot_get_the_lock_is_exit_6(tmp_path: Path, postgres_url: str) -> None:
-    """migrations §3, maintenance OP-72."""
+    """migrations MG-26, maintenance OP-72."""
     for url in (str(tmp_path / "new.db"), postgres_url):
         with closing(connect(Settings(url=url))) as backend, backend.migration(5):
             said = lastlight_state("migrate", "--url", url, "--lock-timeout", "0", "--json")
@@ -88,7 +88,7 @@ def test_a_migration_that_cannot_get_the_lock_is_exit_6(tmp_path: Path, postgres
 
 
 def test_a_schema_is_chosen_by_name_on_postgres(postgres_url: str) -> None:
-    """maintenance OP-70, migrations §5."""
+    """maintenance OP-70, migrations MG-29."""
     words = ("--url", postgres_url, "--schema", 'Ana\'s "own"', "--json")
     assert lastlight_state("migrate", *words).code == 0
     assert lastlight_state("check", *words).code == 0

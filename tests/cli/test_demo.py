@@ -28,7 +28,7 @@ def events_of(name: str) -> list[dict[str, Any]]:
 
 
 def test_the_recording_is_plain_lines_of_several_hundred_events_with_one_large_result() -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-2."""
     stream = Path(recording.__file__).with_name("stream.jsonl").read_bytes()
     events = [json.loads(line) for line in stream.splitlines()]
     assert len(stream) < 400_000
@@ -58,7 +58,7 @@ def played(url: str, folder: Path) -> tuple[Said, str, Path]:
 
 
 def test_the_demo_ends_well_and_leaves_a_run_that_succeeded(told: tuple[Said, str, Path]) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-2."""
     said, url, _ = told
     assert said.code == 0, said
     assert said.data["status"] == "succeeded"
@@ -68,7 +68,7 @@ def test_the_demo_ends_well_and_leaves_a_run_that_succeeded(told: tuple[Said, st
 
 
 def test_a_worker_was_killed_and_another_one_resumed_the_phase(told: tuple[Said, str, Path]) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-2."""
     said, _, _ = told
     assert ": kill -9 " in said.err
     outcomes = {found["id"]: (found["skill"], found["outcome"]) for found in said.data["executions"]}
@@ -78,7 +78,7 @@ def test_a_worker_was_killed_and_another_one_resumed_the_phase(told: tuple[Said,
 
 
 def test_both_gates_paused_the_run_and_were_answered(told: tuple[Said, str, Path]) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-2."""
     gates = [event["text"] for event in told[0].data["events"] if event["source"] == "approval"]
     assert gates == [
         f"gate {gate} {what}"
@@ -88,7 +88,7 @@ def test_both_gates_paused_the_run_and_were_answered(told: tuple[Said, str, Path
 
 
 def test_the_log_of_the_killed_session_holds_both_attempts_and_the_whole_result(told: tuple[Said, str, Path]) -> None:
-    """packaging-and-tests §1, agent-log L-71."""
+    """packaging PT-2, agent-log L-71."""
     said, url, folder = told
     with StateStore.open(url, state_dir=folder) as store:
         session_id = said.data["session_id"]
@@ -104,7 +104,7 @@ def test_the_log_of_the_killed_session_holds_both_attempts_and_the_whole_result(
 
 
 def test_what_was_spent_is_counted_the_interrupted_attempt_included(told: tuple[Said, str, Path]) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-2."""
     data = told[0].data
     meter = recording.Meter()
     for name in (*(step.phase for step in STEPS), "chat"):
@@ -117,14 +117,14 @@ def test_what_was_spent_is_counted_the_interrupted_attempt_included(told: tuple[
 
 
 def test_the_chat_is_stored_as_messages_and_as_a_log(told: tuple[Said, str, Path]) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-3."""
     said, _, folder = told
     assert [message["role"] for message in said.data["messages"]] == ["user", "assistant"] * 2
     assert len(list((folder / "agent-sessions" / "projects" / "-app").glob("chat-*.jsonl"))) == 1
 
 
 def test_people_see_the_story_and_nothing_of_a_temporary_directory_stays(tmp_path: Path) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-2."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     told = subprocess.run([*PROGRAM, "demo"], env=environment, capture_output=True, text=True, check=True)
     headings = [

@@ -9,7 +9,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_the_example_runs_and_tells_its_story(tmp_path: Path) -> None:
-    """packaging-and-tests §1."""
+    """packaging PT-4."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     told = subprocess.run(
         [sys.executable, EXAMPLES / "replay.py"], env=environment, capture_output=True, text=True, check=True

@@ -174,13 +174,13 @@ def test_an_execution_whose_log_is_gone_is_no_failure(logged: Logged) -> None:
 
 @pytest.mark.parametrize("key", ["nobody", "../../etc/passwd", "a b"])
 def test_an_unknown_id_is_exit_1(key: str, logged: Logged) -> None:
-    """maintenance §13."""
+    """maintenance OP-74."""
     said = lastlight_state("log", key, *logged.words, "--json")
     assert (said.code, said.error) == (1, "not_found")
 
 
 def test_a_log_is_looked_for_in_every_state_of_the_database(target: Target, tmp_path: Path) -> None:
-    """maintenance OP-72, OP-73; case 48."""
+    """maintenance OP-72, OP-73, case 48."""
     key = target.ids.run if target.state == "populated" else "nobody"
     said = lastlight_state("log", key, "--url", target.url, "--state-dir", tmp_path, "--json")
     assert said.code == (1, 0, 6, 3, 6)[STATES.index(target.state)]

@@ -60,7 +60,7 @@ BAD = {
 def test_wrong_usage_is_exit_2_and_one_object_and_makes_no_file(
     words: tuple[str, ...], sqlite_targets: dict[str, Target], tmp_path: Path
 ) -> None:
-    """maintenance OP-70, OP-71, §13; cases 47, 48."""
+    """maintenance OP-70, OP-71, OP-74, case 47, case 48."""
     database = [] if "--url" in words or "--url-file" in words else ["--url", sqlite_targets["empty"].url]
     as_text = lastlight_state(*words, *database)
     as_object = lastlight_state(*words, *database, "--json")
@@ -94,7 +94,7 @@ def test_a_url_comes_from_a_file_too(sqlite_targets: dict[str, Target], tmp_path
 def test_the_environment_names_the_database_and_flags_beat_it(
     sqlite_targets: dict[str, Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-70, backends §1."""
+    """maintenance OP-70, backends B-1."""
     monkeypatch.setenv("LASTLIGHT_STATE_URL", sqlite_targets["behind"].url)
     assert lastlight_state("check").code == 3
     assert lastlight_state("check", "--url", sqlite_targets["empty"].url).code == 0
@@ -135,7 +135,7 @@ def hung_up() -> TextIO:
 
 
 def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_targets: dict[str, Target]) -> None:
-    """maintenance OP-71, OP-72; case 51."""
+    """maintenance OP-71, OP-72, case 51."""
     for flags in ((), ("--json",)):
         with hung_up() as pipe, redirect_stdout(pipe), redirect_stderr(io.StringIO()) as complaint:
             code = run(["check", "--url", sqlite_targets["behind"].url, *flags])
@@ -144,7 +144,7 @@ def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_t
 
 
 def test_a_pipe_closed_in_the_middle_of_a_stream_ends_it_in_silence(tmp_path: Path) -> None:
-    """maintenance OP-71; case 51."""
+    """maintenance OP-71, case 51."""
     with StateStore.open(state_dir=tmp_path) as store:
         place = Cwd("/work")
         with store.agent_log.writer.open(place=place, session_id="s", prompt="Begin.") as log:

@@ -45,7 +45,7 @@ def shows_a_password(said: Said) -> bool:
 
 
 def test_commands_that_look_work_for_a_role_that_may_only_select_and_show_no_password(reader: Reader) -> None:
-    """maintenance OP-70, OP-73; cases 49, 52."""
+    """maintenance OP-70, OP-73, case 49, case 52."""
     for words in (
         ("check",),
         ("current",),
@@ -62,7 +62,7 @@ def test_commands_that_look_work_for_a_role_that_may_only_select_and_show_no_pas
 
 
 def test_what_the_role_may_not_do_is_a_named_error_without_the_password(reader: Reader) -> None:
-    """maintenance OP-70, OP-72; cases 49, 52."""
+    """maintenance OP-70, OP-72, case 49, case 52."""
     with connect(reader.url) as raw, pytest.raises(Exception, match="permission denied"):
         raw.execute("DELETE FROM workflow_runs")
     words = ("migrate", "--schema", "another", "--url", reader.url)
@@ -74,7 +74,7 @@ def test_what_the_role_may_not_do_is_a_named_error_without_the_password(reader: 
 
 
 def test_no_failure_shows_the_password(tmp_path: Path) -> None:
-    """maintenance OP-70; case 49."""
+    """maintenance OP-70, case 49."""
     url = f"postgresql://ana:{quote(PASSWORD, safe='')}@127.0.0.1:1/nowhere"
     file = tmp_path / "url"
     file.write_text(url, encoding="utf-8")

@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_looking_says_what_is_damaged_and_changes_nothing(tree: Path) -> None:
-    """maintenance OP-65, OP-72; case 48."""
+    """maintenance OP-65, OP-72, case 48."""
     before = files_of(tree)
     for words in ((), ("--seal", "--dry-run"), ("--replace", "--dry-run"), ("--out", "copies", "--dry-run")):
         said = lastlight_state("repair", tree, *words, "--json")
@@ -124,7 +124,7 @@ def test_somebody_at_a_terminal_decides(answer: str, is_refused: bool, monkeypat
     ],
 )
 def test_wrong_words_do_nothing(words: tuple[str, ...], code: int, error: str, tree: Path) -> None:
-    """maintenance OP-70, OP-72; cases 47, 48."""
+    """maintenance OP-70, OP-72, case 47, case 48."""
     before = files_of(tree)
     path = () if "yes" in words or "unknown" in words else (tree,)
     said = lastlight_state("repair", *path, *words, "--json")

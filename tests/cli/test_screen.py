@@ -46,7 +46,7 @@ def test_columns_are_aligned_by_what_a_terminal_shows_and_nothing_trails() -> No
 
 
 def test_without_a_terminal_everything_is_whole_and_plain() -> None:
-    """maintenance OP-11, OP-71; case 51."""
+    """maintenance OP-11, OP-71, case 51."""
     said = drawn(io.StringIO())
     assert "東京 " * 40 in said
     assert "\x1b" not in said

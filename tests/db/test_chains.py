@@ -38,7 +38,7 @@ def rise(store: StateStore, thing: str = "t1", text: str | None = "up") -> dict[
 
 
 def test_both_writes_take_place_and_both_results_come_back(scratch: StateStore) -> None:
-    """backends §5: two writes that are one."""
+    """backends B-63: two writes that are one."""
     begun(scratch)
     assert rise(scratch) == {"id": "t1", "number": 1, "at": AT, "new_text": "up", "new_at": AT}
     assert rise(scratch, text=None) == {"id": "t1", "number": 2, "at": AT, "new_text": None, "new_at": AT}
@@ -47,13 +47,13 @@ def test_both_writes_take_place_and_both_results_come_back(scratch: StateStore) 
 
 
 def test_a_head_that_changes_nothing_records_nothing(scratch: StateStore) -> None:
-    """architecture §9, 4: zero rows changed is an outcome with a name."""
+    """house H-8: zero rows changed is an outcome with a name."""
     assert rise(scratch, "none") is None
     assert scratch._scope.reading(lambda unit: unit.rows(READ)) == []
 
 
 def test_a_tail_that_is_refused_undoes_the_head(scratch: StateStore) -> None:
-    """backends §4: all or nothing."""
+    """backends B-63: all or nothing."""
     begun(scratch)
     bad = Chain(
         sa.update(THINGS).where(c.id == sa.bindparam("id")).values(number=c.number + 1).returning(c.id),
@@ -68,7 +68,7 @@ def test_a_tail_that_is_refused_undoes_the_head(scratch: StateStore) -> None:
 
 
 def test_on_postgres_a_chain_is_one_round_trip_and_on_sqlite_one_transaction(database: Database) -> None:
-    """backends §3: one round trip, not three."""
+    """backends B-36: one round trip, not three."""
     with recorded(database) as (store, sent), scratch_tables(store):
         begun(store)
         sent.clear()

@@ -15,7 +15,7 @@ PRINTABLE = st.text(
 
 @given(text=PRINTABLE)
 def test_names_are_kept_verbatim(text: str) -> None:
-    """architecture §5."""
+    """house H-22."""
     assert checks.identifier("name", text) == text
     assert checks.optional("name", text) == text
     assert checks.optional("name", None) is None
@@ -37,14 +37,14 @@ def test_names_are_kept_verbatim(text: str) -> None:
     ],
 )
 def test_what_is_no_name_is_refused(name: Any, problem: str) -> None:
-    """architecture §5: limits count UTF-8 bytes."""
+    """house H-22: limits count UTF-8 bytes."""
     with pytest.raises(InvalidValue, match=f"name: {problem}"):
         checks.identifier("name", name)
 
 
 @given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50))
 def test_free_text_is_kept_verbatim_to_the_last_byte_of_its_limit(text: str) -> None:
-    """architecture §5."""
+    """house H-22."""
     size = len(text.encode())
     assert checks.content("text", text, size) == text
     if size:
@@ -61,7 +61,7 @@ def test_free_text_may_be_empty_and_missing_text_stays_missing() -> None:
 
 
 def test_a_word_is_one_of_its_vocabulary() -> None:
-    """architecture §5: strict on write."""
+    """house H-21: strict on write."""
     vocabulary = checks.words(Literal["running", "failed"])
     assert checks.word("status", "running", vocabulary) == "running"
     for wrong in ("Running", "", 5, None, ["running"]):
@@ -88,7 +88,7 @@ def test_bounds_belong_to_the_range() -> None:
 
 @pytest.mark.parametrize("limit", [0, 501, -1, None, "10", True])
 def test_a_page_has_one_to_five_hundred_items(limit: Any) -> None:
-    """architecture §5: at most 500."""
+    """house H-12: at most 500."""
     with pytest.raises(InvalidValue, match="limit: "):
         checks.page_limit(limit)
     assert [checks.page_limit(n) for n in (1, 500)] == [1, 500]

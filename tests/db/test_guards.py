@@ -32,7 +32,7 @@ GUARDS = [
 
 
 def test_a_guard_refuses_on_both_databases_what_it_says_and_nothing_else(every_backend: StateStore) -> None:
-    """architecture §5: the database itself refuses, whoever asks."""
+    """house H-37: the database itself refuses, whoever asks."""
     backend = every_backend.backend
     with scratch_tables(every_backend):
         with every_backend.transaction() as tx:

@@ -62,7 +62,7 @@ def count(store: StateStore) -> int:
 
 
 def test_what_is_joined_is_kept_by_the_callers_commit(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: ``connection`` joins the caller's own transaction."""
+    """backends B-43: ``connection`` joins the caller's own transaction."""
     with engine.connect() as connection:
         transaction = connection.begin()
         with store.transaction(connection=connection) as tx:
@@ -85,7 +85,7 @@ def test_a_claim_is_confirmed_in_the_callers_transaction(store: StateStore, engi
 
 
 def test_what_is_joined_is_undone_by_the_callers_rollback(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4; the driver of SQLite has not begun by itself before the first INSERT."""
+    """backends B-43; the driver of SQLite has not begun by itself before the first INSERT."""
     with engine.connect() as connection:
         transaction = connection.begin()
         with store.transaction(connection=connection) as tx:
@@ -96,7 +96,7 @@ def test_what_is_joined_is_undone_by_the_callers_rollback(store: StateStore, eng
 
 
 def test_the_callers_statements_and_ours_are_one(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4."""
+    """backends B-43."""
     override = sa.text("INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES ('w', :on, :at)")
     values = {"on": True, "at": "2026-02-03T00:00:00.000Z"}
     with engine.begin() as connection:
@@ -108,7 +108,7 @@ def test_the_callers_statements_and_ours_are_one(store: StateStore, engine: sa.E
 
 
 def test_a_block_that_fails_is_undone_even_if_the_caller_commits(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: all or nothing."""
+    """backends B-43: all or nothing."""
     hooks: list[str] = []
     with engine.begin() as connection:
         with store.transaction(connection=connection) as tx:
@@ -124,7 +124,7 @@ def test_a_block_that_fails_is_undone_even_if_the_caller_commits(store: StateSto
 
 
 def test_a_call_that_fails_in_the_block_undoes_itself_alone(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4."""
+    """backends B-41."""
     with engine.begin() as connection, store.transaction(connection=connection) as tx:
         run = create(tx)
         with pytest.raises(NotFound):
@@ -133,7 +133,7 @@ def test_a_call_that_fails_in_the_block_undoes_itself_alone(store: StateStore, e
 
 
 def test_hooks_run_once_after_the_callers_commit_in_order(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: after commit."""
+    """backends B-47: after commit."""
     hooks: list[tuple[str, int]] = []
     with engine.connect() as connection:
         transaction = connection.begin()
@@ -152,7 +152,7 @@ def test_hooks_run_once_after_the_callers_commit_in_order(store: StateStore, eng
 
 @pytest.mark.parametrize("way", ["rollback", "close", "error"])
 def test_hooks_never_run_after_a_rollback(store: StateStore, engine: sa.Engine, way: str) -> None:
-    """backends §4: after commit."""
+    """backends B-47: after commit."""
     hooks: list[str] = []
     with suppress(Boom), engine.connect() as connection:
         transaction = connection.begin()
@@ -173,7 +173,7 @@ def end_badly(connection: sa.Connection, transaction: sa.Transaction, way: str) 
 
 
 def test_hooks_of_a_savepoint_follow_it(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: a caller's savepoint that is undone takes its hooks along, one that is released keeps them."""
+    """backends B-47: a caller's savepoint that is undone takes its hooks along, one that is released keeps them."""
     hooks: list[str] = []
 
     def join(connection: sa.Connection, name: str) -> None:
@@ -195,7 +195,7 @@ def test_hooks_of_a_savepoint_follow_it(store: StateStore, engine: sa.Engine) ->
 
 
 def test_a_hook_that_fails_harms_neither_the_commit_nor_the_others(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: logged and counted."""
+    """backends B-47: logged and counted."""
     hooks: list[str] = []
 
     def fail() -> None:
@@ -209,7 +209,7 @@ def test_a_hook_that_fails_harms_neither_the_commit_nor_the_others(store: StateS
 
 
 def test_a_session_of_the_callers_may_be_joined(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4."""
+    """backends B-43."""
     hooks: list[str] = []
     with sa.orm.Session(engine) as session:
         with store.transaction(connection=session.connection()) as tx:
@@ -221,7 +221,7 @@ def test_a_session_of_the_callers_may_be_joined(store: StateStore, engine: sa.En
 
 
 def test_a_connection_outside_a_transaction_is_refused(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4."""
+    """backends B-43."""
     with (
         engine.connect() as connection,
         pytest.raises(MisuseError, match=r"engine\.begin"),
@@ -231,7 +231,7 @@ def test_a_connection_outside_a_transaction_is_refused(store: StateStore, engine
 
 
 def test_a_connection_to_another_product_is_refused(store: StateStore, database: Database) -> None:
-    """backends §4."""
+    """backends B-43."""
     other = "sqlite+pysqlite" if database.name == "postgresql" else "postgresql+psycopg"
     stranger = sa.create_engine("sqlite://" if database.name == "postgresql" else "postgresql+psycopg://")
     connection: Any = FarConnection(stranger)
@@ -248,7 +248,7 @@ class FarConnection:
 
 
 def test_calls_through_the_store_are_refused_inside(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: nested use is refused."""
+    """backends B-42: nested use is refused."""
     with engine.begin() as connection:
         with store.transaction(connection=connection):
             for call in (store.workflows.runs.list, store.view().__enter__, store.transaction().__enter__):
@@ -259,7 +259,7 @@ def test_calls_through_the_store_are_refused_inside(store: StateStore, engine: s
 
 
 def test_a_read_only_store_joins_nothing(database: Database, engine: sa.Engine) -> None:
-    """backends §2."""
+    """backends B-25."""
     reader = database.open(read_only=True)
     with (
         engine.begin() as connection,
@@ -270,7 +270,7 @@ def test_a_read_only_store_joins_nothing(database: Database, engine: sa.Engine) 
 
 
 def test_the_label_is_noted_on_the_error(store: StateStore, engine: sa.Engine) -> None:
-    """backends §4: ``label``."""
+    """backends B-44: ``label``."""
     with (
         engine.begin() as connection,
         pytest.raises(NotFound) as raised,
@@ -284,7 +284,7 @@ def test_the_label_is_noted_on_the_error(store: StateStore, engine: sa.Engine) -
 def test_a_sqlite_connection_without_a_pragma_is_refused_by_its_name(
     state_store: StateStore, state_dir: Any, pragma: str
 ) -> None:
-    """backends §2: inside a transaction it cannot be switched on."""
+    """backends B-26: inside a transaction it cannot be switched on."""
     engine = sa.create_engine(f"sqlite:///{state_dir}/lastlight.db")
     other = {"foreign_keys": "recursive_triggers", "recursive_triggers": "foreign_keys"}[pragma]
     with engine.connect() as connection:
@@ -301,7 +301,7 @@ def test_a_sqlite_connection_without_a_pragma_is_refused_by_its_name(
 
 
 def test_a_busy_file_is_named_when_joining(state_store: StateStore, state_dir: Any) -> None:
-    """backends §2: write units ``BEGIN IMMEDIATE``, a caller's too."""
+    """backends B-21: write units ``BEGIN IMMEDIATE``, a caller's too."""
     engine = sa.create_engine(f"sqlite:///{state_dir}/lastlight.db", connect_args={"timeout": 0.01})
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA foreign_keys = ON")
@@ -316,7 +316,7 @@ def test_a_busy_file_is_named_when_joining(state_store: StateStore, state_dir: A
 
 
 def test_a_connection_in_autocommit_is_refused_or_made_a_transaction(store: StateStore, database: Database) -> None:
-    """backends §4: on Postgres there would be nothing to join."""
+    """backends B-43: on Postgres there would be nothing to join."""
     engine = engine_on(database, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         transaction = connection.begin()

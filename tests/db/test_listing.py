@@ -96,7 +96,7 @@ def admitted(row: dict[str, Any], chosen: dict[str, Any]) -> bool:
 def test_pages_show_every_row_that_is_admitted_once_and_in_order(
     scratch: StateStore, rows: list[dict[str, Any]], chosen: dict[str, Any], limit: int, descending: bool
 ) -> None:
-    """architecture §5: keyset pages, the same order of text on both databases."""
+    """house H-12: keyset pages, the same order of text on both databases."""
     stored(scratch, rows)
     expected = sorted((row for row in rows if admitted(row, chosen)), key=lambda row: (row["at"], row["id"].encode()))
     ids = [row["id"] for row in (reversed(expected) if descending else expected)]
@@ -110,7 +110,7 @@ def test_pages_show_every_row_that_is_admitted_once_and_in_order(
 def test_rows_that_come_or_go_between_pages_make_no_other_row_skipped_or_repeated(
     scratch: StateStore, rows: list[dict[str, Any]], limit: int
 ) -> None:
-    """architecture §5."""
+    """house H-12."""
     stored(scratch, rows)
     newer = iter(range(1000))
 
@@ -162,7 +162,7 @@ def test_a_full_last_page_has_no_token(scratch: StateStore) -> None:
 def test_a_token_serves_only_the_list_and_the_filters_it_was_made_for(
     scratch: StateStore, given: dict[str, Any]
 ) -> None:
-    """architecture §5: opaque tokens."""
+    """house H-13: opaque tokens."""
     some(scratch)
     token = page(scratch, ORDERS[True], 1).next_page_token
     for listing, filters in ((ORDERS[True], given), (ORDERS[False], {})):
@@ -178,7 +178,7 @@ FORGED += ["no list", {"at": 1}, None, ["2026-02-03T00:00:00.000Z", "t", "more"]
 
 @pytest.mark.parametrize("key", FORGED, ids=repr)
 def test_a_forged_key_is_refused_before_the_database_sees_it(scratch: StateStore, key: Any) -> None:
-    """architecture §5."""
+    """house H-13."""
     some(scratch)
     honest = encode_token(["things True", {}], [])
     digest = decoded(honest)[0]
@@ -197,13 +197,13 @@ def encoded(content: Any) -> str:
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token=st.text(max_size=60) | st.binary(max_size=60).map(lambda data: data.hex()))
 def test_any_other_text_is_no_token(scratch: StateStore, token: str) -> None:
-    """architecture §5."""
+    """house H-13."""
     with pytest.raises(InvalidValue, match="page_token"):
         page(scratch, ORDERS[True], 1, token)
 
 
 def test_each_shape_is_compiled_once_and_shapes_are_bounded(scratch: StateStore) -> None:
-    """backends §5: nothing on a hot path builds a statement."""
+    """backends B-61: nothing on a hot path builds a statement."""
     listing = Listing("shapes", [c.id, c.at], order=[c.at, c.id], filters=FILTERS)
     first = listing.statement({"number": 1}, paged=False)
     assert listing.statement({"number": 2}, paged=False) is first

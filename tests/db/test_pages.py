@@ -14,7 +14,7 @@ ASKED = st.lists(st.text(max_size=5) | st.dictionaries(st.text(max_size=5), PART
 
 @given(asked=ASKED, key=st.lists(PARTS, max_size=4))
 def test_a_token_gives_back_the_key_it_was_made_of(asked: list[Any], key: list[Any]) -> None:
-    """architecture §5."""
+    """house H-13."""
     token = encode_token(asked, key)
     assert decode_token(asked, token) == key
     assert token.isascii()
@@ -39,7 +39,7 @@ def test_no_token_is_the_beginning() -> None:
 
 @pytest.mark.parametrize("token", ["", "=", "é", "W10", "bnVsbA", "eyJhIjoxfQ", "WzEsMl0", "not base64!", 5, b"W10"])
 def test_what_is_no_token_is_refused(token: Any) -> None:
-    """architecture §5: opaque tokens."""
+    """house H-13: opaque tokens."""
     with pytest.raises(InvalidValue, match="page_token"):
         decode_token(["list"], token)
 

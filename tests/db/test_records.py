@@ -19,19 +19,19 @@ VALUES = {"id": "t", "at": datetime(2026, 2, 3, tzinfo=UTC), "words": ("a",), "i
 
 
 def test_a_record_of_stored_values_equals_one_that_was_validated() -> None:
-    """architecture §3."""
+    """house H-10."""
     assert Thing.of(dict(VALUES)) == Thing(**VALUES)  # type: ignore[arg-type]
 
 
 def test_a_record_cannot_be_changed() -> None:
-    """architecture §3: frozen."""
+    """house H-10: frozen."""
     thing = Thing.of(dict(VALUES))
     with pytest.raises(ValidationError, match="frozen"):
         thing.id = "other"  # type: ignore[misc]
 
 
 def test_a_record_goes_through_json_pickle_and_copies() -> None:
-    """architecture §3."""
+    """house H-10."""
     thing = Thing.of({**VALUES, "inner": Thing.of(dict(VALUES))})
     assert Thing.model_validate_json(thing.model_dump_json()) == thing
     for again in (pickle.loads(pickle.dumps(thing)), copy.copy(thing), copy.deepcopy(thing), thing.model_copy()):
@@ -46,5 +46,5 @@ def test_a_copy_with_changes_leaves_the_others_alone() -> None:
 
 
 def test_words_of_a_newer_version_are_no_obstacle() -> None:
-    """architecture §5: tolerant on read."""
+    """house H-21: tolerant on read."""
     assert Thing.model_validate({**VALUES, "colour": "red"}) == Thing.of(dict(VALUES))

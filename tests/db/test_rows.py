@@ -32,7 +32,7 @@ def test_any_name_of_a_column_is_a_name() -> None:
 
 @given(moment=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))]) | st.none()))
 def test_times_are_read_as_by_the_column(moment: datetime | None) -> None:
-    """architecture §5: our own form, and those that other programs left."""
+    """house H-31: our own form, and those that other programs left."""
     text = None if moment is None else moment.isoformat()
     assert builder(("at",), {"at": read_time})([(text,)]) == [{"at": read_time(text)}]
 

@@ -31,7 +31,7 @@ def count(unit: Unit) -> int:
 
 
 def test_each_way_of_running_sends_what_it_says(database: Database) -> None:
-    """backends §3, §4: a single read or write is one round trip."""
+    """backends B-36: a single read or write is one round trip."""
     with recorded(database) as (store, sent), scratch_tables(store):
         scope = store._scope
         sent.clear()
@@ -46,7 +46,7 @@ def test_each_way_of_running_sends_what_it_says(database: Database) -> None:
 
 
 def test_writing_units_of_sqlite_take_their_lock_at_once(sqlite_database: Database) -> None:
-    """backends §2: ``BEGIN IMMEDIATE``, never upgraded; reading ones are deferred."""
+    """backends B-21: ``BEGIN IMMEDIATE``, never upgraded; reading ones are deferred."""
     with recorded(sqlite_database) as (store, sent), scratch_tables(store):
         sent.clear()
         store._scope.writing(count)
@@ -57,7 +57,7 @@ def test_writing_units_of_sqlite_take_their_lock_at_once(sqlite_database: Databa
 
 
 def test_hot_calls_of_a_domain_are_one_round_trip_where_one_statement_suffices(postgres_database: Database) -> None:
-    """backends §3."""
+    """backends B-36."""
     with recorded(postgres_database) as (store, sent):
         runs = store.workflows.runs
         sent.clear()
@@ -76,7 +76,7 @@ def fail_after(unit: Unit) -> None:
 
 
 def test_a_call_that_fails_inside_a_block_takes_its_hooks_along(scratch: StateStore) -> None:
-    """backends §4: never after a rollback."""
+    """backends B-41: never after a rollback."""
     ran: list[str] = []
     with scratch.transaction() as tx:
         scope = tx.workflows.runs._scope
@@ -89,14 +89,14 @@ def test_a_call_that_fails_inside_a_block_takes_its_hooks_along(scratch: StateSt
 
 
 def test_a_unit_that_fails_leaves_nothing_and_runs_no_hook(scratch: StateStore) -> None:
-    """backends §4."""
+    """backends B-40."""
     with pytest.raises(Conflict):
         scratch._scope.writing(fail_after)
     assert scratch._scope.reading(count) == 0
 
 
 def test_a_named_lock_keeps_units_of_the_same_name_apart_and_ends_with_them(scratch: StateStore) -> None:
-    """backends §4: transaction-scoped named lock."""
+    """backends B-48: transaction-scoped named lock."""
 
     def work(unit: Unit) -> int:
         unit.named_lock("name")

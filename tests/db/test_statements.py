@@ -52,7 +52,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_a_row_comes_back_as_it_was_given(scratch: StateStore) -> None:
-    """architecture §5: one Python value, equal on both databases."""
+    """house H-32: one Python value, equal on both databases."""
     insert(scratch)
     assert get(scratch) == THING
     nothing = dict.fromkeys(("kind", "number", "real", "flag", "json"))
@@ -64,7 +64,7 @@ def test_a_row_comes_back_as_it_was_given(scratch: StateStore) -> None:
 def test_a_statement_is_compiled_once_for_all_stores_and_threads(
     scratch: StateStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """backends §5: compiled once per dialect."""
+    """backends B-60: compiled once per dialect."""
     statement = prepared(sa.select(c.id, c.number).where(c.number > sa.bindparam("number")))
     other = database.open()
     with compilations(monkeypatch) as compiled:
@@ -75,7 +75,7 @@ def test_a_statement_is_compiled_once_for_all_stores_and_threads(
 
 
 def test_hot_calls_build_and_compile_nothing(every_backend: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """backends §5: nothing on a hot path builds a statement."""
+    """backends B-60: nothing on a hot path builds a statement."""
     runs = every_backend.workflows.runs
 
     def once() -> None:
@@ -96,7 +96,7 @@ def test_hot_calls_build_and_compile_nothing(every_backend: StateStore, monkeypa
 
 
 def test_each_schema_has_its_own_text(postgres_url: str) -> None:
-    """backends §5: compiled once per dialect and schema."""
+    """backends B-60: compiled once per dialect and schema."""
     texts = set()
     for schema in (None, "one", "two"):
         with StateStore.open(postgres_url, schema=schema, migrate=True) as store:
@@ -105,7 +105,7 @@ def test_each_schema_has_its_own_text(postgres_url: str) -> None:
 
 
 def test_a_value_written_into_a_statement_is_refused_when_it_would_be_expanded_later(scratch: StateStore) -> None:
-    """backends §5: such a text differs from call to call."""
+    """backends B-62: such a text differs from call to call."""
     with pytest.raises(TypeError, match=r"constant\(\) and lists with Family"):
         Compiled(sa.select(c.id).where(c.id.in_(["a", "b"])), scratch.backend)
 
@@ -122,7 +122,7 @@ def test_words_of_ours_stand_in_the_text_and_nothing_else_may(scratch: StateStor
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 50, 51, 500])
 def test_a_family_compares_with_any_number_of_values(scratch: StateStore, size: int) -> None:
-    """backends §5: few statements are ever compiled."""
+    """backends B-61: few statements are ever compiled."""
     for number in range(3):
         insert(scratch, id=f"t{number}")
     wanted = [f"t{number}" for number in range(1, size + 1)]
@@ -156,7 +156,7 @@ def spoil(store: StateStore, column: str, literal: str) -> None:
 def test_what_cannot_be_read_names_its_table_its_row_and_its_column(
     sqlite_database: Database, column: str, literal: str
 ) -> None:
-    """architecture §8: `CorruptData`, not guessed. (SQLite stores anything in any column.)"""
+    """house H-52: `CorruptData`, not guessed. (SQLite stores anything in any column.)"""
     store = sqlite_database.open()
     with scratch_tables(store):
         insert(store)
@@ -168,7 +168,7 @@ def test_what_cannot_be_read_names_its_table_its_row_and_its_column(
 
 @pytest.mark.parametrize("literal", ["'2026-02-03T12:34:56.789123+00:00'", "'2026-02-03 13:34:56.789+01:00'"])
 def test_times_in_the_words_of_other_writers_are_understood(sqlite_database: Database, literal: str) -> None:
-    """architecture §5: byte-compatible with existing files, tolerant on read."""
+    """house H-31: byte-compatible with existing files, tolerant on read."""
     store = sqlite_database.open()
     with scratch_tables(store):
         insert(store)
@@ -180,7 +180,7 @@ def test_times_in_the_words_of_other_writers_are_understood(sqlite_database: Dat
 
 
 def test_what_the_database_keeps_is_what_the_page_says(scratch: StateStore) -> None:
-    """architecture §5: what is at rest."""
+    """house H-34: what is at rest."""
     insert(scratch)
     with scratch.transaction() as tx:
         row = tx.connection.exec_driver_sql("SELECT at, flag, json FROM scratch_things").one()
@@ -191,7 +191,7 @@ def test_what_the_database_keeps_is_what_the_page_says(scratch: StateStore) -> N
 
 
 def test_the_declared_types_serve_ad_hoc_statements_too(scratch: StateStore) -> None:
-    """architecture §3: declarative models are for those who want them."""
+    """house H-11: declarative models are for those who want them."""
     with scratch.transaction() as tx:
         tx.connection.execute(sa.insert(THINGS), THING)
         assert tx.connection.execute(sa.select(THINGS)).mappings().one() == THING
@@ -200,7 +200,7 @@ def test_the_declared_types_serve_ad_hoc_statements_too(scratch: StateStore) -> 
 
 
 def test_threads_may_compile_the_same_statement_at_once(scratch: StateStore) -> None:
-    """backends §5: safe to share between threads and stores."""
+    """backends B-60: safe to share between threads and stores."""
     statement = prepared(sa.select(c.id).where(c.kind == sa.bindparam("kind", type_=columns.Text)))
     insert(scratch)
     found: list[Any] = []

@@ -18,7 +18,7 @@ from lastlight_state.workflows import Trigger
 
 
 def test_a_call_of_one_statement_that_fails_inside_a_transaction_is_undone(sqlite_database: Database) -> None:
-    """backends 4: a failed call undoes itself, also where its answer, not its statement, was what failed."""
+    """backends B-41: a failed call undoes itself, also where its answer, not its statement, was what failed."""
     store = sqlite_database.open()
     session = store.messaging.sessions.resume(ConversationKey("slack", "C1", "U1")).session
     sqlite_database.raw().execute("UPDATE messaging_sessions SET metadata = 'no JSON'")
@@ -48,7 +48,7 @@ def test_hooks_of_a_unit_whose_commit_was_in_doubt_run_once_when_it_turns_out_do
 
 
 def test_an_error_that_has_done_its_waiting_is_not_repeated() -> None:
-    """backends 4: at most a minute in the writers' queue, not seven."""
+    """backends B-53: at most a minute in the writers' queue, not seven."""
     attempts = []
 
     def attempt() -> None:
@@ -61,7 +61,7 @@ def test_an_error_that_has_done_its_waiting_is_not_repeated() -> None:
 
 
 def test_scratch_gives_back_the_same_numbers_on_both_databases(store: StateStore) -> None:
-    """architecture §5: both backends give back equal values, large whole floats included."""
+    """house H-32: both backends give back equal values, large whole floats included."""
     run = store.workflows.runs.create("w", trigger=Trigger("t"), phase="p", scratch={"large": 2.0**60, "deep": [1e16]})
     store.workflows.runs.merge_scratch(run.id, {"more": 2.0**60})
     assert store.workflows.runs.get(run.id).scratch == {"large": 2**60, "deep": [10**16], "more": 2**60}

@@ -51,7 +51,6 @@ def test_the_index_names_every_page() -> None:
         ("a-page A-1, page case 3", [("a-page", "A-1"), ("page", "case 3")]),
         ("as it is (page A-1), page AB-2", [("page", "A-1"), ("page", "AB-2")]),
         ("page A-1 to A-3", [("page", "A-1"), ("to", "A-3")]),  # "to" is no page, so this one is not defined
-        ("page A-1 to A-3", [("page", "A-1"), ("to", "A-3")]),  # "to" is no page, so this one is not defined
         ("UTF-8 and SHA-256, in this case 'three'", []),
     ],
 )

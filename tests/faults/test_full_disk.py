@@ -1,4 +1,4 @@
-"""backends §7: no room for SQLite: a named error, no corruption, and service resumes when there is room again."""
+"""backends B-83: no room for SQLite: a named error, no corruption, and service resumes when there is room again."""
 
 import subprocess
 import sys
@@ -77,7 +77,7 @@ def names(store: StateStore) -> list[str]:
 
 
 def test_a_full_disk_is_named_and_service_resumes(full: StateStore, sqlite_database: Database) -> None:
-    """backends §7."""
+    """backends B-83."""
     create(full, "before")
     with pytest.raises(BackendUnavailable, match="the disk is full") as raised:
         create(full, "during", context=BIG)
@@ -92,7 +92,7 @@ def test_a_full_disk_is_named_and_service_resumes(full: StateStore, sqlite_datab
 
 
 def test_a_call_that_finds_no_room_undoes_itself_and_its_block_goes_on(full: StateStore) -> None:
-    """backends §4."""
+    """backends B-41."""
     with full.transaction() as tx:
         create(tx, "first")
         with pytest.raises(BackendUnavailable, match="the disk is full"):
@@ -103,7 +103,7 @@ def test_a_call_that_finds_no_room_undoes_itself_and_its_block_goes_on(full: Sta
 
 
 def test_a_write_that_the_system_refuses_is_repeated_and_then_named(sqlite_database: Database) -> None:
-    """backends §4, §7: an I/O error is repeated as busy is, and harms nothing; one statement or several."""
+    """backends B-50: an I/O error is repeated as busy is, and harms nothing; one statement or several."""
     command = [sys.executable, "-W", "error", "-c", NO_ROOM, sqlite_database.url]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.stderr == ""

@@ -1,4 +1,4 @@
-"""backends §7: ``kill -9`` of a writer at random moments."""
+"""backends B-81: ``kill -9`` of a writer at random moments."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ ROUNDS = [pytest.param(8, id="8 rounds"), pytest.param(200, id="200 rounds", mar
 def test_what_a_killed_writer_was_promised_is_there_and_nothing_is_half_written(
     fresh_database: Database, state_dir: Path, rounds: int
 ) -> None:
-    """backends §7: everything whose call returned is there, sequences gap-free, log files readable."""
+    """backends B-81: everything whose call returned is there, sequences gap-free, log files readable."""
     log = state_dir / "log.jsonl"
     command = [sys.executable, "-W", "error", str(PROGRAM), fresh_database.url, str(log), str(rounds), "seed"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)

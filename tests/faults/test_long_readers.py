@@ -1,4 +1,4 @@
-"""backends §7: a reader that keeps its moment for long."""
+"""backends B-84: a reader that keeps its moment for long."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def create(store: StateStore, count: int) -> None:
 
 
 def test_a_long_view_keeps_no_writer_waiting(database: Database) -> None:
-    """backends §7: of this store or another."""
+    """backends B-84: of this store or another."""
     reader, writer = database.open(), database.open()
     create(writer, 1)
     with reader.view() as view:
@@ -29,7 +29,7 @@ def test_a_long_view_keeps_no_writer_waiting(database: Database) -> None:
 
 
 def test_the_log_that_grew_behind_a_long_view_is_bounded_again(sqlite_database: Database) -> None:
-    """backends §7: the WAL's growth is bounded afterwards by a checkpoint."""
+    """backends B-84: the WAL's growth is bounded afterwards by a checkpoint."""
     store, other = sqlite_database.open(), sqlite_database.open()
     wal = Path(sqlite_database.url + "-wal")
     with other.view() as view:

@@ -1,4 +1,4 @@
-"""backends §7: connections that the server ends, servers that restart, and answers that never arrive. (Postgres)"""
+"""backends B-82: connections that the server ends, servers that restart, and answers that never arrive. (Postgres)"""
 
 import time
 
@@ -24,7 +24,7 @@ SCALE = [pytest.param(2, id="2s"), pytest.param(20, id="20s", marks=pytest.mark.
 def test_connections_killed_under_load_lose_nothing_and_double_nothing(
     postgres_database: Database, seconds: float
 ) -> None:
-    """backends §7: both are retried or surface as `BackendUnavailable`."""
+    """backends B-82: both are retried or surface as `BackendUnavailable`."""
     killer = postgres_database.raw()
     kills = 0
 
@@ -44,7 +44,7 @@ def test_connections_killed_under_load_lose_nothing_and_double_nothing(
 
 @pytest.mark.parametrize("seconds", SCALE)
 def test_a_server_restarted_under_load_loses_nothing_and_doubles_nothing(seconds: float) -> None:
-    """backends §3: survived by the pool; §7: no committed write is lost or doubled."""
+    """backends B-82: survived by the pool, and no committed write is lost or doubled."""
     with restartable_server() as server, StateStore.open(server.url, migrate=True) as store:
         ways = [FAST, IMMEDIATE]
 
@@ -61,7 +61,7 @@ def test_a_server_restarted_under_load_loses_nothing_and_doubles_nothing(seconds
 
 
 def test_while_the_server_is_away_calls_are_unavailable_and_afterwards_they_are_not() -> None:
-    """backends §7."""
+    """backends B-82."""
     with restartable_server() as server, StateStore.open(server.url, migrate=True) as store:
         run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         server.stop()
@@ -74,7 +74,7 @@ def test_while_the_server_is_away_calls_are_unavailable_and_afterwards_they_are_
 
 
 def test_a_commit_whose_answer_was_lost_is_not_repeated_unless_it_is_keyed(postgres_database: Database) -> None:
-    """backends §4: a COMMIT of unknown outcome; §7: crash after commit."""
+    """backends B-51: a COMMIT of unknown outcome."""
     with dropped_answers(postgres_database.url) as (url, drop):
         store = postgres_database.open()
         with StateStore.open(url, settings=Settings(pool_size=1)) as far:
@@ -98,7 +98,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated_unless_it_is_keyed(postg
 
 
 def test_a_read_whose_answer_was_lost_is_simply_repeated(postgres_database: Database) -> None:
-    """backends §4."""
+    """backends B-51."""
     with dropped_answers(postgres_database.url) as (url, drop), StateStore.open(url) as far:
         run = far.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         drop("SELECT")

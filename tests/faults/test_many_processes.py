@@ -1,4 +1,4 @@
-"""backends §7: many processes write to one database at once."""
+"""backends B-80: many processes write to one database at once."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def reports(database: Database, seconds: float) -> list[dict[str, Any]]:
 def test_processes_lose_nothing_double_nothing_and_are_never_told_that_it_is_busy(
     fresh_database: Database, seconds: float
 ) -> None:
-    """backends §7: 16 processes, mixed writes, one database."""
+    """backends B-80: 16 processes, mixed writes, one database."""
     told = reports(fresh_database, seconds)
     assert len(told) == PROCESSES
     assert all(report["runs"] for report in told)

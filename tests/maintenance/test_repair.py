@@ -85,7 +85,7 @@ def test_the_first_parts_of_a_very_damaged_file_are_told(repair: Repair, tmp_pat
 
 
 def test_what_cannot_be_repaired_is_refused_and_left_alone(repair: Repair, tmp_path: Path) -> None:
-    """maintenance OP-66, §13."""
+    """maintenance OP-66, OP-74."""
     path = logged(tmp_path, "s-1", "hi")
     data = damaged(path)
     link = tmp_path / "link.jsonl"

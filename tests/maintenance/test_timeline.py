@@ -48,7 +48,7 @@ def texts(entries: list[TimelineEntry] | tuple[TimelineEntry, ...]) -> list[str]
 
 
 def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> None:
-    """maintenance OP-13; case 61."""
+    """maintenance OP-13, case 61."""
     store, run_id = lived(database, seconds=1)
     entries = store.maintenance.timeline.list(run_id).items
     assert texts(entries) == [
@@ -77,7 +77,7 @@ def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> Non
 def test_pages_of_any_size_show_each_fact_once_in_the_same_order(
     limit: int, seconds: float, database: Database
 ) -> None:
-    """maintenance OP-13; case 61: with all sources at one instant, pages of 1 show each entry once."""
+    """maintenance OP-13, case 61: with all sources at one instant, pages of 1 show each entry once."""
     store, run_id = lived(database, seconds=seconds)
     timeline = store.maintenance.timeline
     whole = timeline.list(run_id).items
@@ -95,7 +95,7 @@ def test_pages_of_any_size_show_each_fact_once_in_the_same_order(
 
 
 def test_facts_of_one_moment_stand_in_the_order_of_their_sources(database: Database) -> None:
-    """maintenance OP-13; case 61."""
+    """maintenance OP-13, case 61."""
     store, run_id = lived(database, seconds=0)
     sources = [entry.source for entry in store.maintenance.timeline.list(run_id).items[:10]]
     assert sources == ["transition"] * 3 + ["approval"] * 3 + ["execution"] * 4
@@ -173,7 +173,7 @@ def test_other_runs_do_not_show(database: Database) -> None:
 
 
 def test_what_cannot_be_shown_is_refused(every_backend: StateStore) -> None:
-    """maintenance OP-13, §13."""
+    """maintenance OP-13, OP-74."""
     timeline = every_backend.maintenance.timeline
     run_id = every_backend.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
     every_backend.workflows.runs.cancel(run_id, by="ana", reason="no")
@@ -198,7 +198,7 @@ def test_a_token_that_is_none_of_ours_is_refused(key: list[object], every_backen
 
 
 def test_a_page_costs_the_same_statements_however_long_the_story(database: Database) -> None:
-    """maintenance OP-13, §14."""
+    """maintenance OP-13, OP-75."""
     with recorded(database) as (store, sent):
         counts = []
         for gates in (1, 20):
@@ -240,7 +240,7 @@ CROWD = (
 
 @pytest.mark.parametrize("paged", [False, True])
 def test_each_source_is_read_by_the_index_of_its_run(paged: bool, database: Database) -> None:
-    """maintenance §14."""
+    """maintenance OP-75."""
     by_run = r"SEARCH .* \(\w*run_id=\?"
     if database.name == "postgresql":
         by_run = r"Index Cond: \(+\w*run_id = "

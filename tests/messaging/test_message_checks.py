@@ -32,7 +32,7 @@ UNFIT: list[tuple[str, Any]] = [
 
 
 def test_an_unfit_message_is_refused_by_the_name_of_its_field(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-10, 7, case 50."""
+    """messaging M-10, M-73, case 50."""
     session = started(every_backend)
     for field, bad in UNFIT:
         given = {**FINE, field: bad}
@@ -52,7 +52,7 @@ def test_a_platform_id_may_have_256_bytes(every_backend: StateStore) -> None:
 
 
 def test_an_id_of_a_message_is_a_whole_number(every_backend: StateStore) -> None:
-    """messaging 7."""
+    """messaging M-73."""
     messages = every_backend.messaging.messages
     nonsense: list[Any] = [-1, 2**63, True, "7", 7.0]
     for bad in nonsense:

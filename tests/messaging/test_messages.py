@@ -67,7 +67,7 @@ def test_what_was_said_is_stored_verbatim(every_backend: StateStore, content: st
 
 
 def test_content_has_a_limit_of_one_mebibyte(every_backend: StateStore, raw: Raw) -> None:
-    """messaging 7."""
+    """messaging M-73."""
     session = started(every_backend)
     with pytest.raises(PayloadTooLarge) as caught:
         every_backend.messaging.messages.append(session.id, role="user", content="é" * (2**19) + "x")
@@ -379,7 +379,7 @@ def test_counters_of_other_programs_go_on_from_where_they_are(
 
 
 def test_a_chat_takes_place_in_the_schema_of_its_store(postgres_database: Database) -> None:
-    """backends 3: every statement finds its tables in ``schema=``, and nothing reaches those beside it."""
+    """backends B-35: every statement finds its tables in ``schema=``, and nothing reaches those beside it."""
     raw = Raw(postgres_database)
     raw("CREATE SCHEMA chat")
     store = postgres_database.open(schema="chat", migrate=True)

@@ -28,7 +28,7 @@ def nothing_is_stored(raw: Raw) -> bool:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_key_of_unfit_words_is_refused_by_name(every_backend: StateStore, raw: Raw, word: str) -> None:
-    """messaging 7, case 50."""
+    """messaging M-73, case 50."""
     absent = [] if word == "thread_id" else ["", None]
     for bad in [*BAD_TEXTS, *absent, " ", "x" * 257, "é" * 129]:
         for call in (every_backend.messaging.sessions.resume, every_backend.messaging.sessions.create):
@@ -38,7 +38,7 @@ def test_a_key_of_unfit_words_is_refused_by_name(every_backend: StateStore, raw:
 
 
 def test_words_may_be_as_long_as_their_limit(every_backend: StateStore) -> None:
-    """messaging 7: bytes of UTF-8."""
+    """messaging M-73: bytes of UTF-8."""
     longest = key(platform="é" * 32, channel_id="é" * 128, user_id="u" * 256, thread_id="t" * 256)
     assert started(every_backend, longest).key == longest
     assert every_backend.messaging.sessions.find_active(longest.place, user_id=longest.user_id) is not None
@@ -47,7 +47,7 @@ def test_words_may_be_as_long_as_their_limit(every_backend: StateStore) -> None:
 
 
 def test_an_id_of_a_callers_own_must_fit(every_backend: StateStore, raw: Raw) -> None:
-    """messaging 7."""
+    """messaging M-73."""
     ways: tuple[OnActive, ...] = ("refuse", "close")
     nonsense: list[Any] = [*BAD_TEXTS, "", "x" * 201]
     for session_id, on_active in product(nonsense, ways):
@@ -59,7 +59,7 @@ def test_an_id_of_a_callers_own_must_fit(every_backend: StateStore, raw: Raw) ->
 
 @pytest.mark.parametrize("bad", BAD_TEXTS)
 def test_what_is_looked_up_must_be_a_text_that_could_be_there(every_backend: StateStore, bad: Any) -> None:
-    """messaging 7: one error on both databases."""
+    """messaging M-74: one error on both databases."""
     sessions, messages = every_backend.messaging.sessions, every_backend.messaging.messages
     place = ThreadPlace("slack", "C1")
     calls: dict[str, list[Callable[[], Any]]] = {
@@ -95,7 +95,7 @@ def test_what_is_looked_up_must_be_a_text_that_could_be_there(every_backend: Sta
 def test_what_is_too_long_to_be_there_is_merely_not_found(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging 7: the limits are for what is written; rows of other programs stay readable."""
+    """messaging M-74: the limits are for what is written; rows of other programs stay readable."""
     sessions = every_backend.messaging.sessions
     legacy_session(raw, "x" * 300, frozen_clock.now())
     assert sessions.get("x" * 300).active
@@ -152,7 +152,7 @@ UNFIT: list[tuple[str, Any, type[InvalidValue]]] = [
 
 
 def test_an_update_of_unfit_values_changes_nothing(every_backend: StateStore) -> None:
-    """messaging 7."""
+    """messaging M-73."""
     session = started(every_backend)
     for name, value, error in UNFIT:
         given: dict[str, Any] = {name: value}
@@ -162,7 +162,7 @@ def test_an_update_of_unfit_values_changes_nothing(every_backend: StateStore) ->
 
 
 def test_values_at_their_limits_are_stored(every_backend: StateStore) -> None:
-    """messaging 7."""
+    """messaging M-73."""
     session = started(every_backend)
     metadata = {"nested": nested(15), "text": "x" * (2**14 - 100)}
     updated = every_backend.messaging.sessions.update(session.id, version=0, title="é" * 256, metadata=metadata)
@@ -186,7 +186,7 @@ def test_the_activity_filter_is_a_truth_value(every_backend: StateStore) -> None
 
 
 def test_a_closed_store_answers_nothing(every_backend: StateStore) -> None:
-    """messaging 7."""
+    """messaging M-75."""
     session = started(every_backend)
     every_backend.close()
     for call in (

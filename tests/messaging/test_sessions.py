@@ -68,7 +68,7 @@ def test_a_timeout_longer_than_time_itself_is_never_over(every_backend: StateSto
 
 
 def test_the_timeout_is_a_setting(database: Database, frozen_clock: FrozenClock) -> None:
-    """backends 1: `messaging_idle_timeout`."""
+    """backends B-1: `messaging_idle_timeout`."""
     opened = database.open()
     settings = opened.settings.model_copy(update={"messaging_idle_timeout": timedelta(seconds=10)})
     store = database.open(settings=settings)
@@ -150,7 +150,7 @@ def test_inactive_sessions_of_a_key_stack_up(every_backend: StateStore, raw: Raw
 def test_a_legacy_row_without_values_is_read_as_inactive_and_empty(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-7 (c), case 19."""
+    """messaging M-7, case 19."""
     legacy_session(raw, "legacy", frozen_clock.now(), message_count=None, active=None)
     legacy = every_backend.messaging.sessions.get("legacy")
     assert (legacy.message_count, legacy.active) == (0, False)

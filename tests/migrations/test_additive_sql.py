@@ -41,13 +41,13 @@ REFUSED = (
 
 @pytest.mark.parametrize("sql", ADDS)
 def test_what_adds_is_permitted(sql: str) -> None:
-    """migrations §2."""
+    """migrations MG-10."""
     assert problem_with(sql, {"runs": ("status", "version")}) is None
 
 
 @pytest.mark.parametrize("sql", REFUSED)
 def test_what_is_not_known_to_add_is_refused(sql: str) -> None:
-    """migrations §2."""
+    """migrations MG-10."""
     assert problem_with(sql, {"runs": ("status",)}) == "not known to add"
 
 
@@ -61,7 +61,7 @@ def test_what_is_not_known_to_add_is_refused(sql: str) -> None:
     ],
 )
 def test_a_second_statement_cannot_hide_behind_the_first(sql: str) -> None:
-    """migrations §2: one driver executes what stands behind a semicolon."""
+    """migrations MG-10: one driver executes what stands behind a semicolon."""
     assert problem_with(sql, {}) == "more than one statement"
 
 
@@ -81,5 +81,5 @@ def test_a_second_statement_cannot_hide_behind_the_first(sql: str) -> None:
     ],
 )
 def test_a_backfill_changes_only_what_it_declares(sql: str, problem: str) -> None:
-    """migrations §2: data backfill that declares its columns."""
+    """migrations MG-10: data backfill that declares its columns."""
     assert problem_with(sql, {"runs": ("version",)}) == problem

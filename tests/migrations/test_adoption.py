@@ -24,7 +24,7 @@ LATER_REVISIONS = scripts.revisions()[1:]
 
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_the_first_open_takes_it_over_and_the_rows_read_back(sqlite_place: Place, tables_of: str) -> None:
-    """migrations §5, tried §4.6: with the tables of the document, and as later versions of the program left them."""
+    """migrations MG-40: with the tables of the document, and as later versions of the program left them."""
     original(sqlite_place, tables_of, ROWS)
     with StateStore.open(sqlite_place.url) as store:
         run = store.workflows.runs.get(RUN)
@@ -42,7 +42,7 @@ def test_the_first_open_takes_it_over_and_the_rows_read_back(sqlite_place: Place
 
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_what_was_taken_over_can_be_worked_on(sqlite_place: Place, tables_of: str) -> None:
-    """migrations §5."""
+    """migrations MG-40."""
     original(sqlite_place, tables_of, ROWS)
     with StateStore.open(sqlite_place.url) as store:
         answered = store.workflows.approvals.answer("gate-2", "replied", by="ana", response="merge it")
@@ -56,7 +56,7 @@ def test_what_was_taken_over_can_be_worked_on(sqlite_place: Place, tables_of: st
 
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_no_row_and_no_column_is_lost(sqlite_place: Place, tables_of: str) -> None:
-    """migrations §3: also what this library knows nothing about, and another program's ``alembic_version``."""
+    """migrations MG-41: also what this library knows nothing about, and another program's ``alembic_version``."""
     original(sqlite_place, tables_of, ROWS)
     backend = sqlite_place.backend()
     columns = with_connection(backend, layout)
@@ -66,7 +66,7 @@ def test_no_row_and_no_column_is_lost(sqlite_place: Place, tables_of: str) -> No
 
 
 def test_it_says_what_it_did_and_a_second_time_does_nothing(sqlite_place: Place) -> None:
-    """migrations §5."""
+    """migrations MG-40."""
     original(sqlite_place, SEED, ROWS)
     backend = sqlite_place.backend()
     first = migrate(backend)
@@ -76,7 +76,7 @@ def test_it_says_what_it_did_and_a_second_time_does_nothing(sqlite_place: Place)
 
 
 def test_indexes_that_older_versions_did_not_make_are_made(sqlite_place: Place) -> None:
-    """migrations §5: the partial unique index is there afterwards."""
+    """migrations MG-42: the partial unique index is there afterwards."""
     raw = original(sqlite_place, WITHOUT_INDEX.replace("CREATE INDEX idx_executions_skill", "-- "), ROWS)
     migrate(sqlite_place.backend(), "0001")
     index = "SELECT partial, \"unique\" FROM pragma_index_list('messaging_sessions') WHERE name LIKE '%_unique_active'"
@@ -85,7 +85,7 @@ def test_indexes_that_older_versions_did_not_make_are_made(sqlite_place: Place) 
 
 
 def test_it_goes_as_far_as_it_was_asked(sqlite_place: Place) -> None:
-    """migrations §4: ``--to``."""
+    """migrations MG-47: ``--to``."""
     original(sqlite_place, SEED, ROWS)
     backend = sqlite_place.backend()
     result = migrate(backend, "0001")
@@ -107,7 +107,7 @@ def test_foreign_keys_are_kept_afterwards(sqlite_place: Place) -> None:
 
 
 def test_of_eight_processes_one_takes_it_over_and_all_succeed(sqlite_place: Place, workers: Workers) -> None:
-    """migrations §3, §5."""
+    """migrations MG-25."""
     original(sqlite_place, SEED, ROWS)
     said = workers.migrate(sqlite_place.url, members=8)
     assert sorted(said) == [[]] * 7 + [list(LATER_REVISIONS)]
@@ -117,7 +117,7 @@ def test_of_eight_processes_one_takes_it_over_and_all_succeed(sqlite_place: Plac
 def test_a_process_killed_meanwhile_leaves_the_file_as_it_was(
     sqlite_place: Place, workers: Workers, statements: int
 ) -> None:
-    """migrations §3, §5: all of it is one transaction."""
+    """migrations MG-44: all of it is one transaction."""
     raw = original(sqlite_place, WITHOUT_INDEX, ROWS)
     before = dump(raw)
     assert workers.migrate(sqlite_place.url, die_at=statements) == [None]
@@ -127,7 +127,7 @@ def test_a_process_killed_meanwhile_leaves_the_file_as_it_was(
 
 @pytest.mark.usefixtures("with_bad_revision")
 def test_a_later_revision_that_fails_takes_the_adoption_back(sqlite_place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-44."""
     raw = original(sqlite_place, WITHOUT_INDEX, ROWS)
     before = dump(raw)
     with pytest.raises(BackendError):
@@ -136,7 +136,7 @@ def test_a_later_revision_that_fails_takes_the_adoption_back(sqlite_place: Place
 
 
 def test_opening_without_migrating_says_the_command_and_changes_nothing(sqlite_place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-46."""
     raw = original(sqlite_place, SEED, ROWS)
     before = dump(raw)
     with pytest.raises(NotMigrated, match="run: lastlight-state migrate --url") as caught:
@@ -146,7 +146,7 @@ def test_opening_without_migrating_says_the_command_and_changes_nothing(sqlite_p
 
 
 def test_the_plan_says_how_it_would_be_taken_over_and_writes_nothing(sqlite_place: Place) -> None:
-    """migrations §4, maintenance OP-2."""
+    """migrations MG-46, maintenance OP-2."""
     raw = original(sqlite_place, WITHOUT_INDEX, ROWS)
     before = dump(raw)
     plan = check(sqlite_place.backend(read_only=True))
@@ -176,7 +176,7 @@ REMARKS = (
 def test_what_is_odd_about_rows_is_said_and_left_as_it_is(
     sqlite_place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """migrations §3: times in other shapes are reported, not guessed; so are rows without an id or an owner."""
+    """migrations MG-41: times in other shapes are reported, not guessed; so are rows without an id or an owner."""
     raw = original(sqlite_place, SEED, ROWS, "PRAGMA foreign_keys = OFF;" + ODD)
     times = "SELECT updated_at FROM workflow_runs UNION ALL SELECT started_at FROM executions"
     before = raw.execute(times).fetchall()
@@ -190,7 +190,7 @@ def test_what_is_odd_about_rows_is_said_and_left_as_it_is(
 
 
 def test_on_postgres_tables_without_a_version_are_nobody_elses(postgres_place: Place) -> None:
-    """migrations §3: the original program knows only SQLite."""
+    """migrations MG-45: the original program knows only SQLite."""
     backend = postgres_place.at("0001")
     postgres_place.raw().execute("DROP TABLE lastlight_state_version")
     for ask in (verify, migrate):
@@ -201,7 +201,7 @@ def test_on_postgres_tables_without_a_version_are_nobody_elses(postgres_place: P
 
 
 def test_a_host_application_is_told_to_migrate_first(sqlite_place: Place) -> None:
-    """migrations §3: a table cannot be rebuilt in somebody else's transaction."""
+    """migrations MG-45: a table cannot be rebuilt in somebody else's transaction."""
     original(sqlite_place, SEED, ROWS)
     engine = create_engine(sqlite_place.url)
     with pytest.raises(SchemaMismatch, match="`lastlight-state migrate` takes them over"), engine.begin() as connection:
@@ -211,7 +211,7 @@ def test_a_host_application_is_told_to_migrate_first(sqlite_place: Place) -> Non
 
 
 def test_a_program_that_is_writing_is_waited_for(sqlite_place: Place) -> None:
-    """migrations §3: nothing of what it writes is lost."""
+    """migrations MG-44: nothing of what it writes is lost."""
     raw: Any = original(sqlite_place, SEED, ROWS)
     raw.execute("BEGIN IMMEDIATE")
     raw.execute("UPDATE workflow_overrides SET enabled = 1")

@@ -90,7 +90,7 @@ DIFFERENT = {  # what is written otherwise, how, and what is said of it; nothing
 
 @pytest.mark.parametrize("kind", DIFFERENT)
 def test_a_difference_refuses_it_and_is_named(sqlite_place: Place, kind: str) -> None:
-    """migrations §3: refused with the list of differences."""
+    """migrations MG-43: refused with the list of differences."""
     old, new, difference = DIFFERENT[kind]
     raw = original(sqlite_place, SEED.replace(old, new) if old else SEED + new)
     before = dump(raw)
@@ -101,7 +101,7 @@ def test_a_difference_refuses_it_and_is_named(sqlite_place: Place, kind: str) ->
 
 
 def test_all_differences_are_named_at_once(sqlite_place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-43."""
     original(sqlite_place, SEED.replace("cron_overrides", "x").replace("turns INTEGER", "turns TEXT"))
     plan = check(sqlite_place.backend())
     assert plan.differences == (
@@ -112,7 +112,7 @@ def test_all_differences_are_named_at_once(sqlite_place: Place) -> None:
 
 
 def test_a_database_of_ours_that_lost_its_version_is_not_taken_for_the_originals(sqlite_place: Place) -> None:
-    """migrations §3: its later tables say so."""
+    """migrations MG-43: its later tables say so."""
     backend = sqlite_place.at()
     sqlite_place.raw().execute("DROP TABLE lastlight_state_version")
     with pytest.raises(SchemaMismatch) as caught:
@@ -122,7 +122,7 @@ def test_a_database_of_ours_that_lost_its_version_is_not_taken_for_the_originals
 
 
 def test_a_damaged_file_is_not_taken_over(sqlite_place: Place) -> None:
-    """migrations §3: the integrity check."""
+    """migrations MG-43: the integrity check."""
     needed = "skill TEXT NOT NULL"
     raw = original(sqlite_place, SEED.replace(needed, "skill TEXT"), ROWS, "UPDATE executions SET skill = NULL")
     raw.execute("PRAGMA writable_schema = ON")

@@ -35,7 +35,7 @@ def uniques(raw: Any) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_table_with_one_session_for_ever_is_rebuilt_without_a_loss(sqlite_place: Place, spelling: str) -> None:
-    """messaging M-7 (a), case 44: known by the index list, however it is written."""
+    """messaging M-7, case 44: known by the index list, however it is written."""
     raw = original(sqlite_place, STRICT.replace(UNIQUE, spelling), session("old", active="0"), session("b", thread="B"))
     rows = "SELECT * FROM messaging_sessions ORDER BY id"
     said = "SELECT * FROM messaging_messages ORDER BY id"
@@ -59,7 +59,7 @@ def test_a_key_gets_a_new_session_after_a_timeout(sqlite_place: Place) -> None:
 
 
 def test_what_others_hung_on_the_table_survives_its_rebuild(sqlite_place: Place) -> None:
-    """migrations §3: extra columns, indexes, triggers and views are left alone, rows without an id too."""
+    """migrations MG-41: extra columns, indexes, triggers and views are left alone, rows without an id too."""
     more = (
         "ALTER TABLE messaging_sessions ADD COLUMN mood TEXT DEFAULT 'calm';"
         "CREATE INDEX theirs ON messaging_sessions (mood);"
@@ -78,7 +78,7 @@ def test_what_others_hung_on_the_table_survives_its_rebuild(sqlite_place: Place)
 
 
 def test_the_plan_and_the_log_tell_of_the_rebuild(sqlite_place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """migrations §4, messaging M-7."""
+    """migrations MG-46, messaging M-7."""
     original(sqlite_place, STRICT, session("a"), session("b", thread="B"))
     plan = check(sqlite_place.backend())
     assert plan.adoption
@@ -122,7 +122,7 @@ DUPLICATES = (
 
 
 def test_active_sessions_that_share_a_key_are_reduced_before_the_unique_index_is_made(sqlite_place: Place) -> None:
-    """messaging M-7 (b)."""
+    """messaging M-7."""
     raw = original(sqlite_place, WITHOUT_INDEX, DUPLICATES)
     assert migrate(sqlite_place.backend()).adopted
     active = "SELECT id FROM messaging_sessions WHERE active = 1 ORDER BY id"
@@ -134,7 +134,7 @@ def test_active_sessions_that_share_a_key_are_reduced_before_the_unique_index_is
 
 
 def test_they_cannot_be_reduced_by_a_revision_that_does_not_do_it(sqlite_place: Place) -> None:
-    """messaging M-7 (b): then the keys are named, and nothing changes."""
+    """messaging M-7: then the keys are named, and nothing changes."""
     raw = original(sqlite_place, WITHOUT_INDEX, DUPLICATES)
     before = dump(raw)
     with pytest.raises(SchemaMismatch, match="only revision 0004 retires") as caught:
@@ -144,7 +144,7 @@ def test_they_cannot_be_reduced_by_a_revision_that_does_not_do_it(sqlite_place: 
 
 
 def test_null_means_inactive_and_no_message(sqlite_place: Place) -> None:
-    """messaging M-7 (c)."""
+    """messaging M-7."""
     unknown = session("unknown", active="NULL") + "UPDATE messaging_sessions SET message_count = NULL;"
     original(sqlite_place, SEED, unknown)
     with StateStore.open(sqlite_place.url) as store:

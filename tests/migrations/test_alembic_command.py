@@ -34,20 +34,20 @@ def alembic_here(*arguments: str, folder: Path = ROOT) -> None:
 
 
 def test_it_upgrades_the_database_that_is_named(place: Place) -> None:
-    """migrations §1."""
+    """migrations MG-2."""
     alembic_here("-x", f"url={place.url}", "upgrade", "head")
     assert current(place.backend()) == scripts.head()
 
 
 def test_it_upgrades_the_database_of_the_environment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """migrations §4, backends §1."""
+    """migrations MG-2, backends B-1."""
     monkeypatch.setenv("LASTLIGHT_STATE_URL", place.url)
     alembic_here("upgrade", "0001")
     assert current(place.backend()) == "0001"
 
 
 def test_it_finds_no_difference_to_the_models(place: Place) -> None:
-    """migrations §2.3: ``alembic check``."""
+    """migrations MG-14: ``alembic check``."""
     place.at()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*expression-based index")  # `test_snapshot` compares them
@@ -55,35 +55,35 @@ def test_it_finds_no_difference_to_the_models(place: Place) -> None:
 
 
 def test_it_works_in_the_schema_that_is_named(postgres_place: Place) -> None:
-    """migrations §5, Postgres."""
+    """migrations MG-2, Postgres."""
     alembic_here("-x", f"url={postgres_place.url}", "-x", "schema=Odd name", "upgrade", "head")
     assert current(postgres_place.backend(schema="Odd name")) == scripts.head()
     assert current(postgres_place.backend()) is None
 
 
 def test_it_tells_the_history() -> None:
-    """migrations §1."""
+    """migrations MG-2."""
     done = alembic("history")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "<base> -> 0001, The seven tables of the original program."
 
 
 def test_it_tells_where_a_database_is(sqlite_place: Place) -> None:
-    """migrations §1."""
+    """migrations MG-2."""
     sqlite_place.at("0002")
     done = alembic("-x", f"url={sqlite_place.url}", "current")
     assert done.stdout == "0002\n", done.stderr
 
 
 def test_it_works_from_elsewhere_with_the_configuration_named(sqlite_place: Place, tmp_path: Path) -> None:
-    """migrations §1."""
+    """migrations MG-2."""
     named = ("-c", str(ROOT / "alembic.ini"), "-x", f"url={sqlite_place.url}")
     alembic_here(*named, "upgrade", "head", folder=tmp_path)
     assert current(sqlite_place.backend()) == scripts.head()
 
 
 def test_it_writes_a_script(postgres_place: Place) -> None:
-    """migrations §4: ``alembic upgrade --sql``, for developers."""
+    """migrations MG-2: ``alembic upgrade --sql``, for developers."""
     done = alembic("-x", f"url={postgres_place.url}", "upgrade", "head", "--sql")
     assert done.returncode == 0, done.stderr
     assert f"UPDATE lastlight_state_version SET version_num='{scripts.head()}'" in done.stdout
@@ -91,7 +91,7 @@ def test_it_writes_a_script(postgres_place: Place) -> None:
 
 
 def test_a_new_revision_is_one_that_the_policy_accepts(tmp_path: Path) -> None:
-    """migrations §1: the template imports nothing of ours and has no downgrade."""
+    """migrations MG-11: the template imports nothing of ours and has no downgrade."""
     folder = tmp_path / "alembic"
     shutil.copytree(ROOT / "alembic", folder, ignore=shutil.ignore_patterns("__pycache__"))
     config = Config()

@@ -28,17 +28,17 @@ def proposals(place: Place, metadata: MetaData, **options: Any) -> list[Any]:
 
 
 def test_a_host_is_proposed_nothing_about_our_tables(place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-52."""
     assert proposals(place, MetaData(), include_object=include_object) == []
 
 
 def test_without_the_filter_it_would_drop_them(place: Place) -> None:
-    """migrations §3: why there is one."""
+    """migrations MG-52: why there is one."""
     assert {"remove_table", "remove_index"} == {proposal[0] for proposal in proposals(place, MetaData())}
 
 
 def test_a_host_is_still_proposed_what_is_its_own(place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-52."""
     metadata = MetaData()
     Table("orders", metadata, Column("id", Text, primary_key=True), Column("owner", Text), Index("ix_orders", "owner"))
     found = [proposal[0] for proposal in proposals(place, metadata, include_object=include_object)]

@@ -59,7 +59,7 @@ def one_line(said: Said) -> str:
 
 
 def test_a_dry_run_tells_what_migrate_then_does(place: Place) -> None:
-    """migrations §4: ``--dry-run``, ``--to``, ``--json``."""
+    """migrations MG-60: ``--dry-run``, ``--to``, ``--json``."""
     place.at("0001")
     planned = lastlight_state("migrate", "--dry-run", "--to", "0003", "--url", place.url, "--json")
     assert (planned.code, current(place.backend())) == (0, "0001")
@@ -70,7 +70,7 @@ def test_a_dry_run_tells_what_migrate_then_does(place: Place) -> None:
 
 
 def test_a_dry_run_of_what_is_done_has_nothing_to_do(place: Place) -> None:
-    """migrations §4."""
+    """migrations MG-60."""
     place.at()
     said = lastlight_state("migrate", "--dry-run", "--url", place.url)
     assert said.code == 0
@@ -78,7 +78,7 @@ def test_a_dry_run_of_what_is_done_has_nothing_to_do(place: Place) -> None:
 
 
 def test_a_script_goes_to_stdout_and_nothing_else_does(place: Place) -> None:
-    """migrations §4: ``--sql``, executed as it stands."""
+    """migrations MG-62: ``--sql``, executed as it stands."""
     said = lastlight_state("migrate", "--sql", "--url", place.url)
     assert (said.code, said.err) == (0, "")
     raw = place.raw()
@@ -90,7 +90,7 @@ def test_a_script_goes_to_stdout_and_nothing_else_does(place: Place) -> None:
 
 
 def test_an_original_is_planned_and_taken_over(sqlite_place: Place) -> None:
-    """migrations §3, §4: revisions, rows rewritten, lock, and what is odd."""
+    """migrations MG-46: revisions, rows rewritten, lock, and what is odd."""
     original(sqlite_place, STRICT, session("s", at="2026-06-29 20:15:00"))
     checked = lastlight_state("check", "--url", sqlite_place.url)
     assert checked.code == 3
@@ -108,7 +108,7 @@ def test_an_original_is_planned_and_taken_over(sqlite_place: Place) -> None:
 
 
 def test_what_is_not_the_originals_is_refused_with_every_difference(sqlite_place: Place) -> None:
-    """migrations §3, maintenance OP-72."""
+    """migrations MG-43, maintenance OP-72."""
     original(sqlite_place, SEED.replace("cron_overrides", "x").replace("turns INTEGER", "turns TEXT"))
     listed = ["table cron_overrides is missing", "column executions.turns is 'TEXT', expected 'INTEGER'"]
     assert lastlight_state("check", "--url", sqlite_place.url, "--json").data["differences"] == listed
@@ -120,7 +120,7 @@ def test_what_is_not_the_originals_is_refused_with_every_difference(sqlite_place
 
 
 def test_a_version_that_was_lost_is_stamped(place: Place) -> None:
-    """migrations §4: ``stamp`` refuses another revision unless it is forced."""
+    """migrations MG-64: ``stamp`` refuses another revision unless it is forced."""
     place.at()
     place.raw().execute("DROP TABLE lastlight_state_version")
     assert lastlight_state("stamp", "--to", "0003", "--url", place.url).code == 1
@@ -129,7 +129,7 @@ def test_a_version_that_was_lost_is_stamped(place: Place) -> None:
 
 
 def test_grants_are_statements_that_the_owner_executes(postgres_place: Place) -> None:
-    """migrations §4."""
+    """migrations MG-65."""
     postgres_place.at()
     role = f"service_{uuid4().hex[:8]}"
     said = lastlight_state("grants", "--role", role, "--url", postgres_place.url)
@@ -157,7 +157,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_server_that_is_not_there(words: tuple[str, ...]) -> None:
-    """migrations §4, maintenance OP-72."""
+    """migrations MG-66, maintenance OP-72."""
     said = lastlight_state(*words, "--url", "postgresql://ana:wonderland@127.0.0.1:1/agents", "--quiet")
     assert said.code == 6
     line = one_line(said)
@@ -167,7 +167,7 @@ def test_a_server_that_is_not_there(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_login_that_the_server_refuses(words: tuple[str, ...], postgres_server: ThrowawayPostgres) -> None:
-    """migrations §4, maintenance OP-72: on stderr stands the server's own reason, and no password."""
+    """migrations MG-66, maintenance OP-72: on stderr stands the server's own reason, and no password."""
     url = make_url(postgres_server.url).set(username="stranger", password="wonderland")
     said = lastlight_state(*words, "--url", url.render_as_string(hide_password=False), "--quiet")
     assert said.code == 6
@@ -177,7 +177,7 @@ def test_a_login_that_the_server_refuses(words: tuple[str, ...], postgres_server
 
 
 def test_a_revision_that_is_unknown(place: Place) -> None:
-    """migrations §4, maintenance OP-72: with those that are known."""
+    """migrations MG-66, maintenance OP-72: with those that are known."""
     place.at("0001")
     for words in (("migrate",), ("migrate", "--dry-run"), ("migrate", "--sql"), ("stamp",)):
         said = lastlight_state(*words, "--to", "9999", "--url", place.url, "--quiet")
@@ -187,7 +187,7 @@ def test_a_revision_that_is_unknown(place: Place) -> None:
 
 
 def test_a_version_table_of_another_program(place: Place) -> None:
-    """migrations §3, maintenance OP-72."""
+    """migrations MG-66, maintenance OP-72."""
     place.at()
     raw = place.raw()
     raw.execute("UPDATE lastlight_state_version SET version_num = 'ae1027a6acf'")
@@ -201,7 +201,7 @@ def test_a_version_table_of_another_program(place: Place) -> None:
 
 @pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name != "grants"])
 def test_a_file_that_is_no_database(words: tuple[str, ...], tmp_path: Path) -> None:
-    """migrations §4, maintenance OP-72."""
+    """migrations MG-66, maintenance OP-72."""
     file = tmp_path / "letter.db"
     file.write_text("a letter to somebody\n" * 100)
     said = lastlight_state(*words, "--url", file, "--quiet")
@@ -213,7 +213,7 @@ def test_a_file_that_is_no_database(words: tuple[str, ...], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name != "grants"])
 def test_a_directory_in_place_of_a_file(words: tuple[str, ...], tmp_path: Path) -> None:
-    """migrations §4, maintenance OP-72."""
+    """migrations MG-66, maintenance OP-72."""
     (tmp_path / "folder.db").mkdir()
     said = lastlight_state(*words, "--url", tmp_path / "folder.db", "--quiet")
     assert said.code == 6
@@ -222,7 +222,7 @@ def test_a_directory_in_place_of_a_file(words: tuple[str, ...], tmp_path: Path) 
 
 @pytest.mark.parametrize("words", [("check",), ("current",), ("stamp",), ("stamp", "--force")])
 def test_a_file_that_is_not_there(words: tuple[str, ...], tmp_path: Path) -> None:
-    """migrations §5, maintenance OP-72: only migrating makes it."""
+    """migrations MG-27, maintenance OP-72: only migrating makes it."""
     said = lastlight_state(*words, "--url", tmp_path / "below" / "new.db", "--quiet")
     assert said.code == 6
     assert f"no database at sqlite:///{tmp_path}/below/new.db; `lastlight-state migrate` makes one" in one_line(said)
@@ -231,7 +231,7 @@ def test_a_file_that_is_not_there(words: tuple[str, ...], tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("journal", ["", "PRAGMA journal_mode = WAL"])
 def test_a_directory_that_may_not_be_written(folder: Path, journal: str) -> None:
-    """migrations §4, maintenance OP-2, OP-72: nothing is created, and looking needs no right to write."""
+    """migrations MG-66, maintenance OP-2, OP-72: nothing is created, and looking needs no right to write."""
     current_file, old_file = folder / "current.db", folder / "old.db"
     assert lastlight_state("migrate", "--url", current_file).code == 0
     with closing(sqlite3.connect(old_file)) as made:
@@ -276,7 +276,7 @@ def owner_url(postgres_place: Place) -> Iterator[str]:
 def test_a_difficult_password_works_through_every_command_and_is_shown_by_none(
     way: str, owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """migrations §5, maintenance OP-70; case 49."""
+    """migrations MG-68, maintenance OP-70, case 49."""
     given: list[str] = []
     if way == "flag":
         given = ["--url", owner_url]

@@ -54,28 +54,28 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_pipeline_checks_and_migrates(postgres_place: Place) -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-24."""
     postgres_place.at("0003")
     assert [run(postgres_place, words) for words in commands_with("what would be done")] == [3, 0]
     assert current(postgres_place.backend()) == HEAD
 
 
 def test_a_file_of_the_original_is_looked_at_and_taken_over(sqlite_place: Place) -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-24."""
     original(sqlite_place, SEED, ROWS)
     assert [run(sqlite_place, words) for words in commands_with("taken over")] == [3, 0]
     assert current(sqlite_place.backend()) == HEAD
 
 
 def test_administrators_run_the_script(postgres_place: Place) -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-24."""
     postgres_place.at("0002")
     assert [run(postgres_place, words) for words in commands_with("upgrade.sql")] == [0, 0]
     assert current(postgres_place.backend()) == HEAD
 
 
 def test_a_service_gets_its_rights(postgres_place: Place) -> None:
-    """packaging-and-tests §4."""
+    """packaging PT-24."""
     postgres_place.at()
     role = f"agents_{uuid4().hex[:8]}"
     raw = postgres_place.raw()
@@ -99,13 +99,13 @@ def container_command(container: str) -> list[str]:
 
 
 def test_the_job_migrates(postgres_place: Place) -> None:
-    """packaging-and-tests §4: Kubernetes."""
+    """packaging PT-24: Kubernetes."""
     assert run(postgres_place, container_command("migrate")) == 0
     assert current(postgres_place.backend()) == HEAD
 
 
 def test_pods_start_when_the_schema_fits_or_is_newer(postgres_place: Place, tmp_path: Path) -> None:
-    """packaging-and-tests §4: the init container ends with exit code 0, and with 4."""
+    """packaging PT-24: the init container ends with exit code 0, and with 4."""
     postgres_place.at()
     postgres_place.raw().execute("UPDATE lastlight_state_version SET version_num = '9999'")
     program = tmp_path / "lastlight-state"
@@ -121,7 +121,7 @@ def test_pods_start_when_the_schema_fits_or_is_newer(postgres_place: Place, tmp_
 
 
 def test_the_unit_migrates_before_it_starts(postgres_place: Place, tmp_path: Path) -> None:
-    """packaging-and-tests §4: systemd, with the URL from a file."""
+    """packaging PT-24: systemd, with the URL from a file."""
     [line] = re.findall(r"^ExecStartPre=/opt/agents/bin/(.*)$", UNIT, re.MULTILINE)
     (tmp_path / "url").write_text(postgres_place.url)
     words = shlex.split(line.replace("${CREDENTIALS_DIRECTORY}", str(tmp_path)))
@@ -132,7 +132,7 @@ def test_the_unit_migrates_before_it_starts(postgres_place: Place, tmp_path: Pat
 
 @pytest.mark.parametrize("caller", ["its env.py", "a revision of its own"])
 def test_a_service_migrates_its_own_tables_with_ours(place: Place, tmp_path: Path, caller: str) -> None:
-    """migrations §3, packaging-and-tests §4: one transaction, two version tables, no proposal about our tables."""
+    """migrations MG-50, packaging PT-24: one transaction, two version tables, no proposal about our tables."""
     tree = tmp_path / "theirs"
     (tree / "versions").mkdir(parents=True)
     ours = "    migrations.upgrade(connection)\n"

@@ -10,7 +10,7 @@ from lastlight_state.migrations.failures import translated
 
 
 def test_errors_of_the_driver_become_the_librarys_whichever_way_they_come(place: Place) -> None:
-    """architecture §8."""
+    """house H-51."""
     backend = place.backend()
     with pytest.raises(BackendError) as caught, translated(backend), backend.migration(1) as connection:
         connection.execute(text("SELECT * FROM nowhere"))

@@ -85,14 +85,14 @@ def store(loaded: Place, rows: dict[str, list[Any]]) -> Iterator[StateStore]:
 
 
 def test_there_is_one_for_every_released_revision_and_product() -> None:
-    """migrations §2."""
+    """migrations MG-16."""
     there = {(file.parent.name, file.stem) for file in FILES}
     assert {(product, revision) for product in PRODUCTS for revision in FROZEN} <= there
     assert len(there) >= 12
 
 
 def test_it_is_at_its_revision_and_has_rows_in_every_table(file: Path, loaded: Place) -> None:
-    """migrations §2."""
+    """migrations MG-16."""
     backend, raw = loaded.backend(), loaded.raw()
     assert current(backend) == file.stem
     tables = {table for kind, table, _ in catalogue(backend) if kind == "table"} - {PERMITS}
@@ -106,12 +106,12 @@ def test_it_is_at_its_revision_and_has_rows_in_every_table(file: Path, loaded: P
 def test_every_row_reads_the_same_after_the_upgrade(
     loaded: Place, columns: dict[str, list[str]], rows: dict[str, list[Any]]
 ) -> None:
-    """migrations §2, §5: in every column that it had, but those that a revision declares to change."""
+    """migrations MG-16: in every column that it had, but those that a revision declares to change."""
     assert with_connection(loaded.backend(), partial(contents, columns=columns)) == rows
 
 
 def test_everything_in_it_reads_back_after_the_upgrade(file: Path, store: StateStore) -> None:
-    """migrations §2."""
+    """migrations MG-16."""
     runs, executions, approvals = store.workflows.runs, store.workflows.executions, store.workflows.approvals
     assert [run.id for run in runs.list().items] == [BUILD, TRIAGE, RELEASE]
     build = runs.get(BUILD)
@@ -136,7 +136,7 @@ def test_everything_in_it_reads_back_after_the_upgrade(file: Path, store: StateS
 
 
 def test_nodes_and_questions_read_back_after_the_upgrade(file: Path, store: StateStore) -> None:
-    """migrations §2: of the databases that have them; the others have none."""
+    """migrations MG-16: of the databases that have them; the others have none."""
     has = file.stem >= "0005"
     assert store.workflows.nodes.counts(BUILD) == (
         {"finished": 1, "waiting_approval": 1, "waiting_timer": 1} if has else {}
@@ -147,7 +147,7 @@ def test_nodes_and_questions_read_back_after_the_upgrade(file: Path, store: Stat
 
 
 def test_schedules_read_back_after_the_upgrade(file: Path, store: StateStore) -> None:
-    """migrations §2: of the databases that have them; the others have none."""
+    """migrations MG-16: of the databases that have them; the others have none."""
     has = file.stem >= "0006"
     nightly = store.schedules.crons.find("nightly")
     assert (nightly.effective_pattern, nightly.effective_enabled) == ("0 4 * * *", False) if nightly else not has
@@ -162,12 +162,12 @@ def test_sessions_that_share_a_key_are_one_after_the_upgrade(store: StateStore) 
 
 
 def test_its_schema_is_the_newest_after_the_upgrade(loaded: Place, store: StateStore) -> None:
-    """migrations §2.3."""
+    """migrations MG-14."""
     assert differences(catalogue(store.backend), newest(loaded.backend())) == []
 
 
 def test_it_is_worked_on_after_the_upgrade(file: Path, store: StateStore) -> None:
-    """migrations §2."""
+    """migrations MG-16."""
     runs, executions = store.workflows.runs, store.workflows.executions
     assert store.workflows.approvals.answer("gate-merge", "approved", by="ana").run.status == "running"
     executions.finish("exec-reviewer", "succeeded")
@@ -193,7 +193,7 @@ def test_it_is_worked_on_after_the_upgrade(file: Path, store: StateStore) -> Non
 def test_those_of_revisions_that_may_still_change_are_what_these_make(
     product: str, request: pytest.FixtureRequest
 ) -> None:
-    """migrations §2: otherwise run ``python tests/migrations/golden.py``."""
+    """migrations MG-16: otherwise run ``python tests/migrations/golden.py``."""
     place: Place = request.getfixturevalue("sqlite_place" if product == "sqlite" else "postgres_place")
     backend = place.backend()
     for revision in [revision for revision in scripts.revisions() if revision not in FROZEN]:

@@ -75,43 +75,43 @@ def store(service_url: str, frozen_clock: FrozenClock) -> Iterator[StateStore]:
 
 
 class TestRuns(RunsContract):
-    """migrations §3, §4: whatever a service does with runs."""
+    """migrations MG-30: whatever a service does with runs."""
 
 
 class TestExecutions(ExecutionsContract):
-    """migrations §3, §4: whatever a service does with executions."""
+    """migrations MG-30: whatever a service does with executions."""
 
 
 class TestApprovals(ApprovalsContract):
-    """migrations §3, §4: whatever a service does with gates."""
+    """migrations MG-30: whatever a service does with gates."""
 
 
 class TestMessaging(MessagingContract):
-    """migrations §3, §4: whatever a service does with chats."""
+    """migrations MG-30: whatever a service does with chats."""
 
 
 class TestClaims(ClaimsContract):
-    """migrations §3, §4: whatever a service does with claims."""
+    """migrations MG-30: whatever a service does with claims."""
 
 
 class TestQueue(QueueContract):
-    """migrations §3, §4: whatever a service does with the queue and waits."""
+    """migrations MG-30: whatever a service does with the queue and waits."""
 
 
 class TestGraphs(GraphsContract):
-    """migrations §3, §4: whatever a service does with nodes and loops."""
+    """migrations MG-30: whatever a service does with nodes and loops."""
 
 
 class TestHumanRequests(HumanRequestsContract):
-    """migrations §3, §4: whatever a service does with requests to people."""
+    """migrations MG-30: whatever a service does with requests to people."""
 
 
 class TestSchedules(SchedulesContract):
-    """migrations §3, §4: whatever a service does with crons."""
+    """migrations MG-30: whatever a service does with crons."""
 
 
 def test_switches_are_the_only_rows_that_it_deletes(store: StateStore) -> None:
-    """workflows §4.11: an override is absent or present."""
+    """workflows W-117: an override is absent or present."""
     store.workflows.overrides.put("release", enabled=False)
     store.workflows.overrides.clear("release")
     assert store.workflows.overrides.is_enabled("release")
@@ -124,14 +124,14 @@ def test_it_can_look_at_everything(store: StateStore) -> None:
 
 @pytest.mark.parametrize("statement", HARM)
 def test_it_can_change_no_schema_and_no_history(service_url: str, statement: str) -> None:
-    """migrations §3."""
+    """migrations MG-30."""
     quoted = SCHEMA.replace('"', '""')
     with connect(service_url) as service, pytest.raises(psycopg.errors.InsufficientPrivilege):
         service.execute(statement.format(f'"{quoted}"'))
 
 
 def test_the_rights_follow_from_the_guards() -> None:
-    """migrations §4."""
+    """migrations MG-30."""
     given = rights()
     assert given.keys() == {*METADATA.tables, VERSION_TABLE}
     assert given["workflow_runs"] == ("SELECT", "INSERT", "UPDATE")

@@ -49,7 +49,7 @@ def run(python: Path, *words: str, folder: Path) -> str:
 
 
 def test_it_migrates_with_the_revisions_that_it_carries(python: Path, tmp_path: Path) -> None:
-    """migrations §1, §5: from a wheel, which is made of an sdist, in another working directory."""
+    """migrations MG-1: from a wheel, which is made of an sdist, in another working directory."""
     where = Path(run(python, *WHERE, folder=tmp_path).strip())
     assert where.is_relative_to(python.parents[1])
     assert where.name == "_migrations"

@@ -23,7 +23,7 @@ def kept(columns: dict[str, list[str]], revision: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("before", "after"), list(pairwise(REVISIONS)))
 def test_a_revision_takes_nothing_from_a_populated_database(place: Place, before: str, after: str) -> None:
-    """migrations §2.2: what was there is there, and every row reads the same in the old columns."""
+    """migrations MG-13: what was there is there, and every row reads the same in the old columns."""
     backend = place.at(before)
     with_connection(backend, partial(fill, label=before))
     schema = catalogue(backend)
@@ -38,7 +38,7 @@ def test_a_revision_takes_nothing_from_a_populated_database(place: Place, before
 
 
 def test_rows_of_every_revision_reach_the_head_and_new_ones_fit_beside_them(place: Place) -> None:
-    """migrations §2.2: a long-lived database, filled again after each revision."""
+    """migrations MG-13: a long-lived database, filled again after each revision."""
     backend = place.backend()
     seen: dict[str, Any] = {}
     for revision in REVISIONS:

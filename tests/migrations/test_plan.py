@@ -7,7 +7,7 @@ from lastlight_state.migrations import check, migrate, scripts
 
 
 def test_the_plan_of_an_empty_database_is_every_revision_and_rewrites_nothing(place: Place) -> None:
-    """migrations §4: ``check``."""
+    """migrations MG-60: ``check``."""
     plan = check(place.backend())
     assert plan.state.state == "empty"
     assert tuple(planned.revision for planned in plan.revisions) == scripts.revisions()
@@ -22,12 +22,12 @@ def test_planning_creates_nothing(place: Place) -> None:
 
 
 def test_the_plan_says_which_lock_will_be_held(place: Place) -> None:
-    """migrations §4."""
+    """migrations MG-60."""
     assert "lock" in check(place.backend()).lock
 
 
 def test_a_current_database_needs_nothing(place: Place) -> None:
-    """migrations §4."""
+    """migrations MG-60."""
     backend = place.at()
     assert (check(backend).state.state, check(backend).revisions) == ("current", ())
 

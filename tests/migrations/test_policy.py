@@ -30,7 +30,7 @@ def revision(tmp_path: Path, body: str, *, head: str = HEAD, after: str = "") ->
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_revision_only_adds(file: Path, product: str) -> None:
-    """migrations §2.1."""
+    """migrations MG-10."""
     assert violations(load(file), product) == []
 
 
@@ -49,7 +49,7 @@ GOOD = (
 
 @pytest.mark.parametrize("body", GOOD)
 def test_what_adds_is_permitted(tmp_path: Path, body: str) -> None:
-    """migrations §2."""
+    """migrations MG-10."""
     assert revision(tmp_path, body) == []
 
 
@@ -118,7 +118,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_the_recorder_refuses(tmp_path: Path, kind: str) -> None:
-    """migrations §5: each forbidden kind."""
+    """migrations MG-10: each forbidden kind."""
     body, problem = BAD[kind]
     assert revision(tmp_path, body) == [problem]
 
@@ -128,26 +128,26 @@ def test_the_recorder_refuses(tmp_path: Path, kind: str) -> None:
     ["DROP TABLE runs", "DELETE FROM runs", "ALTER TABLE runs DROP COLUMN a", "UPDATE runs SET a = 1 WHERE 1 = 1"],
 )
 def test_declared_sql_is_judged_all_the_same(tmp_path: Path, sql: str) -> None:
-    """migrations §5: raw SQL included."""
+    """migrations MG-10: raw SQL included."""
     (problem,) = revision(tmp_path, f"op.execute({sql!r})", head=f"{HEAD}\nadditive_sql = ({sql!r},)")
     assert problem.endswith(f": {sql!r}")
 
 
 def test_declared_sql_that_adds_is_permitted(tmp_path: Path) -> None:
-    """migrations §2.1."""
+    """migrations MG-10."""
     sql = "CREATE TRIGGER t BEFORE DELETE ON runs BEGIN SELECT 1; END"
     assert revision(tmp_path, f"op.execute({sql!r})", head=f"{HEAD}\nadditive_sql = ({sql!r},)") == []
 
 
 def test_a_backfill_of_declared_columns_is_permitted(tmp_path: Path) -> None:
-    """migrations §2."""
+    """migrations MG-10."""
     sql = "UPDATE runs SET a = 1 WHERE b = 2"
     steps = "data_steps = ({'table': 'runs', 'columns': ('a',)},)"
     assert revision(tmp_path, f"op.execute({sql!r})", head=f"{HEAD}\nadditive_sql = ({sql!r},)\n{steps}") == []
 
 
 def test_rows_of_a_table_that_the_revision_brings_are_permitted(tmp_path: Path) -> None:
-    """migrations §2: words that a table begins with."""
+    """migrations MG-10: words that a table begins with."""
     made = "op.create_table('words', sa.Column('id', sa.Integer()))"
     filled = "op.bulk_insert(sa.table('words', sa.column('id')), [{'id': 1}])"
     assert revision(tmp_path, f"{made}; {filled}") == []
@@ -155,11 +155,11 @@ def test_rows_of_a_table_that_the_revision_brings_are_permitted(tmp_path: Path) 
 
 @pytest.mark.parametrize("line", ["import lastlight_state", "from lastlight_state.db import columns", "import os"])
 def test_a_revision_imports_nothing_that_may_change(tmp_path: Path, line: str) -> None:
-    """migrations §2: nothing of ours."""
+    """migrations MG-11: nothing of ours."""
     (problem,) = revision(tmp_path, "pass", head=f"{HEAD}\n{line}")
     assert problem == f"imports {line.split()[1]}"
 
 
 def test_a_revision_has_no_way_down(tmp_path: Path) -> None:
-    """migrations §2."""
+    """migrations MG-11."""
     assert revision(tmp_path, "pass", after="def downgrade():\n    pass") == ["has a downgrade"]

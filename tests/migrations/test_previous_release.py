@@ -56,7 +56,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_previous_release_keeps_its_own_contracts_on_a_newer_schema(
     place: Place, previous: Path, tmp_path: Path
 ) -> None:
-    """migrations §2.4: the newest revision of this checkout, and one more that is made up."""
+    """migrations MG-15: the newest revision of this checkout, and one more that is made up."""
     assert migrate(place.backend()).to_revision == "9999"
     (tmp_path / "test_contracts.py").write_text(CONTRACTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")

@@ -30,20 +30,20 @@ def with_digests(folder: Path, *revisions: str) -> str:
 
 
 def test_every_revision_has_its_line_and_a_released_one_its_digest() -> None:
-    """migrations §2: a released revision never changes."""
+    """migrations MG-12: a released revision never changes."""
     assert list(problems(PAGE, scripts.folder() / "versions")) == []
     assert tuple(digests(PAGE)) == scripts.revisions()
 
 
 def test_a_release_that_changed_nothing_is_in_order(versions: Path) -> None:
-    """migrations §2."""
+    """migrations MG-12."""
     page = with_digests(versions, "0001", "0002")
     assert released(page) >= {"0001", "0002"}
     assert list(problems(page, versions)) == []
 
 
 def test_a_released_revision_that_changes_is_named(versions: Path) -> None:
-    """migrations §2: be it one character; those that are not released may change."""
+    """migrations MG-12: be it one character; those that are not released may change."""
     page = with_digests(versions, "0001", "0002")
     for revision in ("0002", "0004"):
         (file,) = versions.glob(f"{revision}_*.py")
@@ -52,18 +52,18 @@ def test_a_released_revision_that_changes_is_named(versions: Path) -> None:
 
 
 def test_a_released_revision_that_goes_is_named(versions: Path) -> None:
-    """migrations §2."""
+    """migrations MG-12."""
     page = with_digests(versions, "0001")
     next(versions.glob("0001_*.py")).unlink()
     assert list(problems(page, versions)) == ["0001 has a line and no file"]
 
 
 def test_a_revision_without_a_line_is_named(versions: Path) -> None:
-    """migrations §2: two revisions made at once meet in that page."""
+    """migrations MG-12: two revisions made at once meet in that page."""
     (versions / "9999_more.py").touch()
     assert list(problems(PAGE, versions)) == ["9999 has no line"]
 
 
 def test_a_release_leaves_no_revision_before_it_open(versions: Path) -> None:
-    """migrations §2: what stands below a released revision is part of it."""
+    """migrations MG-12: what stands below a released revision is part of it."""
     assert list(problems(with_digests(versions, "0002"), versions)) == ["0002 was released before 0001"]

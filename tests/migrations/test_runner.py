@@ -19,7 +19,7 @@ ALL = tuple(scripts.revisions())
 
 
 def test_migrating_reaches_the_head_and_a_second_time_does_nothing(place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-23."""
     backend = place.backend()
     first = migrate(backend)
     assert (first.state, first.from_revision, first.to_revision, first.revisions) == ("current", None, ALL[-1], ALL)
@@ -33,7 +33,7 @@ def test_migrating_reaches_the_head_and_a_second_time_does_nothing(place: Place)
 
 
 def test_migrating_goes_as_far_as_it_was_asked(place: Place) -> None:
-    """migrations §4: ``--to``."""
+    """migrations MG-61: ``--to``."""
     backend = place.backend()
     assert migrate(backend, "0002").state == "behind"
     assert current(backend) == "0002"
@@ -60,7 +60,7 @@ def test_an_unknown_revision_is_refused(place: Place) -> None:
 
 
 def test_the_history_tells_each_revision() -> None:
-    """migrations §4."""
+    """migrations MG-61."""
     first = history()[0]
     assert (first.revision, first.down_revision, first.data_steps) == ("0001", None, ())
     assert first.summary == "The seven tables of the original program."
@@ -68,7 +68,7 @@ def test_the_history_tells_each_revision() -> None:
 
 @pytest.mark.parametrize("start", ["nothing", "0001"])
 def test_of_eight_processes_at_once_one_migrates_and_all_succeed(place: Place, start: str, workers: Workers) -> None:
-    """migrations §5: on an empty database, and on one at 0001."""
+    """migrations MG-25: on an empty database, and on one at 0001."""
     if start != "nothing":
         place.at(start)
     said = workers.migrate(place.url, members=8)
@@ -81,7 +81,7 @@ def test_of_eight_processes_at_once_one_migrates_and_all_succeed(place: Place, s
 def test_a_killed_upgrade_leaves_the_schema_as_it_was(
     place: Place, start: str, statements: int, workers: Workers
 ) -> None:
-    """migrations §5: ``kill -9`` in the middle; the next run succeeds."""
+    """migrations MG-24: ``kill -9`` in the middle; the next run succeeds."""
     backend = place.backend() if start == "nothing" else place.at(start)
     before = catalogue(backend)
     assert workers.migrate(place.url, die_at=statements) == [None]
@@ -94,7 +94,7 @@ def test_a_killed_upgrade_leaves_the_schema_as_it_was(
 def test_an_upgrade_killed_at_any_statement_leaves_the_schema_as_it_was(
     place: Place, start: str, workers: Workers
 ) -> None:
-    """migrations §5: at every statement of the upgrade, one after the other."""
+    """migrations MG-24: at every statement of the upgrade, one after the other."""
     backend = place.backend() if start == "nothing" else place.at(start)
     before = catalogue(backend)
     statement = 1
@@ -108,7 +108,7 @@ def test_an_upgrade_killed_at_any_statement_leaves_the_schema_as_it_was(
 @pytest.mark.usefixtures("with_bad_revision")
 @pytest.mark.parametrize("start", [None, "0001", ALL[-1]])
 def test_a_revision_that_fails_half_way_leaves_the_schema_as_it_was(place: Place, start: str | None) -> None:
-    """migrations §5: it applies or it does not, all revisions together."""
+    """migrations MG-24: it applies or it does not, all revisions together."""
     backend = place.backend() if start is None else place.at(start)
     before = catalogue(backend)
     with pytest.raises(BackendError):
@@ -118,7 +118,7 @@ def test_a_revision_that_fails_half_way_leaves_the_schema_as_it_was(place: Place
 
 
 def test_waiting_for_another_migration_is_bounded(place: Place) -> None:
-    """migrations §3: ``--lock-timeout``."""
+    """migrations MG-26: ``--lock-timeout``."""
     backend, other = place.backend(), place.backend()
     with other.migration(1), pytest.raises(BackendBusy):
         migrate(backend, lock_timeout=0.1)
@@ -126,7 +126,7 @@ def test_waiting_for_another_migration_is_bounded(place: Place) -> None:
 
 
 def test_waiting_for_a_table_in_use_is_bounded(postgres_place: Place) -> None:
-    """migrations §3, Postgres: a waiting ALTER TABLE would make everybody else wait behind it."""
+    """migrations MG-26, Postgres: a waiting ALTER TABLE would make everybody else wait behind it."""
     backend = postgres_place.at("0001")
     reader = postgres_place.raw()
     with reader.transaction():
@@ -139,7 +139,7 @@ def test_waiting_for_a_table_in_use_is_bounded(postgres_place: Place) -> None:
 
 @pytest.mark.parametrize("schema", ['Odd "name"', "it's", "a.b%c", "ünï"])
 def test_a_schema_may_have_an_odd_name(postgres_place: Place, schema: str) -> None:
-    """migrations §5, Postgres."""
+    """migrations MG-29, Postgres."""
     backend = postgres_place.backend(schema=schema)
     assert migrate(backend).state == "current"
     assert migrate(backend).revisions == ()
@@ -147,7 +147,7 @@ def test_a_schema_may_have_an_odd_name(postgres_place: Place, schema: str) -> No
 
 
 def test_two_schemas_of_one_database_are_independent(postgres_place: Place) -> None:
-    """migrations §5, Postgres: versions, tables and guards."""
+    """migrations MG-29, Postgres: versions, tables and guards."""
     left, right = postgres_place.backend(schema="left"), postgres_place.backend(schema="right")
     migrate(left, "0001")
     assert migrate(right).revisions == ALL
@@ -176,7 +176,7 @@ def test_a_temporary_table_cannot_pose_as_a_permit(postgres_place: Place) -> Non
 
 
 def test_a_service_may_migrate_on_its_own_connection(place: Place) -> None:
-    """migrations §3: our tables with its own, our version table beside its own, in its transaction."""
+    """migrations MG-50: our tables with its own, our version table beside its own, in its transaction."""
     engine = create_engine(place.url)
     with engine.connect() as connection, connection.begin() as transaction:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
@@ -188,7 +188,7 @@ def test_a_service_may_migrate_on_its_own_connection(place: Place) -> None:
 
 
 def test_a_service_that_rolls_back_takes_ours_back_too(place: Place) -> None:
-    """migrations §3: also where the driver begins no transaction for DDL."""
+    """migrations MG-50: also where the driver begins no transaction for DDL."""
     engine = create_engine(place.url)
     with engine.connect() as connection, connection.begin() as transaction:
         upgrade(connection)
@@ -199,7 +199,7 @@ def test_a_service_that_rolls_back_takes_ours_back_too(place: Place) -> None:
 
 @pytest.mark.usefixtures("with_bad_revision")
 def test_a_service_whose_upgrade_fails_keeps_nothing_of_it(place: Place) -> None:
-    """migrations §3, §5."""
+    """migrations MG-50."""
     engine = create_engine(place.url)
     with pytest.raises(DBAPIError), engine.begin() as connection:
         upgrade(connection)
@@ -208,7 +208,7 @@ def test_a_service_whose_upgrade_fails_keeps_nothing_of_it(place: Place) -> None
 
 
 def test_a_service_with_tables_of_our_names_is_refused(place: Place) -> None:
-    """migrations §3: they were made by somebody else, and nothing is known about them."""
+    """migrations MG-51: they were made by somebody else, and nothing is known about them."""
     place.raw().execute("CREATE TABLE executions (id TEXT)")
     engine = create_engine(place.url)
     with pytest.raises(SchemaMismatch, match="no version of ours") as caught, engine.begin() as connection:
@@ -218,7 +218,7 @@ def test_a_service_with_tables_of_our_names_is_refused(place: Place) -> None:
 
 
 def test_a_service_waits_for_our_own_migrations(postgres_place: Place) -> None:
-    """migrations §3, Postgres: for as long as its own ``lock_timeout`` says."""
+    """migrations MG-51, Postgres: for as long as its own ``lock_timeout`` says."""
     engine = create_engine(postgres_place.url)
     with postgres_place.backend().migration(1), engine.begin() as connection:
         connection.execute(text("SET LOCAL lock_timeout = '50ms'"))

@@ -36,7 +36,7 @@ def session(key: str, minute: int) -> str:
 
 @pytest.mark.parametrize("found", [None, *scripts.revisions()[:-1]])
 def test_a_script_makes_what_migrate_makes(place: Place, found: str | None) -> None:
-    """migrations §4: from every revision, on both databases, without drift."""
+    """migrations MG-62: from every revision, on both databases, without drift."""
     backend = place.backend() if found is None else place.at(found)
     text = script(backend)
     assert text
@@ -47,7 +47,7 @@ def test_a_script_makes_what_migrate_makes(place: Place, found: str | None) -> N
 
 
 def test_a_script_keeps_every_row(place: Place) -> None:
-    """migrations §2, §4."""
+    """migrations MG-62."""
     backend = place.at("0001")
     with_connection(backend, lambda connection: fill(connection, "row"))
     columns = {"executions": ["id", "cost_usd"], "workflow_runs": ["id", "context"], "messaging_messages": ["content"]}
@@ -57,7 +57,7 @@ def test_a_script_keeps_every_row(place: Place) -> None:
 
 
 def test_a_script_goes_as_far_as_it_was_asked(place: Place) -> None:
-    """migrations §4: ``--to``."""
+    """migrations MG-62: ``--to``."""
     backend = place.backend()
     execute(place, script(backend, "0002") or "")
     assert current(backend) == "0002"
@@ -110,7 +110,7 @@ def test_a_script_stops_at_a_condition_on_postgres(postgres_place: Place) -> Non
 
 
 def test_a_script_for_another_revision_fails_and_changes_nothing(place: Place) -> None:
-    """migrations §4: somebody else was faster."""
+    """migrations MG-62: somebody else was faster."""
     backend = place.at("0002")
     text = script(backend) or ""
     migrate(backend)
@@ -122,7 +122,7 @@ def test_a_script_for_another_revision_fails_and_changes_nothing(place: Place) -
 
 
 def test_a_script_makes_the_schema_and_binds_functions_to_it(postgres_place: Place) -> None:
-    """migrations §5, Postgres: a schema with an odd name."""
+    """migrations MG-29, Postgres: a schema with an odd name."""
     name = 'Odd "name", it\'s 100%'
     backend = postgres_place.backend(schema=name)
     execute(postgres_place, script(backend) or "")
@@ -135,7 +135,7 @@ def test_a_script_makes_the_schema_and_binds_functions_to_it(postgres_place: Pla
 
 
 def test_a_script_waits_for_another_migration_for_as_long_as_was_asked(postgres_place: Place) -> None:
-    """migrations §3, Postgres."""
+    """migrations MG-26, Postgres."""
     backend = postgres_place.backend()
     text = script(backend, lock_timeout=0.05) or ""
     with postgres_place.backend().migration(1), pytest.raises(psycopg.errors.LockNotAvailable):
@@ -143,7 +143,7 @@ def test_a_script_waits_for_another_migration_for_as_long_as_was_asked(postgres_
 
 
 def test_what_migrate_refuses_has_no_script(place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-63."""
     backend = place.at()
     raw = place.raw()
     raw.execute("UPDATE lastlight_state_version SET version_num = '9999'")
@@ -156,7 +156,7 @@ def test_what_migrate_refuses_has_no_script(place: Place) -> None:
 
 
 def test_a_database_of_the_original_has_no_script(sqlite_place: Place) -> None:
-    """migrations §3: it must be looked at while it is taken over."""
+    """migrations MG-63: it must be looked at while it is taken over."""
     original(sqlite_place, SEED)
     with pytest.raises(NotSupported, match="run migrate without --sql"):
         script(sqlite_place.backend())

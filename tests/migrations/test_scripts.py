@@ -16,25 +16,25 @@ LARGE = {"output_text", "error", "policy"}
 
 
 def test_file_names_tell_the_revisions() -> None:
-    """migrations §3: the head is known without loading a revision."""
+    """migrations MG-20: the head is known without loading a revision."""
     assert scripts.revisions() == tuple(revision.revision for revision in history())
     assert scripts.head() == history()[-1].revision
 
 
 def test_revisions_are_one_line_of_four_digits() -> None:
-    """migrations §1."""
+    """migrations MG-3."""
     known = history()
     assert [revision.down_revision for revision in known] == [None, *(revision.revision for revision in known[:-1])]
     assert all(re.fullmatch(r"\d{4}", revision.revision) for revision in known)
 
 
 def test_a_checkout_uses_its_own_scripts() -> None:
-    """migrations §1: an editable install has no copy."""
+    """migrations MG-1: an editable install has no copy."""
     assert scripts.folder() == ROOT / "alembic"
 
 
 def test_an_installed_wheel_uses_the_scripts_that_it_carries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """migrations §1."""
+    """migrations MG-1."""
     inside = tmp_path / "_migrations"
     (inside / "versions").mkdir(parents=True)
     (inside / "env.py").touch()
@@ -57,7 +57,7 @@ def test_an_installation_without_scripts_says_where_it_looked(tmp_path: Path, mo
 
 
 def test_every_table_on_postgres_says_whose_it_is(postgres_place: Place) -> None:
-    """migrations §1, §5."""
+    """migrations MG-5."""
     postgres_place.at()
     comments = postgres_place.raw().execute(
         "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
@@ -76,7 +76,7 @@ def test_names_of_indexes_fit_postgres() -> None:
 
 @pytest.mark.parametrize("table", sorted(METADATA.tables))
 def test_large_columns_come_last_among_those_that_one_revision_brought(table: str) -> None:
-    """architecture §5: on SQLite what lies behind a large column is slow to read. The seed's own order is fixed."""
+    """house H-35: on SQLite what lies behind a large column is slow to read. The seed's own order is fixed."""
     ours = {"workflow_runs": 15, "executions": 22, "workflow_approvals": 11, "messaging_sessions": 10}
     kinds = ["L" if is_large(column) else "n" for column in list(METADATA.tables[table].columns)[ours.get(table, 0) :]]
     assert re.fullmatch("n*L*", "".join(kinds)) or table == "messaging_messages"

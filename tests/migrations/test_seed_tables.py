@@ -44,7 +44,7 @@ def indexes(connection: Any, table: str) -> dict[str, Any]:
 
 
 def test_the_first_revision_makes_the_seven_tables_and_no_other(place: Place) -> None:
-    """migrations §5: `migrate --to 0001` on an empty database."""
+    """migrations MG-4: `migrate --to 0001` on an empty database."""
     backend = place.backend()
     assert migrate(backend, "0001").revisions == ("0001",)
     assert tables(backend) == {*SEED_TABLES, VERSION_TABLE}
@@ -52,7 +52,7 @@ def test_the_first_revision_makes_the_seven_tables_and_no_other(place: Place) ->
 
 @pytest.mark.parametrize("table", SEED_TABLES)
 def test_the_first_revision_is_what_the_original_made(sqlite_place: Place, original: Any, table: str) -> None:
-    """migrations §1, messaging case 45, schedules case 50: columns in order, types, defaults, indexes, directions."""
+    """migrations MG-4, messaging case 45, schedules case 50: columns in order, types, defaults, indexes, directions."""
     sqlite_place.at("0001")
     ours = sqlite_place.raw()
     assert columns(ours, table) == columns(original, table)
@@ -70,7 +70,7 @@ def test_partial_indexes_have_the_original_predicates(sqlite_place: Place, origi
 
 
 def test_ids_of_messages_are_never_reused(sqlite_place: Place) -> None:
-    """messaging §2.2: AUTOINCREMENT."""
+    """messaging M-72: AUTOINCREMENT."""
     sqlite_place.at("0001")
     (sql,) = sqlite_place.raw().execute("SELECT sql FROM sqlite_master WHERE name = 'messaging_messages'").fetchone()
     assert "id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT" in sql
@@ -103,7 +103,7 @@ def postgres_type(name: str, kind: str) -> str:
 
 
 def test_defaults_of_postgres_are_the_original_ones(postgres_place: Place) -> None:
-    """messaging case 45, workflows §2, schedules case 50."""
+    """messaging case 45, workflows W-105, schedules case 50."""
     postgres_place.at("0001")
     found = postgres_place.raw().execute(
         "SELECT table_name || '.' || column_name, column_default FROM information_schema.columns"

@@ -41,7 +41,7 @@ def declared(backend: Backend) -> Catalogue:
 
 
 def test_the_migrated_schema_is_the_declared_one(place: Place) -> None:
-    """migrations §2.3: tables, columns, types, defaults, indexes, predicates, directions, triggers, comments."""
+    """migrations MG-14: tables, columns, types, defaults, indexes, predicates, directions, triggers, comments."""
     backend = place.backend()
     expected = declared(backend)
     migrate(backend)
@@ -49,7 +49,7 @@ def test_the_migrated_schema_is_the_declared_one(place: Place) -> None:
 
 
 def test_autogenerate_finds_nothing_to_do(place: Place) -> None:
-    """migrations §2.3: Alembic's own comparison."""
+    """migrations MG-14: Alembic's own comparison."""
     backend = place.at()
 
     def compared(connection: Connection) -> Any:
@@ -75,7 +75,7 @@ DRIFT = {
 
 @pytest.mark.parametrize("kind", DRIFT)
 def test_a_catalogue_shows(place: Place, kind: str) -> None:
-    """migrations §2.3: what Alembic's comparison misses."""
+    """migrations MG-14: what Alembic's comparison misses."""
     backend = place.at()
     before = catalogue(backend)
     with_connection(backend, lambda connection: [connection.execute(text(sql)) for sql in DRIFT[kind]])
@@ -83,7 +83,7 @@ def test_a_catalogue_shows(place: Place, kind: str) -> None:
 
 
 def test_a_catalogue_shows_a_lost_trigger(place: Place) -> None:
-    """migrations §2.3."""
+    """migrations MG-14."""
     backend = place.at()
     before = catalogue(backend)
     on = " ON workflow_runs" if place.name == "postgresql" else ""
@@ -93,7 +93,7 @@ def test_a_catalogue_shows_a_lost_trigger(place: Place) -> None:
 
 
 def test_a_catalogue_shows_a_trigger_switched_off(postgres_place: Place) -> None:
-    """migrations §2.3, Postgres: a disabled trigger still exists."""
+    """migrations MG-14, Postgres: a disabled trigger still exists."""
     backend = postgres_place.at()
     before = catalogue(backend)
     with_connection(backend, lambda c: c.execute(text("ALTER TABLE executions DISABLE TRIGGER executions_no_delete")))
@@ -102,7 +102,7 @@ def test_a_catalogue_shows_a_trigger_switched_off(postgres_place: Place) -> None
 
 
 def test_a_catalogue_shows_a_changed_comment(postgres_place: Place) -> None:
-    """migrations §1, Postgres."""
+    """migrations MG-5, Postgres."""
     backend = postgres_place.at()
     before = catalogue(backend)
     with_connection(backend, lambda c: c.execute(text("COMMENT ON TABLE executions IS 'mine'")))
@@ -111,7 +111,7 @@ def test_a_catalogue_shows_a_changed_comment(postgres_place: Place) -> None:
 
 
 def test_the_schema_name_is_no_part_of_a_catalogue(postgres_place: Place) -> None:
-    """migrations §3: two schemas of one database hold the same tables."""
+    """migrations MG-29: two schemas of one database hold the same tables."""
     one = postgres_place.at()
     other = postgres_place.backend(schema='Odd "name"')
     migrate(other)

@@ -16,7 +16,7 @@ FORGET = "DROP TABLE lastlight_state_version"
 
 @pytest.mark.parametrize("revision", ["0001", ALL[-1]])
 def test_a_database_that_lost_its_version_gets_it_back(place: Place, revision: str) -> None:
-    """migrations §4: and is as it was before."""
+    """migrations MG-64: and is as it was before."""
     backend = place.at(revision)
     before = catalogue(backend)
     place.raw().execute(FORGET)
@@ -28,7 +28,7 @@ def test_a_database_that_lost_its_version_gets_it_back(place: Place, revision: s
 
 
 def test_a_foreign_version_is_replaced(place: Place) -> None:
-    """migrations §4: whatever the table held, and however much of it."""
+    """migrations MG-64: whatever the table held, and however much of it."""
     backend = place.at()
     raw = place.raw()
     raw.execute("INSERT INTO lastlight_state_version VALUES ('ae1027a6acf')")
@@ -38,7 +38,7 @@ def test_a_foreign_version_is_replaced(place: Place) -> None:
 
 
 def test_a_revision_that_the_schema_is_not_at_is_refused(place: Place) -> None:
-    """migrations §4: too new a revision names what is missing, too old a one what is there already."""
+    """migrations MG-64: too new a revision names what is missing, too old a one what is there already."""
     backend = place.at("0003")
     with pytest.raises(SchemaMismatch, match="not the one of revision 0004") as newer:
         stamp(backend, "0004")
@@ -57,7 +57,7 @@ DRIFT = {
 
 
 def test_a_schema_that_drifted_is_refused(place: Place) -> None:
-    """migrations §4: with every difference."""
+    """migrations MG-64: with every difference."""
     backend = place.at()
     raw = place.raw()
     for statement in DRIFT:
@@ -69,14 +69,14 @@ def test_a_schema_that_drifted_is_refused(place: Place) -> None:
 
 
 def test_whoever_knows_better_may_force_it(place: Place) -> None:
-    """migrations §4: ``--force``."""
+    """migrations MG-64: ``--force``."""
     backend = place.at("0003")
     assert stamp(backend, "0001", force=True).state == "behind"
     assert current(backend) == "0001"
 
 
 def test_extra_tables_and_columns_do_no_harm(place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-28."""
     backend = place.at()
     raw = place.raw()
     raw.execute("CREATE TABLE orders (id TEXT PRIMARY KEY)")
@@ -88,7 +88,7 @@ def test_extra_tables_and_columns_do_no_harm(place: Place) -> None:
 
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_what_was_taken_over_is_what_the_revisions_make(sqlite_place: Place, tables_of: str) -> None:
-    """migrations §2.3, §3: nothing is missing, nothing is otherwise."""
+    """migrations MG-42: nothing is missing, nothing is otherwise."""
     original(sqlite_place, tables_of, ROWS)
     backend = sqlite_place.backend()
     migrate(backend)
@@ -96,7 +96,7 @@ def test_what_was_taken_over_is_what_the_revisions_make(sqlite_place: Place, tab
 
 
 def test_nothing_is_left_of_the_place_where_revisions_were_tried(postgres_place: Place) -> None:
-    """migrations §4, Postgres."""
+    """migrations MG-64, Postgres."""
     backend = postgres_place.at()
     stamp(backend)
     schemas = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'lastlight%'"
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_the_place_where_revisions_were_tried(postgres_place:
 
 
 def test_a_schema_of_its_own_is_compared_and_stamped(postgres_place: Place) -> None:
-    """migrations §5, Postgres."""
+    """migrations MG-29, Postgres."""
     backend = postgres_place.backend(schema='Odd "name"')
     migrate(backend)
     postgres_place.raw().execute('DROP TABLE "Odd ""name""".lastlight_state_version')

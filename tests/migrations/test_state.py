@@ -45,7 +45,7 @@ def at(place: Place, revision: str, min_reader: str | None = None) -> Backend:
 
 
 def test_nothing_is_empty_and_stays_nothing(place: Place) -> None:
-    """migrations §5: verifying an empty database creates nothing, not even the version table or the file."""
+    """migrations MG-27: verifying an empty database creates nothing, not even the version table or the file."""
     backend = place.backend()
     assert read_state(backend).state == "empty"
     with pytest.raises(NotMigrated) as caught:
@@ -59,7 +59,7 @@ def test_nothing_is_empty_and_stays_nothing(place: Place) -> None:
 
 
 def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place) -> None:
-    """migrations §3."""
+    """migrations MG-21."""
     backend = place.at("0001")
     assert read_state(backend).state == "behind"
     with pytest.raises(NotMigrated, match="is at revision 0001") as caught:
@@ -69,14 +69,14 @@ def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place
 
 
 def test_the_command_names_the_schema_and_no_password() -> None:
-    """migrations §3."""
+    """migrations MG-21."""
     place = Place("postgresql", lambda _: "postgresql://ana:geheim@127.0.0.1:1/db")
     text = command(place.backend(schema="Odd name"))
     assert text == "lastlight-state migrate --url 'postgresql://ana:***@127.0.0.1:1/db' --schema 'Odd name'"
 
 
 def test_a_current_schema_costs_one_select(place: Place) -> None:
-    """migrations §3: the fast path."""
+    """migrations MG-20: the fast path."""
     backend = place.at()
     counting: Any = Counting(backend)
     assert verify(counting).state == "current"
@@ -85,18 +85,18 @@ def test_a_current_schema_costs_one_select(place: Place) -> None:
 
 
 def test_a_newer_schema_opens_while_it_permits_this_reader(place: Place) -> None:
-    """migrations §5: everything is additive, so an older library works on a newer schema."""
+    """migrations MG-22: everything is additive, so an older library works on a newer schema."""
     assert verify(at(place, "9999")).state == "ahead"
 
 
 def test_a_newer_schema_may_name_the_oldest_reader(place: Place) -> None:
-    """migrations §5."""
+    """migrations MG-22."""
     state = verify(at(place, "9999", min_reader=HEAD))
     assert (state.state, state.min_reader) == ("ahead", HEAD)
 
 
 def test_a_newer_schema_that_this_library_cannot_read_is_refused_and_not_called_behind(place: Place) -> None:
-    """migrations §5."""
+    """migrations MG-22."""
     backend = at(place, "9999", min_reader="9000")
     assert read_state(backend).state == "incompatible"
     for ask in (verify, migrate):
@@ -107,7 +107,7 @@ def test_a_newer_schema_that_this_library_cannot_read_is_refused_and_not_called_
 
 
 def test_migrating_a_newer_schema_changes_nothing(place: Place) -> None:
-    """migrations §3: there is no way down."""
+    """migrations MG-22: there is no way down."""
     result = migrate(at(place, "9999"))
     assert (result.state, result.from_revision, result.to_revision, result.revisions) == ("ahead", "9999", "9999", ())
 
@@ -138,7 +138,7 @@ def test_a_version_table_without_a_row_is_no_version(place: Place) -> None:
 
 
 def test_tables_of_others_are_left_alone(place: Place) -> None:
-    """migrations §3: extra tables, and another program's ``alembic_version``, beside ours."""
+    """migrations MG-28: extra tables, and another program's ``alembic_version``, beside ours."""
     connection = place.raw()
     connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
     connection.execute("INSERT INTO alembic_version VALUES ('ae1027a6acf')")
@@ -160,7 +160,7 @@ def test_an_unfinished_copy_is_said_in_the_same_statement(place: Place) -> None:
 
 
 def test_opening_a_current_database_imports_no_alembic(sqlite_place: Place, postgres_place: Place) -> None:
-    """migrations §3: an open is a SELECT, and an import of Alembic takes longer than that."""
+    """migrations MG-20: an open is a SELECT, and an import of Alembic takes longer than that."""
     sqlite_place.at()
     postgres_place.at()
     program = (
@@ -176,7 +176,7 @@ def test_opening_a_current_database_imports_no_alembic(sqlite_place: Place, post
 
 
 def test_a_role_without_rights_to_change_the_schema_can_open_and_work(postgres_place: Place) -> None:
-    """migrations §3, Postgres."""
+    """migrations MG-30, Postgres."""
     postgres_place.at()
     admin = postgres_place.raw()
     role = f"least_{make_url(postgres_place.url).database}"

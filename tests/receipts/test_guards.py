@@ -29,7 +29,7 @@ def raw(database: Database) -> Any:
 @pytest.mark.parametrize("state", ["done", "failed"])
 @pytest.mark.parametrize("permit", [None, "r1"])
 def test_a_finished_receipt_never_changes(raw: Any, state: str, permit: str | None) -> None:
-    """maintenance §2, OP-8: no permit of ordinary maintenance opens this guard."""
+    """maintenance OP-8: no permit of ordinary maintenance opens this guard."""
     raw.execute("BEGIN")
     if permit:
         raw.execute(PERMITS.format(permit))
@@ -48,7 +48,7 @@ def test_a_receipt_that_can_go_on_may_change(raw: Any, state: str) -> None:
 @pytest.mark.parametrize("table", ["maintenance_receipts", "tombstones"])
 @pytest.mark.parametrize("permit", [None, "r1"])
 def test_receipts_and_tombstones_are_not_deleted(raw: Any, table: str, permit: str | None) -> None:
-    """maintenance §2, OP-8."""
+    """maintenance OP-8."""
     raw.execute("BEGIN")
     if permit:
         raw.execute(PERMITS.format(permit))
@@ -80,6 +80,6 @@ def test_the_permit_of_tests_empties_them(raw: Any) -> None:
 
 
 def test_two_receipts_of_one_kind_and_scope_do_not_run_at_once(raw: Any) -> None:
-    """maintenance §2, OP-7."""
+    """maintenance OP-7."""
     with pytest.raises(Exception, match=r"(?i)unique"):
         raw.execute("UPDATE maintenance_receipts SET state = 'running' WHERE id = 'interrupted'")

@@ -238,7 +238,7 @@ def test_a_loop_may_sleep_until_there_is_something_to_do(store: StateStore, froz
 
 
 def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """schedules 4: edits by hand, and instants that new zone data moved; what fits is left alone."""
+    """schedules C-31: edits by hand, and instants that new zone data moved; what fits is left alone."""
     for name in ("broken", "due", "fits", "moved", "off", "on", "repatterned", "said"):
         put(store, name)
     raw("UPDATE cron_schedules SET pattern = '5 4 * * *' WHERE name = 'repatterned'")
@@ -271,7 +271,7 @@ def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Ra
 
 
 def test_plans_are_looked_through_in_portions(every_backend: StateStore, raw: Raw) -> None:
-    """schedules 4: however many crons there are."""
+    """schedules C-31: however many crons there are."""
     raw(
         "INSERT INTO cron_schedules (name, pattern, target, created_at, updated_at) "
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 201) "
@@ -283,7 +283,7 @@ def test_plans_are_looked_through_in_portions(every_backend: StateStore, raw: Ra
 
 
 def test_a_transaction_that_is_undone_defines_nothing(every_backend: StateStore) -> None:
-    """schedules 4."""
+    """schedules C-32."""
     kept = put(every_backend, "kept")
     with undone(every_backend) as tx:
         put(tx, "new")
@@ -361,14 +361,14 @@ BAD_SPECS = [
 
 @pytest.mark.parametrize(("changed", "named"), BAD_SPECS)
 def test_a_cron_is_defined_in_sound_words(state_store: StateStore, changed: dict[str, Any], named: str) -> None:
-    """schedules 7, case 51."""
+    """schedules C-34, case 51."""
     with pytest.raises(InvalidValue, match=f"^{named}"):
         put(state_store, **changed)
     assert state_store.schedules.crons.list(retired=None).items == ()
 
 
 def test_what_is_asked_about_crons_is_in_bounds(state_store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules 7, case 51."""
+    """schedules C-34, case 51."""
     crons, naive = state_store.schedules.crons, frozen_clock.now().replace(tzinfo=None)
     put(state_store, "x" * 200, target="x" * 1024, payload="x" * 65_534, grace_seconds=604_800)
     calls: list[tuple[str, Any]] = [
@@ -411,7 +411,7 @@ def test_needless_blanks_of_a_pattern_are_not_stored(state_store: StateStore) ->
 
 
 def test_words_of_a_newer_version_are_read_as_they_are(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """schedules 7: and a cron that catches up in a way we do not know is fired once."""
+    """schedules C-34: and a cron that catches up in a way we do not know is fired once."""
     put(store)
     raw("UPDATE cron_schedules SET catch_up = 'weekly', overlap = 'queue', target_kind = 'queue', origin = 'api'")
     found = store.schedules.crons.get("tidy")
@@ -422,7 +422,7 @@ def test_words_of_a_newer_version_are_read_as_they_are(store: StateStore, raw: R
 
 
 def test_the_summary_and_the_whole_differ_by_what_is_large(store: StateStore) -> None:
-    """schedules 4."""
+    """schedules C-33."""
     cron = put(store, payload={"x": 1})
     [summary] = store.schedules.crons.list().items
     assert cron.model_dump(exclude={"payload", "error_json"}) == summary.model_dump()

@@ -212,7 +212,7 @@ def test_a_failed_call_in_a_transaction_leaves_the_rest(store: StateStore) -> No
 
 
 def test_the_database_keeps_fires_and_their_ends(store: StateStore, raw: Raw) -> None:
-    """schedules 2.3: the guards, against whoever asks."""
+    """schedules F-12: the guards, against whoever asks."""
     running, ended = begun(store), begun(store)
     before: Fire = store.schedules.fires.finish(ended, OK)
     with refused():

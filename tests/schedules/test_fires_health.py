@@ -74,7 +74,7 @@ def test_a_streak_is_of_finished_fires_since_the_last_ok(
 
 
 def test_health_tells_what_was_last(store: StateStore, history: History, frozen_clock: FrozenClock) -> None:
-    """schedules 6: health."""
+    """schedules F-13: health."""
     start = frozen_clock.now()
     history("tidy", "ok", "failed", "running", "skipped")
     health = health_of(store)
@@ -116,7 +116,7 @@ def test_of_two_fires_in_one_millisecond_the_later_made_is_the_latest(store: Sta
 
 
 def test_an_old_fire_that_still_runs_counts_as_running(store: StateStore, history: History) -> None:
-    """schedules 6: however many came after it."""
+    """schedules F-13: however many came after it."""
     history("tidy", "running", *["ok"] * 12)
     health = health_of(store)
     assert (health.running, health.failure_streak) == (True, 0)

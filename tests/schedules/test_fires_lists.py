@@ -20,7 +20,7 @@ FAILED = FireOutcome("failed", error="no")
 
 
 def test_fires_are_listed_newest_first_page_after_page(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules 6: list."""
+    """schedules F-14: list."""
     fires = store.schedules.fires
     ids = []
     for i in range(7):
@@ -34,7 +34,7 @@ def test_fires_are_listed_newest_first_page_after_page(store: StateStore, frozen
 
 
 def test_fires_are_found_by_status_source_and_start(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules 6: list; one status or many."""
+    """schedules F-14: list; one status or many."""
     fires = store.schedules.fires
     early = fires.create("a", owner="worker-1")
     fires.finish(early, FAILED)
@@ -56,7 +56,7 @@ def test_fires_are_found_by_status_source_and_start(store: StateStore, frozen_cl
 
 
 def test_a_status_of_a_newer_version_is_read_as_it_is(store: StateStore, raw: Raw) -> None:
-    """schedules 7."""
+    """schedules C-34."""
     fires = store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
     raw("UPDATE cron_fires SET status = 'postponed' WHERE id = ?", claim.fire_id)
@@ -91,7 +91,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_what_may_not_be_said_is_refused_and_nothing_is_written(state_store: StateStore) -> None:
-    """schedules 7, F-1, case 51."""
+    """schedules C-34, F-1, case 51."""
     fires = state_store.schedules.fires
     for method, said in REFUSED:
         defaults = {"cron_name": "tidy", "owner": "worker-1"} if method == "create" else {}
@@ -102,7 +102,7 @@ def test_what_may_not_be_said_is_refused_and_nothing_is_written(state_store: Sta
 
 @pytest.mark.parametrize("bad", ["a\0b", "a\ud83d"], ids=["nul", "surrogate"])
 def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: str) -> None:
-    """schedules 7: by every look-up, on both databases."""
+    """schedules C-34: by every look-up, on both databases."""
     schedules = every_backend.schedules
     forged = schedules.fires.create("tidy", owner="w").model_copy(update={"fire_id": bad})
     asks: list[Callable[[], object]] = [
@@ -119,7 +119,7 @@ def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: s
 
 @pytest.mark.parametrize("epoch", [2**63, True, "1", 1.0])
 def test_a_claim_with_an_epoch_that_cannot_be_is_refused(state_store: StateStore, epoch: Any) -> None:
-    """schedules 7, F-3."""
+    """schedules C-34, F-3."""
     fires = state_store.schedules.fires
     forged = fires.create("tidy", owner="w").model_copy(update={"epoch": epoch})
     for ask in (fires.heartbeat, fires.release, partial(fires.finish, outcome=FireOutcome())):
@@ -128,7 +128,7 @@ def test_a_claim_with_an_epoch_that_cannot_be_is_refused(state_store: StateStore
 
 
 def test_an_outcome_that_may_not_be_said_leaves_the_fire_running(state_store: StateStore) -> None:
-    """schedules F-6, 7, cases 49 and 51."""
+    """schedules F-6, C-34, case 49, case 51."""
     fires = state_store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
     refused: list[Any] = [

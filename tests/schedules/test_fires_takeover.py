@@ -77,7 +77,7 @@ def test_a_lease_that_is_over_but_not_taken_is_still_good(store: StateStore, fro
 
 
 def test_a_fire_given_back_is_taken_at_once(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules 6: release."""
+    """schedules F-15: release."""
     claim = begun(store)
     store.schedules.fires.release(claim)
     store.schedules.fires.release(claim)

@@ -199,7 +199,7 @@ def test_an_override_is_one_statement_and_the_plan(database: Database) -> None:
 
 
 def test_overrides_are_listed_newest_change_first(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules 5."""
+    """schedules O-9."""
     overrides = store.schedules.overrides
     for name in ("a", "b", "c"):
         overrides.put(name, enabled=False)
@@ -209,7 +209,7 @@ def test_overrides_are_listed_newest_change_first(store: StateStore, frozen_cloc
 
 
 def test_an_override_is_said_in_sound_words(state_store: StateStore) -> None:
-    """schedules 7, O-6, case 51: the old override stays."""
+    """schedules C-34, O-6, case 51: the old override stays."""
     overrides, put_override = state_store.schedules.overrides, state_store.schedules.overrides.put
     kept = put_override("x" * 200, schedule="@daily", by="y" * 256)
     bad: list[tuple[str, dict[str, Any]]] = [

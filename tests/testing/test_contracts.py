@@ -14,36 +14,36 @@ from lastlight_state.testing.contracts import (
 
 
 class TestRuns(RunsContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestExecutions(ExecutionsContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestApprovals(ApprovalsContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestMessaging(MessagingContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestClaims(ClaimsContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestQueue(QueueContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestGraphs(GraphsContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestHumanRequests(HumanRequestsContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""
 
 
 class TestSchedules(SchedulesContract):
-    """packaging-and-tests §3."""
+    """packaging PT-10."""

@@ -218,7 +218,7 @@ REFUSED = [
 
 
 def test_a_gate_that_may_not_be_stored_is_refused(store: StateStore, raw: Raw) -> None:
-    """workflows W-1 to W-4."""
+    """workflows W-1, W-2, W-3, W-4."""
     run = started(store)
     for gate, where in REFUSED:
         with pytest.raises(InvalidValue) as refused:
@@ -316,7 +316,7 @@ def test_nothing_of_a_transaction_that_raises_is_there(store: StateStore, raw: R
 
 
 def test_a_refused_pause_leaves_the_transaction_usable(store: StateStore) -> None:
-    """workflows 5: an error leaves an enclosing transaction usable, and undoes what the call did."""
+    """workflows W-118: an error leaves an enclosing transaction usable, and undoes what the call did."""
     run = started(store)
     with store.transaction() as tx:
         with pytest.raises(PayloadTooLarge):

@@ -243,7 +243,7 @@ def test_a_run_paused_for_something_else_stays_paused(store: StateStore, raw: Ra
 
 
 def test_a_run_paused_by_another_program_was_paused_for_its_gate(store: StateStore, raw: Raw) -> None:
-    """workflows 2.1: a NULL pause reason reads as gate."""
+    """workflows W-106: a NULL pause reason reads as gate."""
     approval = paused(store)
     raw("UPDATE workflow_runs SET pause_reason = NULL WHERE id = ?", approval.workflow_run_id)
     assert store.workflows.approvals.answer(approval.id, "approved", by="ana").run.status == "running"

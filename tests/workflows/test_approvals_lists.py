@@ -23,7 +23,7 @@ def ids(items: Any) -> list[str]:
 
 
 def test_the_gates_of_a_run_are_listed_oldest_first(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows 4.9: all statuses, the action left out, page by page."""
+    """workflows W-113: all statuses, the action left out, page by page."""
     run = started(store)
     created = []
     for gate in "abcde":
@@ -46,7 +46,7 @@ def test_the_gates_of_an_unknown_run_are_not_found(store: StateStore) -> None:
 
 
 def test_gates_are_listed_newest_first_by_any_filter(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows 4.9."""
+    """workflows W-113."""
     gates = [
         Gate("plan", "Go?", artifact="plan.md"),
         Gate("plan", "Which?", kind="reply"),

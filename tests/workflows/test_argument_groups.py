@@ -54,7 +54,7 @@ CALLS: dict[str, Call] = {
 @pytest.mark.parametrize("given", ["text", Failure("of another class")], ids=["text", "another"])
 @pytest.mark.parametrize("where", CALLS)
 def test_what_is_no_such_group_is_refused(where: str, given: Any, state_store: StateStore) -> None:
-    """workflows W-7, §5: as a value that does not fit, and nothing is written."""
+    """workflows W-7, W-119: as a value that does not fit, and nothing is written."""
     if isinstance(given, Failure) and where.startswith("failure"):
         given = RunFilter()
     run = started(state_store)

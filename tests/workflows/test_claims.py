@@ -94,7 +94,7 @@ def test_a_due_run_runs_on_when_it_is_taken(store: StateStore, raw: Raw, frozen_
 
 
 def test_a_due_run_with_a_question_left_is_not_due(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows 4.4, case 63."""
+    """workflows W-110, case 63."""
     approval = paused(store)
     run_id = approval.workflow_run_id
     raw("UPDATE workflow_runs SET wake_at = ? WHERE id = ?", frozen_clock.now(), run_id)
@@ -213,7 +213,7 @@ def test_nothing_of_a_transaction_that_raises_stays(store: StateStore, raw: Raw)
 
 
 def test_words_of_claims_are_checked_before_any_statement(store: StateStore) -> None:
-    """workflows W-2, section 5."""
+    """workflows W-2, W-119."""
     claims: Any = store.workflows.claims
     run = started(store)
     claim = claims.take(run.id, owner="é" * 128)

@@ -190,7 +190,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 def test_any_sequence_of_calls_does_what_the_model_says(
     every_backend: StateStore, database: Database, raw: Raw, examples: int
 ) -> None:
-    """workflows W-14, W-15, W-40 to W-48: take, release, heartbeat, transfer, pause, write, finish, give up."""
+    """workflows W-14, W-15, W-40, W-41, W-42, W-44, W-45, W-46, W-47, W-48."""
     machine = type("Machine", (ClaimsMachine,), {"store": every_backend, "clock": database.clock, "raw": raw})
     run_state_machine_as_test(
         machine,

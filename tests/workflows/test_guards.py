@@ -242,7 +242,7 @@ def test_a_question_has_one_answer(raw: Any) -> None:
 
 
 def test_rows_that_already_break_a_guard_stay_usable(raw: Any) -> None:
-    """workflows §2.5: guards act on changes only."""
+    """workflows G-7: guards act on changes only."""
     add_run(raw, "adopted", restart_count="5")
     change(raw, "current_phase = 'next', restart_count = 5", "adopted")
     assert value(raw, "current_phase", "adopted") == "next"

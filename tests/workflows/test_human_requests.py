@@ -352,7 +352,7 @@ def test_asking_in_a_transaction_is_part_of_it(store: StateStore, raw: Raw) -> N
 
 @pytest.mark.parametrize("status", ["cancelled", "expired"])
 def test_the_database_keeps_a_closed_request_closed(every_backend: StateStore, raw: Raw, status: str) -> None:
-    """workflows G-6: whoever asks; and it is never deleted (G-4)."""
+    """workflows G-4, G-6: whoever asks; and it is never deleted."""
     request = asked(every_backend)
     raw("UPDATE human_requests SET status = ? WHERE id = ?", status, request.id)
     for other in ("pending", "answered", "cancelled" if status == "expired" else "expired"):

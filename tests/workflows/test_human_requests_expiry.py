@@ -28,7 +28,7 @@ def statuses(raw: Raw) -> list[str]:
 
 
 def test_an_expiry_lets_the_run_go_on(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows §4.10: inclusive; the node can be tried again."""
+    """workflows W-115: inclusive; the node can be tried again."""
     request = asked(store, expiring(frozen_clock))
     frozen_clock.advance(ALMOST)
     assert store.workflows.human_requests.expire_due() == ()
@@ -43,7 +43,7 @@ def test_an_expiry_lets_the_run_go_on(store: StateStore, raw: Raw, frozen_clock:
 
 
 def test_an_expiry_that_fails_ends_the_run(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows §4.10, W-18."""
+    """workflows W-115, W-18."""
     told: list[WorkflowRun] = []
     store.workflows.on_terminal(told.append)
     request = asked(store, expiring(frozen_clock, on_expiry="fail"))
@@ -145,7 +145,7 @@ def test_an_inbox_with_nothing_due_is_not_held_up_by_writers(every_backend: Stat
 
 
 def test_a_bad_argument_expires_nothing(state_store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows 5: before any statement."""
+    """workflows W-119: before any statement."""
     request = asked(state_store, expiring(frozen_clock))
     frozen_clock.advance(HOUR)
     cases: list[dict[str, Any]] = [{"order": "random"}, {"limit": 0}, {"kind": "riddle"}, {"run_id": ""}]

@@ -140,7 +140,7 @@ def test_a_problem_is_told_by_path_and_rule(schema: Any, response: Any, problem:
 
 
 def test_nothing_of_the_response_is_told_but_its_paths() -> None:
-    """workflows §5: no error carries payload text."""
+    """workflows W-120: no error carries payload text."""
     schema = {"properties": {"a": {"enum": ["x"]}, "b": {"pattern": "^x$"}, "c": {"not": {}}, "d": {"maxLength": 1}}}
     error = refusal(schema, dict.fromkeys("abcd", "secret"))
     assert len(error.details["problems"]) == 4
@@ -236,5 +236,5 @@ def test_a_form_without_the_extra_says_what_to_install(
 
 
 def test_the_libraries_of_forms_are_loaded_by_the_first_form_alone() -> None:
-    """architecture §2: an optional library is imported inside the one module that owns it."""
+    """house H-4: an optional library is imported inside the one module that owns it."""
     assert not {"jsonschema", "referencing"} & set(vars(human_forms))

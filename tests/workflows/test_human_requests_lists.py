@@ -29,7 +29,7 @@ def ids(items: Any) -> list[str]:
 
 
 def test_the_requests_of_a_run_are_listed_oldest_first(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows §4.10: all statuses, nothing large, page by page."""
+    """workflows W-116: all statuses, nothing large, page by page."""
     run = started(store)
     requests = []
     for question in (WHO, SURE, WHICH, FORM):

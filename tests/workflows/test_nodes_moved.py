@@ -95,7 +95,7 @@ def test_an_attempt_that_is_refused_leaves_its_node_alone(store: StateStore, raw
 
 
 def test_a_node_that_is_passed_over_is_skipped(store: StateStore) -> None:
-    """workflows 4.5: one attempt, ended as it began."""
+    """workflows W-112: one attempt, ended as it began."""
     run = started(store)
     assert store.workflows.executions.skip("deploy:a", run_id=run.id, node=A, reason="off").attempt == 1
     assert state_of(store, run.id) == ("skipped", 1)
@@ -146,7 +146,7 @@ def asked(store: StateStore, **given: Any) -> tuple[str, str]:
 
 
 def test_a_node_waits_for_its_gate(store: StateStore) -> None:
-    """workflows 4.9: created beside the run or with its pause; a node that nobody put is made."""
+    """workflows W-114: created beside the run or with its pause; a node that nobody put is made."""
     run_id, _ = asked(store)
     assert state_of(store, run_id) == ("waiting_approval", 0)
     run = started(store)
@@ -207,7 +207,7 @@ def test_an_answer_that_fails_moves_no_node(store: StateStore) -> None:
 
 
 def test_a_graph_lives_in_the_schema_of_its_store(postgres_database: Database) -> None:
-    """backends 3: every statement about nodes and loops finds its tables in ``schema=``, and no other."""
+    """backends B-35: every statement about nodes and loops finds its tables in ``schema=``, and no other."""
     raw = Raw(postgres_database)
     raw('CREATE SCHEMA "Graphs 1"')
     store = postgres_database.open(schema="Graphs 1", migrate=True)

@@ -35,7 +35,7 @@ def admitted(store: Any, cap: int = 100, limit: int = 1, **given: Any) -> list[s
 
 
 def test_the_first_to_come_is_the_first_in_line(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows 4.3: by time, then by id; what runs is in no line."""
+    """workflows W-109: by time, then by id; what runs is in no line."""
     ids = queued(store, 3, frozen_clock)
     ids += sorted(started(store, status="queued", id=f"same-{name}").id for name in "ba")
     started(store)
@@ -50,7 +50,7 @@ def test_the_first_to_come_is_the_first_in_line(store: StateStore, frozen_clock:
 
 
 def test_who_was_queued_without_a_time_is_in_no_line(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
-    """workflows 4.3: by another program; alike on both databases, and one step from the line."""
+    """workflows W-109: by another program; alike on both databases, and one step from the line."""
     [kept] = queued(store, 1, frozen_clock)
     stray = started(store, status="queued").id
     raw("UPDATE workflow_runs SET queued_at = NULL WHERE id = ?", stray)

@@ -71,7 +71,7 @@ STATES: list[tuple[str, Facts]] = [
 
 @pytest.mark.parametrize(("state", "stored"), STATES)
 def test_a_state_follows_from_what_is_stored(state: str, stored: Facts) -> None:
-    """workflows W-97, cases 15, 58, 66."""
+    """workflows W-97, case 15, case 58, case 66."""
     derived = derive(stored, NOW)
     assert (derived.status, derived.state, derived.computed_at) == (stored.status, state, NOW)
 

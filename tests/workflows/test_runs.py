@@ -193,7 +193,7 @@ def test_a_run_in_a_transaction_that_raises_never_was(store: StateStore, raw: Ra
 
 
 def test_a_refused_run_leaves_its_transaction_usable(store: StateStore) -> None:
-    """workflows 5."""
+    """workflows W-118."""
     first = started(store, id="run-1")
     with store.transaction() as tx:
         with pytest.raises(AlreadyExists):
@@ -206,7 +206,7 @@ def test_a_refused_run_leaves_its_transaction_usable(store: StateStore) -> None:
 
 
 def test_a_trace_is_noted_without_touching_anything_else(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows 4.1."""
+    """workflows W-108."""
     run = started(store)
     frozen_clock.advance(seconds=5)
     store.workflows.runs.set_trace(run.id, trace_id="trace", span_id=None)
@@ -234,7 +234,7 @@ def test_unknown_runs_are_not_found(store: StateStore) -> None:
 
 
 def test_a_run_goes_to_json_and_back(store: StateStore) -> None:
-    """architecture 3: records travel."""
+    """house H-10: records travel."""
     run = started(store, context={"a": [1, None]}, deadline_at=datetime(2026, 5, 1, tzinfo=UTC))
     assert WorkflowRun.model_validate_json(run.model_dump_json()) == run
 

@@ -63,7 +63,7 @@ def test_the_reason_is_the_one_given_or_that_of_the_failure(store: StateStore) -
 
 
 def test_an_end_that_may_not_be_stored_is_refused(store: StateStore) -> None:
-    """workflows W-1 to W-3."""
+    """workflows W-1, W-2, W-3."""
     cases: list[tuple[dict[str, Any], str]] = [
         ({"status": "paused"}, "status"),
         ({"reason": "r" * 65}, "reason"),

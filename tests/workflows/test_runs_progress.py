@@ -220,7 +220,7 @@ def test_scratch_of_exactly_the_limit_is_accepted(store: StateStore) -> None:
 
 
 def test_the_error_about_a_large_scratch_holds_no_payload(store: StateStore) -> None:
-    """workflows 5: a key may be payload, too."""
+    """workflows W-120: a key may be payload, too."""
     run = started(store)
     with pytest.raises(PayloadTooLarge) as refused:
         store.workflows.runs.merge_scratch(run.id, {"k" * LIMIT: 1})

@@ -130,7 +130,7 @@ def test_texts_that_one_database_would_refuse_are_refused_on_both(
 
 
 def test_hostile_texts_are_stored_as_they_are(store: StateStore) -> None:
-    """backends 7: exactly, on both databases."""
+    """backends B-86: exactly, on both databases."""
     run = begin(store, id=HOSTILE, context={HOSTILE: HOSTILE}, scratch={"a": HOSTILE * 10}, workflow_name=HOSTILE)
     assert store.workflows.runs.get(HOSTILE) == run
     assert (run.context, run.scratch) == ({HOSTILE: HOSTILE}, {"a": HOSTILE * 10})
