@@ -14,10 +14,10 @@ from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
+from lastlight_state.migrations.adoption.present import spare
 from lastlight_state.migrations.autogenerate import options
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.operations import RefuseRows
-from lastlight_state.migrations.present import spare
 from lastlight_state.settings import DATABASE_FILE, load_settings
 
 LOCK_SECONDS = 60.0

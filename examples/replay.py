@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
-from lastlight_state.cli.demo.recording import Meter, segments
+from lastlight_state.cli.commands.demo.recording import Meter, segments
 from lastlight_state.workflows import Gate, PhaseEntry, Trigger
 
 SESSION = "architect-1"

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+#: Where the names live that are no errors.
 _HOMES = {
     "AsyncStateStore": "aio",
     "AsyncTransaction": "aio",
@@ -58,7 +59,6 @@ _HOMES = {
     "Transaction": "store",
     "View": "store",
 }
-"""Where the names live that are no errors."""
 
 __all__ = [
     "AlreadyAnswered",

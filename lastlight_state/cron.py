@@ -26,8 +26,8 @@ from lastlight_state.errors import InvalidValue, MisuseError
 
 PATTERN_BYTES = 255
 ZONE_BYTES = 64
+#: Instants that one call gives at most.
 MOST = 100
-"""Instants that one call gives at most."""
 
 _SHORTHANDS = {
     "@hourly": "0 * * * *",
@@ -40,8 +40,8 @@ _SHORTHANDS = {
 }
 _FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _ZONE = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
+#: What zone directories hold besides the names of IANA: the machine's own zone, and clocks of other kinds.
 _LOCAL = ("localtime", "posixrules", "posix/", "right/")
-"""What zone directories hold besides the names of IANA: the machine's own zone, and clocks of other kinds."""
 _SECOND, _WEEK = timedelta(seconds=1), timedelta(weeks=1)
 _ANY_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 

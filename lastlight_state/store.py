@@ -12,54 +12,46 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
 
-from lastlight_state.agent_log import AgentLog
 from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Lease, Mode, Options
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.joined import hooks_follow, undone_together
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.repository import Context
+from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.scope import StoreScope, TransactionScope, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import NestedTransaction, ReadOnlyTransaction
-from lastlight_state.maintenance import Maintenance
-from lastlight_state.messaging import Messaging
+from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
-from lastlight_state.schedules import Schedules
 from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
-from lastlight_state.workflows import Claim, Workflows
+
+if TYPE_CHECKING:
+    from lastlight_state.agent_log import AgentLog
+    from lastlight_state.maintenance import Maintenance
+    from lastlight_state.messaging import Messaging
+    from lastlight_state.schedules import Schedules
+    from lastlight_state.workflows import Claim, Workflows
 
 T = TypeVar("T")
 
 _log = logging.getLogger("lastlight_state.store")
 
 
-class Domains:
-    """The domains that live in the database, each made when it is first asked for."""
+class Domains(Face):
+    """The domains that live in the database, each loaded and made when it is first asked for."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @cached_property
-    def workflows(self) -> Workflows:
-        """What is running and what to do next."""
-        return Workflows(self._context)
-
-    @cached_property
-    def messaging(self) -> Messaging:
-        """Chat sessions and their messages."""
-        return Messaging(self._context)
-
-    @cached_property
-    def schedules(self) -> Schedules:
-        """When things run, and what each time did."""
-        return Schedules(self._context)
+    #: What is running and what to do next.
+    workflows: Part[Workflows] = Part("lastlight_state.workflows.Workflows")
+    #: Chat sessions and their messages.
+    messaging: Part[Messaging] = Part("lastlight_state.messaging.Messaging")
+    #: When things run, and what each time did.
+    schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
 
 
 class Transaction(Domains):
@@ -135,21 +127,18 @@ class StateStore(Domains):
             raise
         return cls(backend, in_force, clock)
 
-    @cached_property
-    def agent_log(self) -> AgentLog:
-        """The agent's event logs: line files beside the database, not transactional."""
-        settings = self.settings
-        return AgentLog(
-            settings.agent_sessions,
-            clock=self._context.clock,
-            sync=settings.line_sync,
-            session_types=settings.session_types,
-        )
-
-    @cached_property
-    def maintenance(self) -> Maintenance:
-        """Work over many domains at once."""
-        return Maintenance(self._context)
+    #: The agent's event logs: line files beside the database, not transactional.
+    agent_log: Part[AgentLog] = Part(
+        "lastlight_state.agent_log.AgentLog",
+        lambda store, kind: kind(
+            store.settings.agent_sessions,
+            clock=store._context.clock,
+            sync=store.settings.line_sync,
+            session_types=store.settings.session_types,
+        ),
+    )
+    #: Work over many domains at once.
+    maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")
 
     @contextmanager
     def transaction(

@@ -1,8 +1,7 @@
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_text, to_millis
 from lastlight_state.db.columns import parse_time

@@ -5,8 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from lastlight_state import StateStore, codec
 from lastlight_state.errors import InvalidValue, PayloadTooLarge

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state import errors
-from lastlight_state.db.pages import Page
+from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue, MisuseError, NotFound, PayloadTooLarge, SchemaMismatch, StateError
 
 EXAMPLES: dict[type[StateError], StateError] = {

@@ -4,8 +4,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state.ids import IdSource, new_id
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from undone import Boom, undone
+from support.undone import Boom, undone
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from busy import Naps, busy, impatient
+from support.busy import Naps, busy, impatient
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import BackendBusy, BackendUnavailable

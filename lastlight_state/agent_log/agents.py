@@ -2,19 +2,23 @@
 
 Those in its own directory ``subagents``, and those beside its log whose first dated record names the session. What a
 file's first record says never changes, so it is read once.
+
+Recent: a bounded number of values by key, the ones used least lately forgotten first. For threads and forks.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from lastlight_state.agent_log import events
-from lastlight_state.agent_log.recent import Recent
 from lastlight_state.agent_log.records import LOG_LINES, SessionFile
 from lastlight_state.agent_log.tree import LogTree
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, forks
 from lastlight_state.jsonl.cursor import Mark, mark_at
 from lastlight_state.jsonl.reader import LineReader
 
@@ -59,3 +63,35 @@ def _first_session(descriptor: int, path: Path) -> str | None:
         if line.timestamp is not None:
             return events.text(line.value, "sessionId")
     return None
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MOST = 1_000
+
+
+class Recent(Generic[K, V]):
+    """Keeps at most `MOST` values."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+        forks.renew_after_fork(self)
+
+    def find(self, key: K) -> V | None:
+        """The value kept for a key."""
+        with self._lock:
+            return self._values.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value, which was used just now."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > MOST:
+                self._values.popitem(last=False)
+
+    def after_fork(self) -> None:
+        """In a forked child: forget a lock that a thread of the parent may have held."""
+        self._lock = threading.Lock()

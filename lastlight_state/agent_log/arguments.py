@@ -12,8 +12,8 @@ from lastlight_state.errors import InvalidValue
 
 Event: TypeAlias = Mapping[str, Any]
 OnError: TypeAlias = Literal["raise", "report"]
+#: Substrings that must all occur in the first prompt, and the session's type when they do; tried in order.
 SessionTypes: TypeAlias = Sequence[tuple[Sequence[str], str]]
-"""Substrings that must all occur in the first prompt, and the session's type when they do; tried in order."""
 
 
 class Tokens(NamedTuple):

@@ -20,7 +20,7 @@ from lastlight_state.agent_log.scan import scanned
 from lastlight_state.agent_log.search import Search
 from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
 from lastlight_state.agent_log.tree import open_log
-from lastlight_state.db.checks import number, page_limit
+from lastlight_state.db.valid import number, page_limit
 from lastlight_state.errors import NotFound
 from lastlight_state.jsonl.cursor import mark_at
 from lastlight_state.jsonl.follow import Reset, Stop, follow

@@ -68,8 +68,8 @@ class LogLine(Line):
         return cursors.to_text({self.source: cursors.Position(mark, self.timestamp)})
 
 
+#: How the files of this domain are read.
 LOG_LINES = LineKind(LogLine, envelopes.is_record)
-"""How the files of this domain are read."""
 
 
 class LogIssue(Record):

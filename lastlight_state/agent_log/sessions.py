@@ -10,7 +10,7 @@ from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile, 
 from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import Found, LogTree
 from lastlight_state.db import opaque
-from lastlight_state.db.checks import page_limit
+from lastlight_state.db.valid import page_limit
 from lastlight_state.errors import InvalidValue, NotFound
 
 ScopeFilter: TypeAlias = Literal["all", "chat", "sandbox"]

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lastlight_state.agent_log.agents import AgentFiles
+from lastlight_state.agent_log.agents import AgentFiles, Recent
 from lastlight_state.agent_log.arguments import SessionTypes
-from lastlight_state.agent_log.recent import Recent
 from lastlight_state.agent_log.records import LOG_LINES, AgentSessionSummary, SessionFile
 from lastlight_state.agent_log.tally import Tally
 from lastlight_state.agent_log.tree import open_log

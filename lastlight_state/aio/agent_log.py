@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +25,7 @@ from lastlight_state.agent_log.writer import DEFAULT_OPTIONS
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.streams import streamed
 from lastlight_state.jsonl.writer import SyncWord
+from lastlight_state.lazy import Part
 
 
 class AsyncSessionWriter(Face[SessionWriter]):
@@ -153,30 +153,16 @@ class AsyncRepair(Face[Repair]):
 class AsyncAgentLog(Face[AgentLog]):
     """``store.agent_log``"""
 
-    @cached_property
-    def writer(self) -> AsyncWriter:
-        """Opens the writers of sessions' logs."""
-        return AsyncWriter(self._target.writer, self._runner)
-
-    @cached_property
-    def sessions(self) -> AsyncSessionFiles:
-        """The logs that there are."""
-        return AsyncSessionFiles(self._target.sessions, self._runner)
-
-    @cached_property
-    def reader(self) -> AsyncReader:
-        """What logs say."""
-        return AsyncReader(self._target.reader, self._runner)
-
-    @cached_property
-    def raw(self) -> AsyncRaw:
-        """Tool results before their display cut."""
-        return AsyncRaw(self._target.raw, self._runner)
-
-    @cached_property
-    def repair(self) -> AsyncRepair:
-        """What is wrong with logs."""
-        return AsyncRepair(self._target.repair, self._runner)
+    #: Opens the writers of sessions' logs.
+    writer: Part[AsyncWriter] = Part("lastlight_state.aio.agent_log.AsyncWriter")
+    #: The logs that there are.
+    sessions: Part[AsyncSessionFiles] = Part("lastlight_state.aio.agent_log.AsyncSessionFiles")
+    #: What logs say.
+    reader: Part[AsyncReader] = Part("lastlight_state.aio.agent_log.AsyncReader")
+    #: Tool results before their display cut.
+    raw: Part[AsyncRaw] = Part("lastlight_state.aio.agent_log.AsyncRaw")
+    #: What is wrong with logs.
+    repair: Part[AsyncRepair] = Part("lastlight_state.aio.agent_log.AsyncRepair")
 
     @property
     def root(self) -> Path:

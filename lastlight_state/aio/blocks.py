@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+#: Runs a call on a worker thread.
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a call on a worker thread."""
 
 
 @asynccontextmanager

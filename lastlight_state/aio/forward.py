@@ -33,6 +33,9 @@ class Face(Generic[S]):
         self._target = target
         self._runner = runner
 
+    def _made(self, kind: type[Any], name: str) -> Any:
+        return kind(getattr(self._target, name), self._runner)
+
 
 class Forward(Generic[P, R]):
     """A sync method, seen from coroutines."""

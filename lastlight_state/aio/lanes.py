@@ -25,8 +25,8 @@ class Outcome(asyncio.Future[Any]):
     write is left in doubt.
     """
 
+    #: Told of a cancellation, so that what is waited for can come to its end.
     on_cancel: Callable[[], object] | None = None
-    """Told of a cancellation, so that what is waited for can come to its end."""
 
     def cancel(self, msg: Any = None) -> bool:
         """Refuse."""

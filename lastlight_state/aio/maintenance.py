@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.lazy import Part
 from lastlight_state.maintenance import AgentSessions, Chats, Maintenance, Repair
 from lastlight_state.maintenance.stats import Statistics
 from lastlight_state.maintenance.timeline import Timeline
@@ -49,27 +48,13 @@ class AsyncRepair(Face[Repair]):
 class AsyncMaintenance(Face[Maintenance]):
     """``store.maintenance``"""
 
-    @cached_property
-    def stats(self) -> AsyncStatistics:
-        """How much of everything there is."""
-        return AsyncStatistics(self._target.stats, self._runner)
-
-    @cached_property
-    def timeline(self) -> AsyncTimeline:
-        """What happened to a run, whoever did it."""
-        return AsyncTimeline(self._target.timeline, self._runner)
-
-    @cached_property
-    def agent_sessions(self) -> AsyncAgentSessions:
-        """The agent's log files, with what the database knows of their sessions."""
-        return AsyncAgentSessions(self._target.agent_sessions, self._runner)
-
-    @cached_property
-    def chats(self) -> AsyncChats:
-        """Conversations, over turns, logs and messages."""
-        return AsyncChats(self._target.chats, self._runner)
-
-    @cached_property
-    def repair(self) -> AsyncRepair:
-        """Damaged line files: scanned, sealed, copied clean, replaced."""
-        return AsyncRepair(self._target.repair, self._runner)
+    #: How much of everything there is.
+    stats: Part[AsyncStatistics] = Part("lastlight_state.aio.maintenance.AsyncStatistics")
+    #: What happened to a run, whoever did it.
+    timeline: Part[AsyncTimeline] = Part("lastlight_state.aio.maintenance.AsyncTimeline")
+    #: The agent's log files, with what the database knows of their sessions.
+    agent_sessions: Part[AsyncAgentSessions] = Part("lastlight_state.aio.maintenance.AsyncAgentSessions")
+    #: Conversations, over turns, logs and messages.
+    chats: Part[AsyncChats] = Part("lastlight_state.aio.maintenance.AsyncChats")
+    #: Damaged line files: scanned, sealed, copied clean, replaced.
+    repair: Part[AsyncRepair] = Part("lastlight_state.aio.maintenance.AsyncRepair")

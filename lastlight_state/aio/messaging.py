@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.lazy import Part
 from lastlight_state.messaging import Messaging
 from lastlight_state.messaging.messages import Messages
 from lastlight_state.messaging.sessions import Sessions
@@ -43,12 +42,7 @@ class AsyncMessages(Face[Messages]):
 class AsyncMessaging(Face[Messaging]):
     """``store.messaging``"""
 
-    @cached_property
-    def sessions(self) -> AsyncSessions:
-        """Stretches of conversation, at most one active per user and place."""
-        return AsyncSessions(self._target.sessions, self._runner)
-
-    @cached_property
-    def messages(self) -> AsyncMessages:
-        """What was said, in the order it was stored."""
-        return AsyncMessages(self._target.messages, self._runner)
+    #: Stretches of conversation, at most one active per user and place.
+    sessions: Part[AsyncSessions] = Part("lastlight_state.aio.messaging.AsyncSessions")
+    #: What was said, in the order it was stored.
+    messages: Part[AsyncMessages] = Part("lastlight_state.aio.messaging.AsyncMessages")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from functools import cached_property
 
 from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.lazy import Part
 from lastlight_state.schedules import FireClaim, RunningFire, Schedules
 from lastlight_state.schedules.crons import Crons
 from lastlight_state.schedules.fires import Fires
@@ -63,17 +63,9 @@ class AsyncFires(Face[Fires]):
 class AsyncSchedules(Face[Schedules]):
     """``store.schedules``"""
 
-    @cached_property
-    def crons(self) -> AsyncCrons:
-        """What runs when."""
-        return AsyncCrons(self._target.crons, self._runner)
-
-    @cached_property
-    def overrides(self) -> AsyncOverrides:
-        """What operators changed about crons."""
-        return AsyncOverrides(self._target.overrides, self._runner)
-
-    @cached_property
-    def fires(self) -> AsyncFires:
-        """What happened: one row for each fire."""
-        return AsyncFires(self._target.fires, self._runner)
+    #: What runs when.
+    crons: Part[AsyncCrons] = Part("lastlight_state.aio.schedules.AsyncCrons")
+    #: What operators changed about crons.
+    overrides: Part[AsyncOverrides] = Part("lastlight_state.aio.schedules.AsyncOverrides")
+    #: What happened: one row for each fire.
+    fires: Part[AsyncFires] = Part("lastlight_state.aio.schedules.AsyncFires")

@@ -10,22 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from lastlight_state.aio.agent_log import AsyncAgentLog
 from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.aio.maintenance import AsyncMaintenance
-from lastlight_state.aio.messaging import AsyncMessaging
-from lastlight_state.aio.schedules import AsyncSchedules
-from lastlight_state.aio.workflows import AsyncWorkflows
 from lastlight_state.errors import NestedTransaction
+from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.store import Domains, StateStore, Transaction
-from lastlight_state.workflows import Claim
+
+if TYPE_CHECKING:
+    from lastlight_state.aio.agent_log import AsyncAgentLog
+    from lastlight_state.aio.maintenance import AsyncMaintenance
+    from lastlight_state.aio.messaging import AsyncMessaging
+    from lastlight_state.aio.schedules import AsyncSchedules
+    from lastlight_state.aio.workflows import AsyncWorkflows
+    from lastlight_state.workflows import Claim
 
 T = TypeVar("T")
 
@@ -40,20 +43,17 @@ class AsyncDomains:
         self._target = target
         self._runner = runner
 
-    @cached_property
-    def workflows(self) -> AsyncWorkflows:
-        """What is running and what to do next."""
-        return AsyncWorkflows(self._target.workflows, self._runner)
+    def _made(self, kind: type[Any], name: str) -> Any:
+        return kind(getattr(self._target, name), self._runner)
 
-    @cached_property
-    def messaging(self) -> AsyncMessaging:
-        """Chat sessions and their messages."""
-        return AsyncMessaging(self._target.messaging, self._runner)
+    #: What is running and what to do next.
+    workflows: Part[AsyncWorkflows] = Part("lastlight_state.aio.workflows.AsyncWorkflows")
 
-    @cached_property
-    def schedules(self) -> AsyncSchedules:
-        """When things run, and what each time did."""
-        return AsyncSchedules(self._target.schedules, self._runner)
+    #: Chat sessions and their messages.
+    messaging: Part[AsyncMessaging] = Part("lastlight_state.aio.messaging.AsyncMessaging")
+
+    #: When things run, and what each time did.
+    schedules: Part[AsyncSchedules] = Part("lastlight_state.aio.schedules.AsyncSchedules")
 
 
 class AsyncTransaction(AsyncDomains):
@@ -154,15 +154,13 @@ class AsyncStateStore(AsyncDomains):
             lane.close()
         return cls(opened[0])
 
-    @cached_property
-    def agent_log(self) -> AsyncAgentLog:
-        """The agent's event logs: line files beside the database, not transactional."""
-        return AsyncAgentLog(self._store.agent_log, _FileRunner(self._lanes))
-
-    @cached_property
-    def maintenance(self) -> AsyncMaintenance:
-        """Work over many domains."""
-        return AsyncMaintenance(self._store.maintenance, self._lanes)
+    #: The agent's event logs: line files beside the database, not transactional.
+    agent_log: Part[AsyncAgentLog] = Part(
+        "lastlight_state.aio.agent_log.AsyncAgentLog",
+        lambda store, kind: kind(store._store.agent_log, _FileRunner(store._lanes)),
+    )
+    #: Work over many domains.
+    maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")
 
     @property
     def metrics(self) -> Metrics:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.lazy import Part
 from lastlight_state.workflows import WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
@@ -201,70 +201,32 @@ class AsyncHealth(Face[Health]):
 class AsyncWorkflows(Face[Workflows]):
     """``store.workflows``"""
 
-    @cached_property
-    def runs(self) -> AsyncRuns:
-        """Workflow runs."""
-        return AsyncRuns(self._target.runs, self._runner)
-
-    @cached_property
-    def executions(self) -> AsyncExecutions:
-        """Phase executions, chat turns and node attempts."""
-        return AsyncExecutions(self._target.executions, self._runner)
-
-    @cached_property
-    def claims(self) -> AsyncClaims:
-        """Who drives which run."""
-        return AsyncClaims(self._target.claims, self._runner)
-
-    @cached_property
-    def nodes(self) -> AsyncNodes:
-        """States of the nodes of runs' graphs."""
-        return AsyncNodes(self._target.nodes, self._runner)
-
-    @cached_property
-    def loops(self) -> AsyncLoops:
-        """Where runs' loops stand, and what their iterations hand on."""
-        return AsyncLoops(self._target.loops, self._runner)
-
-    @cached_property
-    def overrides(self) -> AsyncOverrides:
-        """Kill switches of workflows."""
-        return AsyncOverrides(self._target.overrides, self._runner)
-
-    @cached_property
-    def approvals(self) -> AsyncApprovals:
-        """Gates: questions that runs wait for."""
-        return AsyncApprovals(self._target.approvals, self._runner)
-
-    @cached_property
-    def human_requests(self) -> AsyncHumanRequests:
-        """Requests to people: forms, choices, confirmations, free text."""
-        return AsyncHumanRequests(self._target.human_requests, self._runner)
-
-    @cached_property
-    def queue(self) -> AsyncQueue:
-        """Admission: what waits for a place to run."""
-        return AsyncQueue(self._target.queue, self._runner)
-
-    @cached_property
-    def waits(self) -> AsyncWaits:
-        """Pauses until a time, for a signal, or by an operator."""
-        return AsyncWaits(self._target.waits, self._runner)
-
-    @cached_property
-    def lookups(self) -> AsyncLookups:
-        """Questions about runs."""
-        return AsyncLookups(self._target.lookups, self._runner)
-
-    @cached_property
-    def health(self) -> AsyncHealth:
-        """How runs stand at this moment."""
-        return AsyncHealth(self._target.health, self._runner)
-
-    @cached_property
-    def usage(self) -> AsyncRollups:
-        """What executions cost, rolled up."""
-        return AsyncRollups(self._target.usage, self._runner)
+    #: Workflow runs.
+    runs: Part[AsyncRuns] = Part("lastlight_state.aio.workflows.AsyncRuns")
+    #: Phase executions, chat turns and node attempts.
+    executions: Part[AsyncExecutions] = Part("lastlight_state.aio.workflows.AsyncExecutions")
+    #: Who drives which run.
+    claims: Part[AsyncClaims] = Part("lastlight_state.aio.workflows.AsyncClaims")
+    #: States of the nodes of runs' graphs.
+    nodes: Part[AsyncNodes] = Part("lastlight_state.aio.workflows.AsyncNodes")
+    #: Where runs' loops stand, and what their iterations hand on.
+    loops: Part[AsyncLoops] = Part("lastlight_state.aio.workflows.AsyncLoops")
+    #: Kill switches of workflows.
+    overrides: Part[AsyncOverrides] = Part("lastlight_state.aio.workflows.AsyncOverrides")
+    #: Gates: questions that runs wait for.
+    approvals: Part[AsyncApprovals] = Part("lastlight_state.aio.workflows.AsyncApprovals")
+    #: Requests to people: forms, choices, confirmations, free text.
+    human_requests: Part[AsyncHumanRequests] = Part("lastlight_state.aio.workflows.AsyncHumanRequests")
+    #: Admission: what waits for a place to run.
+    queue: Part[AsyncQueue] = Part("lastlight_state.aio.workflows.AsyncQueue")
+    #: Pauses until a time, for a signal, or by an operator.
+    waits: Part[AsyncWaits] = Part("lastlight_state.aio.workflows.AsyncWaits")
+    #: Questions about runs.
+    lookups: Part[AsyncLookups] = Part("lastlight_state.aio.workflows.AsyncLookups")
+    #: How runs stand at this moment.
+    health: Part[AsyncHealth] = Part("lastlight_state.aio.workflows.AsyncHealth")
+    #: What executions cost, rolled up.
+    usage: Part[AsyncRollups] = Part("lastlight_state.aio.workflows.AsyncRollups")
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """As `Workflows.on_terminal`; the callback runs on the worker thread that committed."""

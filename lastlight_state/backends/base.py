@@ -16,14 +16,12 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection, Dialect
 
-from lastlight_state.backends.catalogue import Catalogue
-from lastlight_state.backends.measures import Measures
-from lastlight_state.backends.originals import Original
+from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.triggers import Guard
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 
+#: The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out.
 LOST = "connection"
-"""The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out."""
 
 Params = Sequence[Any] | Mapping[str, Any]
 
@@ -75,8 +73,8 @@ class Options:
 
     schema: str | None = None
     read_only: bool = False
+    #: For one look: with ``read_only``, a SQLite file that nobody uses is read without leaving a trace beside it.
     glance: bool = False
-    """For one look: with ``read_only``, a SQLite file that nobody uses is read without leaving a trace beside it."""
     durability: str = "normal"
     journal_mode: str | None = None
     wal_autocheckpoint: int = 1000
@@ -94,26 +92,26 @@ class Backend(ABC):
     Errors: every method translates the driver's errors with `translate`, so callers meet `StateError` alone.
     """
 
+    #: ``"sqlite"``, ``"postgresql"``, or the name that a third party registered.
     name: str
-    """``"sqlite"``, ``"postgresql"``, or the name that a third party registered."""
+    #: Compiles statements for the driver's parameter style.
     dialect: Dialect
-    """Compiles statements for the driver's parameter style."""
+    #: The driver's exceptions that `translate` understands.
     driver_errors: tuple[type[Exception], ...]
-    """The driver's exceptions that `translate` understands."""
     options: Options
+    #: Where the database is, without any password.
     location: str
-    """Where the database is, without any password."""
 
+    #: Whether opening a store migrates unless told otherwise.
     migrates_on_open: bool
-    """Whether opening a store migrates unless told otherwise."""
+    #: What `migration` holds, in words for a person who plans an upgrade.
     migration_lock: str
-    """What `migration` holds, in words for a person who plans an upgrade."""
+    #: Whether units that write wait for one another in this process, so that more threads for them would only queue.
     one_writer: bool
-    """Whether units that write wait for one another in this process, so that more threads for them would only queue."""
+    #: Whether several writes can travel as one statement (data-modifying WITH).
     writes_in_ctes: bool
-    """Whether several writes can travel as one statement (data-modifying WITH)."""
+    #: Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail.
     failure_aborts_transaction: bool
-    """Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail."""
 
     @property
     def schema(self) -> str | None:

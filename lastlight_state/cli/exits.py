@@ -36,8 +36,8 @@ from lastlight_state.errors import (
 DONE, NO, USAGE, BEHIND, AHEAD, INCOMPATIBLE, UNREACHABLE = range(7)
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
+#: What the parser raises: its own class, or that of the library it is built on, as its version has it.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What the parser raises: its own class, or that of the library it is built on, as its version has it."""
 
 
 @dataclass(frozen=True)

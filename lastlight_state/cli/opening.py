@@ -11,7 +11,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.flags import Flags
 from lastlight_state.errors import BackendUnavailable, InvalidValue, StateError
-from lastlight_state.migrations.verify import verify
+from lastlight_state.migrations.verification import verify
 from lastlight_state.settings import Settings, load_settings
 from lastlight_state.store import StateStore, connect
 

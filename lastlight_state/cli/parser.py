@@ -16,6 +16,7 @@ from lastlight_state.cli.call import Call
 
 PROGRAM = "lastlight-state"
 
+#: Each command and the line that help shows of it. Its module has its name.
 COMMANDS = {
     "migrate": "Bring the schema to the newest revision, or to one before it.",
     "check": "Say whether the schema fits, and what migrate would do.",
@@ -30,7 +31,6 @@ COMMANDS = {
     "stats": "Count and measure everything, database and files.",
     "demo": "Run a real workflow here, with a crash on purpose, and print its story.",
 }
-"""Each command and the line that help shows of it. Its module has its name."""
 
 
 class Answered(Exception):
@@ -84,7 +84,7 @@ def commands() -> Any:
 
 def command(name: str) -> Any:
     """The parser of one command."""
-    run = import_module(f"{__package__}.{name}").run
+    run = import_module(f"{__package__}.commands.{name}").run
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name=name)(run)
     made: Any = typer.main.get_command(app)

@@ -21,6 +21,7 @@ NAMING = {
 VERSION_TABLE = "lastlight_state_version"
 COMMENT_PREFIX = "lastlight_state: "
 
+#: From now on our own new tables use only these; a table of users' making may use none of them.
 RESERVED_PREFIXES = (
     "lastlight_",
     "run_",
@@ -32,8 +33,8 @@ RESERVED_PREFIXES = (
     "mailbox_",
     "maintenance_",
 )
-"""From now on our own new tables use only these; a table of users' making may use none of them."""
 
+#: Table names of ours, built or not yet, that no prefix covers.
 RESERVED_NAMES = frozenset(
     {
         "executions",
@@ -58,7 +59,6 @@ RESERVED_NAMES = frozenset(
         "messages_out",
     }
 )
-"""Table names of ours, built or not yet, that no prefix covers."""
 
 
 class Base(DeclarativeBase):

@@ -155,5 +155,5 @@ Flag: TypeEngine[bool] = sa.Boolean().with_variant(IntegerFlag(), "sqlite")
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 
+#: Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.statements`).
 JSON_TYPES = (TextJson, BinaryJson)
-"""Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.statements`)."""

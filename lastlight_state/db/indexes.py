@@ -9,8 +9,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.compiler import SQLCompiler
 
+#: The key in an index's ``info`` that holds the name of the one product that has it.
 ONLY = "only"
-"""The key in an index's ``info`` that holds the name of the one product that has it."""
 
 
 def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:

@@ -11,20 +11,20 @@ from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
-from lastlight_state.db import checks, columns, pages
+from lastlight_state.db import columns, pages, valid
 from lastlight_state.db.indexes import through
-from lastlight_state.db.pages import Page
+from lastlight_state.db.records import Page
 from lastlight_state.db.statements import Statement, Values, constant
 from lastlight_state.db.unit import NOTHING, Unit
 from lastlight_state.errors import InvalidValue
 
 T = TypeVar("T")
 
+#: Conditions of which a row meets one, and the condition that it meets any.
 _Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
-"""Conditions of which a row meets one, and the condition that it meets any."""
 
+#: The values of a column that is spread: how many parameters, or the words themselves.
 _Several = int | tuple[str, ...]
-"""The values of a column that is spread: how many parameters, or the words themselves."""
 
 MOST_VALUES = 50
 MOST_SHAPES = 512
@@ -203,9 +203,9 @@ def _part(column: sa.Column[Any], part: Any) -> Any:
         return columns.parse_time(part)
     kind = column.type.python_type
     if kind is str:
-        return checks.content("page_token", part, pages.LONGEST)
+        return valid.content("page_token", part, pages.LONGEST)
     if kind is int:
-        return checks.number("page_token", part, least=-(2**63))
+        return valid.number("page_token", part, least=-(2**63))
     if type(part) is not kind:
         raise TypeError(part)
     return part

@@ -19,8 +19,8 @@ from lastlight_state.errors import InvalidValue
 
 __all__ = ["LONGEST", "Page", "after", "after_values", "decode_token", "encode_token"]
 
+#: Bytes of a text in a key: no index entry is longer.
 LONGEST = 4096
-"""Bytes of a text in a key: no index entry is longer."""
 
 
 def encode_token(asked: Any, key: Sequence[Any]) -> str:

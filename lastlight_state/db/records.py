@@ -11,11 +11,11 @@ T = TypeVar("T")
 R = TypeVar("R", bound="Record")
 
 _new = object.__new__
+#: The four slots of a pydantic model, filled without a look-up by name for each record.
 _set_values, _set_given, _set_extra, _set_private = (
     BaseModel.__dict__[name].__set__
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
-"""The four slots of a pydantic model, filled without a look-up by name for each record."""
 
 
 def made(kind: type[R], values: dict[str, Any]) -> R:

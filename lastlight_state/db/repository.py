@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
@@ -21,8 +21,8 @@ class _Unset(Enum):
         return "UNSET"
 
 
+#: An argument that was not given, where None means "clear it".
 UNSET: Final = _Unset.UNSET
-"""An argument that was not given, where None means "clear it"."""
 UnsetType = Literal[_Unset.UNSET]
 
 
@@ -40,6 +40,16 @@ class Context:
     def within(self, scope: Scope) -> Context:
         """The same store, with calls running in another scope."""
         return Context(scope, self.clock, self.settings, self.listeners)
+
+
+class Face:
+    """What ``store.<domain>`` is: the domain's repositories, each loaded and made when it is first asked for."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def _made(self, kind: type[Any], name: str) -> Any:
+        return kind(self._context)
 
 
 class Repository:

@@ -15,8 +15,8 @@ from lastlight_state.db.columns import read_time
 Convert = Callable[[Any], Any]
 Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 
+#: What `read_time` does with a time of ours, without the call.
 _TIME = "(t if (t := iso({0})).tzinfo is utc else read_time({0}))"
-"""What `read_time` does with a time of ours, without the call."""
 
 
 def builder(keys: Sequence[str], converters: Mapping[str, Convert]) -> Build:

@@ -72,8 +72,8 @@ class StoreScope(Scope):
         self.retry = retry
         self.metrics = retry.metrics
         self.may_write = not backend.options.read_only
+        #: The threads that are inside a transaction of this store.
         self.transactions: set[int] = set()
-        """The threads that are inside a transaction of this store."""
         self._unusable: MisuseError | None = None
         _every_scope.add(self)
 

@@ -21,9 +21,15 @@ from lastlight_state.db import columns
 from lastlight_state.db.rows import Convert, builder
 from lastlight_state.errors import CorruptData
 
+
+def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
+    """A parameter with the type of a column."""
+    return sa.bindparam(name, type_=column.type)
+
+
 Values = Mapping[str, Any]
+#: What converters raise for stored values that they cannot make sense of, a value of another type included.
 UNREADABLE = (ValueError, TypeError, OverflowError)
-"""What converters raise for stored values that they cannot make sense of, a value of another type included."""
 
 
 class Compiled:

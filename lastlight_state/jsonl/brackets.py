@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+#: Open levels at which matching is given up: our own lines have at most 500, and the parser takes no more.
 DEEPEST = 1_000
-"""Open levels at which matching is given up: our own lines have at most 500, and the parser takes no more."""
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
 _TEXT_IN_MIRROR = rb'"[^"]*+(?:"(?=\\)[^"]*+)*+"'

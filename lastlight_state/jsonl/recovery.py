@@ -27,16 +27,16 @@ from lastlight_state.jsonl import brackets
 Reason: TypeAlias = Literal["torn", "bad_json", "bad_utf8", "not_object", "nul_bytes", "glued", "oversize"]
 Accepts: TypeAlias = Callable[[dict[str, Any]], bool]
 
+#: How often the damaged part of a line is looked through for objects of either kind of end, before the search ends.
 MOST_SCANS = 4
-"""How often the damaged part of a line is looked through for objects of either kind of end, before the search ends."""
 
 _BLANK = b" \t\r"
 _NUL_OR_BLANK = b"\0 \t\r"
 _GAP = re.compile(rb"[\0 \t\r]*+")
 _END_IN_MIRROR = re.compile(rb"(?<=[\0{])\}")
+#: Before noise, unless it goes on as an enclosing object would: then it cannot be told from a part of that. A text
+#: within a record may hold such a place as well, so it is looked for last.
 _ODD_END_IN_MIRROR = re.compile(rb"(?<=[^,\]} \t\r])\}")
-"""Before noise, unless it goes on as an enclosing object would: then it cannot be told from a part of that. A text
-within a record may hold such a place as well, so it is looked for last."""
 
 
 class Piece(NamedTuple):

@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from lastlight_state.jsonl.reader import LineReader, RawLine
 from lastlight_state.jsonl.recovery import Accepts, Reason, judge, reason_of
 
+#: A whole record; one inside a damaged line; one of several glued on a line; nothing; an unterminated end; damage.
 SectionKind: TypeAlias = Literal["record", "recovered", "glued", "blank", "torn_tail"] | Reason
-"""A whole record; one inside a damaged line; one of several glued on a line; nothing; an unterminated end; damage."""
 
+#: The kinds that hold a record.
 KEPT = frozenset({"record", "recovered", "glued"})
-"""The kinds that hold a record."""
 SOUND = frozenset({"record", "blank"})
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(word for part in get_args(SectionKind) for word in get_args(part)))
 SAMPLES = 1_000

@@ -22,9 +22,9 @@ from typing import Literal, Self, TypeAlias, get_args
 from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
 from lastlight_state.jsonl import files, forks, lock
 
+#: When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
+#: system has them when an append returns. ``end`` and ``record`` also bring the name of a new file to disk.
 SyncWord: TypeAlias = Literal["os", "end", "record"]
-"""When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
-system has them when an append returns. ``end`` and ``record`` also bring the name of a new file to disk."""
 
 SYNC_WORDS: tuple[str, ...] = get_args(SyncWord)
 MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -2,81 +2,74 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from lastlight_state.agent_log import AgentLog
-from lastlight_state.db.repository import Context
-from lastlight_state.maintenance.agent_sessions import AgentSession, AgentSessionPage, AgentSessions, SessionExecution
-from lastlight_state.maintenance.chat_records import ChatMessages, ChatThread
-from lastlight_state.maintenance.chats import Chats
-from lastlight_state.maintenance.records import (
-    LineFiles,
-    MessageCounts,
-    SchemaFacts,
-    Stats,
-    StatusCount,
-    TableStats,
-    TimelineEntry,
-)
-from lastlight_state.maintenance.repair import Repair
-from lastlight_state.maintenance.repair_records import DamagedPart, LineFileScan, Repaired
-from lastlight_state.maintenance.stats import Statistics
-from lastlight_state.maintenance.timeline import Timeline
+from lastlight_state.db.repository import Face
+from lastlight_state.lazy import Part, public
 
-__all__ = [
-    "AgentSession",
-    "AgentSessionPage",
-    "AgentSessions",
-    "ChatMessages",
-    "ChatThread",
-    "Chats",
-    "DamagedPart",
-    "LineFileScan",
-    "LineFiles",
+if TYPE_CHECKING:
+    from lastlight_state.agent_log import AgentLog
+    from lastlight_state.maintenance.agent_sessions import (
+        AgentSession as AgentSession,
+        AgentSessionPage as AgentSessionPage,
+        AgentSessions as AgentSessions,
+        SessionExecution as SessionExecution,
+    )
+    from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
+    from lastlight_state.maintenance.chats import Chats as Chats
+    from lastlight_state.maintenance.records import (
+        LineFiles as LineFiles,
+        MessageCounts as MessageCounts,
+        SchemaFacts as SchemaFacts,
+        Stats as Stats,
+        StatusCount as StatusCount,
+        TableStats as TableStats,
+        TimelineEntry as TimelineEntry,
+    )
+    from lastlight_state.maintenance.repair import Repair as Repair
+    from lastlight_state.maintenance.repair_records import (
+        DamagedPart as DamagedPart,
+        LineFileScan as LineFileScan,
+        Repaired as Repaired,
+    )
+    from lastlight_state.maintenance.stats import Statistics
+    from lastlight_state.maintenance.timeline import Timeline
+
+public(
+    globals(),
+    {
+        "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
+        "chat_records": "ChatMessages ChatThread",
+        "chats": "Chats",
+        "records": "LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry",
+        "repair": "Repair",
+        "repair_records": "DamagedPart LineFileScan Repaired",
+    },
     "Maintenance",
-    "MessageCounts",
-    "Repair",
-    "Repaired",
-    "SchemaFacts",
-    "SessionExecution",
-    "Stats",
-    "StatusCount",
-    "TableStats",
-    "TimelineEntry",
-]
+)
 
 
-class Maintenance:
+class Maintenance(Face):
     """``store.maintenance``"""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @cached_property
-    def stats(self) -> Statistics:
-        """How much of everything there is."""
-        return Statistics(self._context)
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """What happened to a run, whoever did it."""
-        return Timeline(self._context)
-
-    @cached_property
-    def agent_sessions(self) -> AgentSessions:
-        """The agent's log files, with what the database knows of their sessions."""
-        return AgentSessions(self._context, self._logs.sessions)
-
-    @cached_property
-    def chats(self) -> Chats:
-        """Conversations, over turns, logs and messages."""
-        return Chats(self._context, self._logs)
-
-    @cached_property
-    def repair(self) -> Repair:
-        """Damaged line files: scanned, sealed, copied clean, replaced."""
-        return Repair(self._logs.root, self._context.clock)
-
-    @cached_property
-    def _logs(self) -> AgentLog:
-        return AgentLog(self._context.settings.agent_sessions, clock=self._context.clock)
+    #: How much of everything there is.
+    stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")
+    #: What happened to a run, whoever did it.
+    timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
+    #: The agent's log files, with what the database knows of their sessions.
+    agent_sessions: Part[AgentSessions] = Part(
+        "lastlight_state.maintenance.agent_sessions.AgentSessions",
+        lambda face, kind: kind(face._context, face._logs.sessions),
+    )
+    #: Conversations, over turns, logs and messages.
+    chats: Part[Chats] = Part(
+        "lastlight_state.maintenance.chats.Chats", lambda face, kind: kind(face._context, face._logs)
+    )
+    #: Damaged line files: scanned, sealed, copied clean, replaced.
+    repair: Part[Repair] = Part(
+        "lastlight_state.maintenance.repair.Repair", lambda face, kind: kind(face._logs.root, face._context.clock)
+    )
+    _logs: Part[AgentLog] = Part(
+        "lastlight_state.agent_log.AgentLog",
+        lambda face, kind: kind(face._context.settings.agent_sessions, clock=face._context.clock),
+    )

@@ -11,7 +11,7 @@ from lastlight_state.agent_log import LogMessage, Tokens
 from lastlight_state.db.records import Record
 from lastlight_state.maintenance.session_executions import qualified_repo
 from lastlight_state.messaging import MessagingMessage
-from lastlight_state.workflows.usage_records import ThreadUsage
+from lastlight_state.workflows.usage.records import ThreadUsage
 
 ChatSource: TypeAlias = Literal["log", "database", "none"]
 

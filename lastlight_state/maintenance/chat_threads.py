@@ -16,7 +16,7 @@ from lastlight_state.db.indexes import Leading, through
 from lastlight_state.db.statements import Family, constant
 from lastlight_state.db.unit import Unit
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
-from lastlight_state.workflows.execution_rows import EXECUTIONS
+from lastlight_state.workflows.tables import EXECUTIONS
 
 PREVIEW = 4_000
 

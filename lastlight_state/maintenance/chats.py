@@ -12,7 +12,7 @@ from typing import Any
 
 from lastlight_state.agent_log import AgentLog, SessionFile
 from lastlight_state.agent_log.paths import CHAT_SLUG
-from lastlight_state.db import checks, opaque
+from lastlight_state.db import opaque, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import InvalidValue, NotFound, UnsafePath
@@ -20,8 +20,8 @@ from lastlight_state.maintenance import chat_threads
 from lastlight_state.maintenance.chat_records import ChatMessages, ChatSource, ChatThread
 from lastlight_state.messaging.messages import Messages
 from lastlight_state.workflows.usage import Rollups
-from lastlight_state.workflows.usage_records import ThreadUsage
-from lastlight_state.workflows.usage_statements import TURNS
+from lastlight_state.workflows.usage.records import ThreadUsage
+from lastlight_state.workflows.usage.statements import TURNS
 
 KIND = "chat_thread"
 
@@ -58,7 +58,7 @@ class Chats(Repository):
         They come from its log in the chat directory, without those of sub-agents, else from the database; a cursor goes
         on where it was made. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
-        checks.page_limit(limit)
+        valid.page_limit(limit)
         source, place = _place_of(after)
         thread = self.get(trigger_id)
         log = self._log_of(thread) if source in (None, "log") else None

@@ -11,8 +11,8 @@ from lastlight_state.db.columns import Text
 from lastlight_state.db.indexes import Leading
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
-from lastlight_state.workflows.execution_rows import EXECUTIONS
-from lastlight_state.workflows.repo_identity import split_legacy
+from lastlight_state.workflows.repos import split_legacy
+from lastlight_state.workflows.tables import EXECUTIONS
 
 _e = EXECUTIONS.c
 _LATER = EXECUTIONS.alias("newest")

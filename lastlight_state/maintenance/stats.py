@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lastlight_state.backends.measures import Measures, TableSize
+from lastlight_state.backends.facts import Measures, TableSize
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import line_files, table_counts

@@ -17,9 +17,7 @@ from lastlight_state.maintenance.records import MessageCounts, StatusCount
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.schedules.tables import FIRES
-from lastlight_state.workflows.approval_statements import APPROVALS
-from lastlight_state.workflows.human_statements import REQUESTS
-from lastlight_state.workflows.run_rows import RUNS
+from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
 
 AGES = {"<=1": timedelta(days=1), "<=7": timedelta(days=7), "<=30": timedelta(days=30)}
 OLDER = "older"

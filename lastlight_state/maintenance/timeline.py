@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from lastlight_state.db import checks, pages
+from lastlight_state.db import pages, valid
 from lastlight_state.db.columns import parse_time
-from lastlight_state.db.pages import Page
+from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
-from lastlight_state.workflows.run_rows import EXISTS
+from lastlight_state.workflows.kernel.rows import EXISTS
 
+#: When, which of `FACTS`, which key: the order of a timeline.
 Place: TypeAlias = "tuple[Any, int, Any]"
-"""When, which of `FACTS`, which key: the order of a timeline."""
 
 
 class Timeline(Repository):
@@ -29,14 +29,14 @@ class Timeline(Repository):
 
     def list(self, run_id: str, *, limit: int = 200, page_token: str | None = None) -> Page[TimelineEntry]:
         """A page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
-        checks.page_limit(limit)
+        valid.page_limit(limit)
         asked = ["timeline", run_id]
         after = _place(pages.decode_token(asked, page_token))
 
         def work(unit: Unit) -> Page[TimelineEntry]:
             found = _next(unit, run_id, after, limit + 1)
             if not found and unit.row(EXISTS, {"run_id": run_id}) is None:
-                raise checks.not_found("workflow_run", run_id)
+                raise valid.not_found("workflow_run", run_id)
             more = len(found) > limit
             token = pages.encode_token(asked, found[limit - 1][0]) if more else None
             return Page(items=tuple(entry for _, entry in found[:limit]), next_page_token=token)

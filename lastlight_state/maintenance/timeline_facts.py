@@ -11,12 +11,9 @@ import sqlalchemy as sa
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant
 from lastlight_state.maintenance.records import TimelineEntry
-from lastlight_state.workflows.approval_statements import APPROVALS
-from lastlight_state.workflows.execution_rows import EXECUTIONS, MICROS
-from lastlight_state.workflows.human_statements import REQUESTS
+from lastlight_state.workflows.kernel.executions import MICROS, OUTCOME
 from lastlight_state.workflows.money import dollars_of
-from lastlight_state.workflows.outcomes import OUTCOME
-from lastlight_state.workflows.transitions import TRANSITIONS
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
 
 _FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"
 _FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1
@@ -113,6 +110,7 @@ _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice
 
 _a, _e, _t, _r = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c
 
+#: In the order that facts of one moment have in a timeline: its lists are ascending by time, then key.
 FACTS = (
     Fact(
         "transition",
@@ -194,4 +192,3 @@ FACTS = (
         _finished_text,
     ),
 )
-"""In the order that facts of one moment have in a timeline: its lists are ascending by time, then key."""

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from lastlight_state.db.repository import Context
-from lastlight_state.messaging.arguments import ConversationKey, MessageDraft, ThreadPlace
-from lastlight_state.messaging.messages import Messages
-from lastlight_state.messaging.records import (
-    Appended,
-    MessagingMessage,
-    MessagingMessageSummary,
-    MessagingSession,
-    MessagingSessionSummary,
-    ResumedSession,
-)
-from lastlight_state.messaging.sessions import DEFAULT, Sessions
+from lastlight_state.db.repository import Face
+from lastlight_state.lazy import Part, public
 
-__all__ = [
-    "DEFAULT",
-    "Appended",
-    "ConversationKey",
-    "MessageDraft",
+if TYPE_CHECKING:
+    from lastlight_state.messaging.arguments import (
+        ConversationKey as ConversationKey,
+        MessageDraft as MessageDraft,
+        ThreadPlace as ThreadPlace,
+    )
+    from lastlight_state.messaging.messages import Messages
+    from lastlight_state.messaging.records import (
+        Appended as Appended,
+        MessagingMessage as MessagingMessage,
+        MessagingMessageSummary as MessagingMessageSummary,
+        MessagingSession as MessagingSession,
+        MessagingSessionSummary as MessagingSessionSummary,
+        ResumedSession as ResumedSession,
+    )
+    from lastlight_state.messaging.sessions import DEFAULT as DEFAULT, Sessions
+
+public(
+    globals(),
+    {
+        "arguments": "ConversationKey MessageDraft ThreadPlace",
+        "records": "Appended MessagingMessage MessagingMessageSummary MessagingSession "
+        "MessagingSessionSummary ResumedSession",
+        "sessions": "DEFAULT",
+    },
     "Messaging",
-    "MessagingMessage",
-    "MessagingMessageSummary",
-    "MessagingSession",
-    "MessagingSessionSummary",
-    "ResumedSession",
-    "ThreadPlace",
-]
+)
 
 
-class Messaging:
+class Messaging(Face):
     """``store.messaging``"""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @cached_property
-    def sessions(self) -> Sessions:
-        """Stretches of conversation, at most one active per user and place."""
-        return Sessions(self._context)
-
-    @cached_property
-    def messages(self) -> Messages:
-        """What was said, in the order it was stored."""
-        return Messages(self._context)
+    #: Stretches of conversation, at most one active per user and place.
+    sessions: Part[Sessions] = Part("lastlight_state.messaging.sessions.Sessions")
+    #: What was said, in the order it was stored.
+    messages: Part[Messages] = Part("lastlight_state.messaging.messages.Messages")

@@ -18,8 +18,8 @@ from lastlight_state.messaging.records import Appended, MessagingMessage
 from lastlight_state.messaging.words import SESSION
 
 Row = dict[str, Any]
+#: Role and platform id.
 Delivery = tuple[str, str]
-"""Role and platform id."""
 
 
 def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:

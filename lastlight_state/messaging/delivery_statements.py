@@ -7,9 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.statements import Family, Statement, prepared
+from lastlight_state.db.statements import Family, Statement, bind, prepared
 from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, counting
-from lastlight_state.messaging.tables import MESSAGES, SESSIONS, THIS_SESSION, bind
+from lastlight_state.messaging.tables import MESSAGES, SESSIONS, THIS_SESSION
 
 DRAFT = ("role", "content", "timestamp", "platform_message_id")
 

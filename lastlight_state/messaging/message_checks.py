@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.clock import aware_utc
-from lastlight_state.db import checks
+from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.messaging import message_statements as sql
-from lastlight_state.messaging import transcript, words
+from lastlight_state.messaging import message_statements as sql, transcript, words
 from lastlight_state.messaging.arguments import MessageDraft
 from lastlight_state.messaging.session_checks import known
 
@@ -23,12 +22,12 @@ def message(
 ) -> Row:
     """The parameters of a message. Without a platform id, ``""`` included, that is None."""
     return {
-        "role": checks.word(f"{where}role", role, words.ROLES),
-        "content": checks.content(f"{where}content", content, max_bytes),
+        "role": valid.word(f"{where}role", role, words.ROLES),
+        "content": valid.content(f"{where}content", content, max_bytes),
         "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
         "platform_message_id": None
         if platform_id is None or platform_id == ""
-        else checks.identifier(f"{where}platform_message_id", platform_id, words.FOREIGN_ID),
+        else valid.identifier(f"{where}platform_message_id", platform_id, words.FOREIGN_ID),
     }
 
 
@@ -50,7 +49,7 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Row]:
     """The parameters of 1 to 500 messages."""
     if not isinstance(given, Sequence):
         raise InvalidValue("drafts", f"a sequence of drafts is needed, not {type(given).__name__}")
-    checks.number("drafts", len(given), least=1, most=words.BATCH)
+    valid.number("drafts", len(given), least=1, most=words.BATCH)
     return [draft(f"drafts[{i}]", one, now, max_bytes) for i, one in enumerate(given)]
 
 
@@ -58,7 +57,7 @@ def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Row |
     """The parameters of a message that was posted into a thread: stripped and clipped. None when it is blank."""
     one = _one_draft("draft", given)
     if clip is not None:
-        checks.number("clip", clip, least=transcript.LEAST)
+        valid.number("clip", clip, least=transcript.LEAST)
     said = known("draft.content", one.content).strip()
     kept = said if clip is None else transcript.clip_tail(said, clip)
     row = draft("draft", replace(one, content=kept), now, max_bytes)
@@ -71,7 +70,7 @@ def position(key: Any) -> int:
         return sql.GREATEST_ID
     if len(key) != 1:
         raise InvalidValue("page_token", "damaged, or made by something else")
-    return checks.number("page_token", key[0])
+    return valid.number("page_token", key[0])
 
 
 def _one_draft(where: str, given: Any) -> MessageDraft:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import Leading
-from lastlight_state.db.statements import Statement, prepared
+from lastlight_state.db.statements import Statement, bind, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     MESSAGES,
@@ -21,7 +21,6 @@ from lastlight_state.messaging.tables import (
     SESSIONS,
     THIS_SESSION,
     at_place,
-    bind,
     is_active,
 )
 
@@ -65,8 +64,8 @@ _newest_here = (
     .limit(ONE)
     .scalar_subquery()
 )
+#: The newest active session of a place; nothing if it was retired while its row was waited for.
 NEWEST_HERE = (SESSIONS.c.id == _newest_here, is_active())
-"""The newest active session of a place; nothing if it was retired while its row was waited for."""
 
 APPEND = _appending(THIS_SESSION)
 APPEND_HERE = _appending(*NEWEST_HERE)

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from lastlight_state.db import checks, pages
+from lastlight_state.db import pages, valid
 from lastlight_state.db.chains import Chain
-from lastlight_state.db.pages import Page
+from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
-from lastlight_state.messaging import deliveries, message_checks, session_checks, words
-from lastlight_state.messaging import message_statements as sql
+from lastlight_state.messaging import deliveries, message_checks, message_statements as sql, session_checks, words
 from lastlight_state.messaging.arguments import MessageDraft, ThreadPlace
 from lastlight_state.messaging.delivery_statements import LOCK_HERE
 from lastlight_state.messaging.records import Appended, MessagingMessage, MessagingMessageSummary
@@ -93,8 +92,8 @@ class Messages(Repository):
         """
         values = {
             "session_id": known("session_id", session_id),
-            "limit": checks.page_limit(limit),
-            "before": sql.GREATEST_ID if before is None else checks.number("before", before),
+            "limit": valid.page_limit(limit),
+            "before": sql.GREATEST_ID if before is None else valid.number("before", before),
         }
         newest_first = self._reading(lambda unit: unit.all(MessagingMessage, sql.BEFORE, values))
         return newest_first[::-1]
@@ -103,15 +102,15 @@ class Messages(Repository):
         """Messages with an id above ``after`` (0 is the start), oldest first: a live tail without gap or repeat."""
         values = {
             "session_id": known("session_id", session_id),
-            "after": checks.number("after", after),
-            "limit": checks.page_limit(limit),
+            "after": valid.number("after", after),
+            "limit": valid.page_limit(limit),
         }
         return self._reading(lambda unit: unit.all(MessagingMessage, sql.SINCE, values))
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
         """A page of messages, newest first, with the first 280 characters of each."""
         found = known("session_id", session_id)
-        checks.page_limit(limit)
+        valid.page_limit(limit)
         asked = ["messaging_messages", found]
         before = message_checks.position(pages.decode_token(asked, page_token))
         values = {"session_id": found, "before": before, "limit": limit + 1}
@@ -123,7 +122,7 @@ class Messages(Repository):
 
     def get(self, message_id: int) -> MessagingMessage:
         """The message. Raises `NotFound`."""
-        values = {"message_id": checks.number("message_id", message_id)}
+        values = {"message_id": valid.number("message_id", message_id)}
         found = self._reading(lambda unit: unit.find(MessagingMessage, sql.GET, values))
         if found is None:
             raise NotFound(words.MESSAGE, message_id)

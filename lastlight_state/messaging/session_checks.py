@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lastlight_state import codec
-from lastlight_state.db import checks
+from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
 from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging import words
@@ -18,7 +18,7 @@ _ANY_LENGTH = 2**31
 
 def known(where: str, value: Any) -> str:
     """A word to look something up by. What could not have been stored is simply not found, unless it is no text."""
-    return checks.content(where, value, _ANY_LENGTH)
+    return valid.content(where, value, _ANY_LENGTH)
 
 
 def place(where: str, given: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def key(given: Any) -> dict[str, Any]:
     if not isinstance(given, ConversationKey):
         raise InvalidValue("key", f"a ConversationKey is needed, not {type(given).__name__}")
     row = _place(given)
-    row["user_id"] = checks.identifier("user_id", given.user_id, words.FOREIGN_ID)
+    row["user_id"] = valid.identifier("user_id", given.user_id, words.FOREIGN_ID)
     return row
 
 
@@ -48,7 +48,7 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
     """The columns that an update sets. What is UNSET is absent, and None clears."""
     given: dict[str, Any] = {}
     if title is not UNSET:
-        given["title"] = checks.optional_content("title", title, words.TITLE)
+        given["title"] = valid.optional_content("title", title, words.TITLE)
     if metadata is not UNSET:
         given["metadata"] = None if metadata is None else _metadata(metadata)
     if agent_session is not UNSET:
@@ -71,10 +71,10 @@ def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> d
 
 def _place(given: ThreadPlace | ConversationKey) -> dict[str, Any]:
     thread_id = given.thread_id if given.thread_id != "" else None
-    checks.optional("thread_id", thread_id, words.FOREIGN_ID)
+    valid.optional("thread_id", thread_id, words.FOREIGN_ID)
     return {
-        "platform": checks.identifier("platform", given.platform, words.PLATFORM),
-        "channel_id": checks.identifier("channel_id", given.channel_id, words.FOREIGN_ID),
+        "platform": valid.identifier("platform", given.platform, words.PLATFORM),
+        "channel_id": valid.identifier("channel_id", given.channel_id, words.FOREIGN_ID),
         "thread_id": thread_id,
         "thread": thread_id or "",
     }

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, prepared
+from lastlight_state.db.statements import Statement, bind, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     NEWEST_ACTIVITY,
@@ -19,7 +19,6 @@ from lastlight_state.messaging.tables import (
     SESSIONS,
     THIS_SESSION,
     at_place,
-    bind,
     is_active,
 )
 
@@ -55,16 +54,16 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
 
 GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION))
 VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
+#: Whether it is idle is judged by who asks: with that condition Postgres prefers the index of the place, and passes
+#: everybody who is talking there.
 FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()))
-"""Whether it is idle is judged by who asks: with that condition Postgres prefers the index of the place, and passes
-everybody who is talking there.
-"""
 FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
 FIND_AGENT = _newest(
     SESSIONS.c.agent_session_id == bind("agent_session_id", SESSIONS.c.agent_session_id),
     order=(SESSIONS.c.created_at.desc(), SESSIONS.c.id.desc()),
 )
 
+#: Inserts nothing where the id is taken or the key has an active session, in the same words on both databases.
 INSERT = prepared(
     insert(SESSIONS)
     .values(
@@ -77,7 +76,6 @@ INSERT = prepared(
     .on_conflict_do_nothing()
     .returning(*COLUMNS)
 )
-"""Inserts nothing where the id is taken or the key has an active session, in the same words on both databases."""
 
 RETIRE_IDLE = _retiring(_this_key, _idle, returning=[SESSIONS.c.id])
 RETIRE = _retiring(_this_key, returning=[SESSIONS.c.id])
@@ -92,8 +90,8 @@ _oldest_idle = (  # in a WITH, which runs once: a plain subquery may be run agai
     .with_for_update(skip_locked=True, key_share=True)
     .cte("oldest")
 )
+#: A row that another unit holds is about to become fresh or inactive, so it is passed over.
 CLOSE_IDLE = _retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id])
-"""A row that another unit holds is about to become fresh or inactive, so it is passed over."""
 
 TOUCH = prepared(
     sa.update(SESSIONS).where(THIS_SESSION).values(last_activity_at=ACTIVE_NOW).returning(SESSIONS.c.last_activity_at)
@@ -120,12 +118,12 @@ def _changing(names: Iterable[str]) -> Statement:
     )
 
 
+#: By the columns that a call changes.
 UPDATE = {
     frozenset(names): _changing(names)
     for size in range(1, len(CHANGEABLE) + 1)
     for names in combinations(CHANGEABLE, size)
 }
-"""By the columns that a call changes."""
 
 LIST = Listing(
     "messaging_sessions",

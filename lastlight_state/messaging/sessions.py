@@ -10,19 +10,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from lastlight_state.db import checks
-from lastlight_state.db.pages import Page
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.errors import LostRace, NotFound, StaleVersion
 from lastlight_state.ids import new_id
-from lastlight_state.messaging import idle, session_checks, session_races, words
-from lastlight_state.messaging import session_statements as sql
+from lastlight_state.messaging import idle, session_checks, session_races, session_statements as sql, words
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
 from lastlight_state.messaging.records import MessagingSession, MessagingSessionSummary, ResumedSession
 from lastlight_state.messaging.words import SESSION
 
+#: An idle timeout that was not given: the setting ``messaging_idle_timeout``.
 DEFAULT: Final = UNSET
-"""An idle timeout that was not given: the setting ``messaging_idle_timeout``."""
 
 
 class Sessions(Repository):
@@ -54,8 +53,8 @@ class Sessions(Repository):
         session, one after the other. A ``session_id`` that is in use is `AlreadyExists` too; then nothing was retired.
         """
         row = session_checks.key(key)
-        checks.word("on_active", on_active, words.ON_ACTIVE)
-        row["id"] = new_id() if session_id is None else checks.identifier("session_id", session_id, words.SESSION_ID)
+        valid.word("on_active", on_active, words.ON_ACTIVE)
+        row["id"] = new_id() if session_id is None else valid.identifier("session_id", session_id, words.SESSION_ID)
         row |= {"at": self._now(), "reason": words.REPLACED}
         if on_active == "close":
             return self._replace(row)
@@ -112,7 +111,7 @@ class Sessions(Repository):
         No session appears twice while paging: one that becomes active meanwhile moves to the front.
         """
         given = session_checks.list_filters(platform, channel_id, user_id, active)
-        checks.page_limit(limit)
+        valid.page_limit(limit)
         return self._reading(
             lambda unit: sql.LIST.page(
                 unit, MessagingSessionSummary.of, limit=limit, page_token=page_token, given=given
@@ -162,7 +161,7 @@ class Sessions(Repository):
         values = {
             **given,
             "session_id": session_checks.known("session_id", session_id),
-            "expected": checks.number("version", version),
+            "expected": valid.number("version", version),
         }
         changed = None
         if given:
@@ -179,7 +178,7 @@ class Sessions(Repository):
         """End the session; its row and messages stay. One that has ended keeps its first reason and time."""
         values = {
             "session_id": session_checks.known("session_id", session_id),
-            "reason": checks.word("reason", reason, words.CLOSE_REASONS),
+            "reason": valid.word("reason", reason, words.CLOSE_REASONS),
             "at": self._now(),
         }
         closed = self._once(lambda unit: unit.find(MessagingSession, sql.CLOSE, values))
@@ -192,7 +191,7 @@ class Sessions(Repository):
             "at": now,
             "cutoff": self._cutoff(now, idle_timeout),
             "reason": words.TIMEOUT,
-            "limit": checks.page_limit(limit),
+            "limit": valid.page_limit(limit),
         }
         return self._once(lambda unit: len(unit.rows(sql.CLOSE_IDLE, values)))
 

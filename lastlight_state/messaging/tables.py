@@ -11,15 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of, table_of
+from lastlight_state.db.statements import bind
 from lastlight_state.messaging.models import MessagingMessageModel, MessagingSessionModel
 
 SESSIONS = table_of(MessagingSessionModel)
 MESSAGES = table_of(MessagingMessageModel)
-
-
-def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
-    """A parameter with the type of a column."""
-    return sa.bindparam(name, type_=column.type)
 
 
 def is_active(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
@@ -40,5 +36,5 @@ def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
 ONE: sa.ColumnElement[int] = sa.literal_column("1", sa.Integer)
 THIS_SESSION = SESSIONS.c.id == bind("session_id", SESSIONS.c.id)
 NEWEST_ACTIVITY = (SESSIONS.c.last_activity_at.desc(), SESSIONS.c.id.desc())
+#: The last activity after something happened ``:at``: it never goes back.
 ACTIVE_NOW = later_of(SESSIONS.c.last_activity_at, bind("at", SESSIONS.c.last_activity_at))
-"""The last activity after something happened ``:at``: it never goes back."""

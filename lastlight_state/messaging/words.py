@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lastlight_state.db.checks import words
+from lastlight_state.db.valid import words
 
 Role = Literal["user", "assistant"]
 OnActive = Literal["refuse", "close"]
@@ -26,12 +26,12 @@ TITLE = 512
 METADATA = 16 * 1024
 
 METADATA_DEPTH = 16
+#: Characters of an agent session id, which becomes a file name.
 AGENT_SESSION_ID = 200
-"""Characters of an agent session id, which becomes a file name."""
+#: Messages that one call appends at most.
 BATCH = 500
-"""Messages that one call appends at most."""
+#: UTF-16 units of a message that the service posts into a thread.
 CLIP = 4_000
-"""UTF-16 units of a message that the service posts into a thread."""
 
 # Kinds of record, as `NotFound` and `AlreadyExists` name them.
 SESSION = "messaging_session"

@@ -6,12 +6,12 @@ Nothing here imports Alembic until there is something to upgrade: opening a curr
 from __future__ import annotations
 
 from lastlight_state.migrations.autogenerate import include_object
-from lastlight_state.migrations.grants import grants
 from lastlight_state.migrations.plan import check
 from lastlight_state.migrations.records import Adoption, MigrationResult, Plan, PlannedRevision, Revision, Rewrite
+from lastlight_state.migrations.roles import grants
 from lastlight_state.migrations.runner import current, history, migrate, script, stamp, upgrade
 from lastlight_state.migrations.state import SchemaState, read_state
-from lastlight_state.migrations.verify import verify
+from lastlight_state.migrations.verification import verify
 
 __all__ = [
     "Adoption",

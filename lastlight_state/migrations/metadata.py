@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards
-from lastlight_state.messaging import guards as messaging_guards
-from lastlight_state.messaging import models as messaging_models
-from lastlight_state.receipts import guards as receipts_guards
-from lastlight_state.receipts import models as receipts_models
-from lastlight_state.schedules import guards as schedules_guards
-from lastlight_state.schedules import models as schedules_models
-from lastlight_state.workflows import guards as workflows_guards
-from lastlight_state.workflows import indexes as workflows_indexes
-from lastlight_state.workflows import models as workflows_models
+from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
+from lastlight_state.receipts import guards as receipts_guards, models as receipts_models
+from lastlight_state.schedules import guards as schedules_guards, models as schedules_models
+from lastlight_state.workflows import (
+    guards as workflows_guards,
+    indexes as workflows_indexes,
+    models as workflows_models,
+)
 
+#: The modules whose import declares the schema.
 DECLARED_BY = (
     receipts_models,
     receipts_guards,
@@ -25,10 +25,9 @@ DECLARED_BY = (
     messaging_models,
     messaging_guards,
 )
-"""The modules whose import declares the schema."""
 
+#: Every table and index of the central schema.
 METADATA = Base.metadata
-"""Every table and index of the central schema."""
 
+#: Every trigger of the central schema.
 GUARDS = declared_guards()
-"""Every trigger of the central schema."""

@@ -24,7 +24,7 @@ def check(backend: Backend, to: str = "head") -> Plan:
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
     """Imported here because it needs Alembic, and most plans are of databases that are current."""
-    from lastlight_state.migrations import survey  # noqa: PLC0415
+    from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
 
     found = survey.look(backend)
     if found is None or found.differences:

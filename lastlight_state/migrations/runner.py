@@ -17,7 +17,7 @@ from lastlight_state.migrations import scripts
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult, Revision
 from lastlight_state.migrations.state import read_state, word_for
-from lastlight_state.migrations.verify import refuse, refuse_strangers
+from lastlight_state.migrations.verification import refuse, refuse_strangers
 
 LOCK_SECONDS = 60.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastlight_state.backends.catalogue import Catalogue, Entry
+from lastlight_state.backends.facts import Catalogue, Entry
 
 
 def differences(found: Catalogue, expected: Catalogue) -> list[str]:

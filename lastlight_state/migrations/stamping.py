@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.facts import Catalogue
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import apply, fit, scripts
-from lastlight_state.migrations.blueprint import blueprints, without_version
+from lastlight_state.migrations import apply, scripts
+from lastlight_state.migrations.adoption import fit
+from lastlight_state.migrations.adoption.blueprint import blueprints, without_version
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.quoting import quoted
+from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import scripts
 
 State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "foreign"]
 
+#: The tables of revision 0001: where one stands without a version, another program made it.
 SEED_TABLES = (
     "workflow_runs",
     "executions",
@@ -25,7 +26,6 @@ SEED_TABLES = (
     "messaging_sessions",
     "messaging_messages",
 )
-"""The tables of revision 0001: where one stands without a version, another program made it."""
 
 _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state = 'running'"
 

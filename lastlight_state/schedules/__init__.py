@@ -2,60 +2,50 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from lastlight_state.db.repository import Context
-from lastlight_state.schedules.arguments import CronSpec, FireClaim, FireError, FireOutcome
-from lastlight_state.schedules.crons import Crons
-from lastlight_state.schedules.fire_running import RunningFire
-from lastlight_state.schedules.fires import Fires
-from lastlight_state.schedules.overrides import Overrides
-from lastlight_state.schedules.records import (
-    Cron,
-    CronHealth,
-    CronOverride,
-    CronSummary,
-    EffectiveCron,
-    Fire,
-    FireSummary,
-    SyncReport,
+from lastlight_state.db.repository import Face
+from lastlight_state.lazy import Part, public
+
+if TYPE_CHECKING:
+    from lastlight_state.schedules.arguments import (
+        CronSpec as CronSpec,
+        FireClaim as FireClaim,
+        FireError as FireError,
+        FireOutcome as FireOutcome,
+    )
+    from lastlight_state.schedules.crons import Crons
+    from lastlight_state.schedules.fires import Fires
+    from lastlight_state.schedules.fires.running import RunningFire as RunningFire
+    from lastlight_state.schedules.overrides import Overrides
+    from lastlight_state.schedules.records import (
+        Cron as Cron,
+        CronHealth as CronHealth,
+        CronOverride as CronOverride,
+        CronSummary as CronSummary,
+        EffectiveCron as EffectiveCron,
+        Fire as Fire,
+        FireSummary as FireSummary,
+        SyncReport as SyncReport,
+    )
+
+public(
+    globals(),
+    {
+        "arguments": "CronSpec FireClaim FireError FireOutcome",
+        "fires.running": "RunningFire",
+        "records": "Cron CronHealth CronOverride CronSummary EffectiveCron Fire FireSummary SyncReport",
+    },
+    "Schedules",
 )
 
-__all__ = [
-    "Cron",
-    "CronHealth",
-    "CronOverride",
-    "CronSpec",
-    "CronSummary",
-    "EffectiveCron",
-    "Fire",
-    "FireClaim",
-    "FireError",
-    "FireOutcome",
-    "FireSummary",
-    "RunningFire",
-    "Schedules",
-    "SyncReport",
-]
 
-
-class Schedules:
+class Schedules(Face):
     """``store.schedules``"""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @cached_property
-    def crons(self) -> Crons:
-        """What runs when."""
-        return Crons(self._context)
-
-    @cached_property
-    def overrides(self) -> Overrides:
-        """What operators changed about crons."""
-        return Overrides(self._context)
-
-    @cached_property
-    def fires(self) -> Fires:
-        """What happened: one row for each fire."""
-        return Fires(self._context)
+    #: What runs when.
+    crons: Part[Crons] = Part("lastlight_state.schedules.crons.Crons")
+    #: What operators changed about crons.
+    overrides: Part[Overrides] = Part("lastlight_state.schedules.overrides.Overrides")
+    #: What happened: one row for each fire.
+    fires: Part[Fires] = Part("lastlight_state.schedules.fires.Fires")

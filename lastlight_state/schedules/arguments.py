@@ -1,14 +1,41 @@
-"""Argument groups: what a cron is, the right to run one of its fires, and how a fire ended."""
+"""Argument groups: what a cron is, the right to run one of its fires, and how a fire ended.
+
+What exceptions say, made into texts that can be stored. Pure.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from lastlight_state.db.records import Record
-from lastlight_state.schedules.fire_texts import message_of, storable
-from lastlight_state.schedules.words import TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
+from lastlight_state.schedules.words import MESSAGE_CHARS, TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
+
+#: The end of a text that was longer.
+CUT = " …[cut]"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def message_of(error: BaseException) -> str:
+    """What the exception says, at most 4,000 characters of it."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a job's exception may be unable to say anything
+        text = "(an exception without a text)"
+    return storable(text, MESSAGE_CHARS)
+
+
+def storable(text: str, most: int) -> str:
+    """The text, clipped and marked as such, without lone surrogates and control characters.
+
+    Databases refuse some of these, and JSON spells the others in six bytes each.
+    """
+    kept = text if len(text) <= most else text[: most - len(CUT)] + CUT
+    whole = kept.encode("utf-8", "replace").decode()
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole)
 
 
 @dataclass(frozen=True)

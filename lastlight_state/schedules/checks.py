@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from lastlight_state import codec
-from lastlight_state.db import checks
+from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import words
 from lastlight_state.schedules.arguments import FireError
@@ -14,12 +14,12 @@ from lastlight_state.schedules.arguments import FireError
 
 def name(where: str, value: Any) -> str:
     """The name of a cron."""
-    return checks.identifier(where, value, words.NAME)
+    return valid.identifier(where, value, words.NAME)
 
 
 def owner(value: Any) -> str:
     """Who runs fires."""
-    return checks.identifier("owner", value, words.OWNER)
+    return valid.identifier("owner", value, words.OWNER)
 
 
 def lease(value: Any) -> timedelta:
@@ -29,7 +29,7 @@ def lease(value: Any) -> timedelta:
 
 def claims(value: Any) -> int:
     """How many fires a call claims: 1 to 100."""
-    return checks.number("limit", value, least=1, most=words.CLAIMS)
+    return valid.number("limit", value, least=1, most=words.CLAIMS)
 
 
 def duration(where: str, value: Any, least: timedelta, most: timedelta) -> timedelta:
@@ -54,8 +54,8 @@ def error(where: str, given: Any) -> str | None:
         given = FireError(given)
     if not isinstance(given, FireError):
         raise InvalidValue(where, f"a FireError or a text is needed, not {type(given).__name__}")
-    checks.content(f"{where}.message", given.message, words.ERROR)
-    checks.optional_content(f"{where}.type", given.type, words.ERROR)
+    valid.content(f"{where}.message", given.message, words.ERROR)
+    valid.optional_content(f"{where}.type", given.type, words.ERROR)
     said = {"type": given.type, "message": given.message, "detail": given.detail}
     known = {key: value for key, value in said.items() if value is not None}
     return codec.encode(where, known, max_bytes=words.ERROR)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from lastlight_state import cron
-from lastlight_state.db.checks import words
+from lastlight_state.db.valid import words
 
 TargetKind = Literal["workflow", "handler"]
 CatchUp = Literal["one", "all", "none"]
@@ -23,8 +23,8 @@ ORIGINS = words(Origin)
 FIRE_SOURCES = words(FireSource)
 FIRE_STATUSES = words(FireStatus)
 FIRE_RESULTS = words(FireResult)
+#: The ends of fires that ran.
 FINISHED = ("ok", "partial", "failed", "abandoned")
-"""The ends of fires that ran."""
 
 # Identifiers and indexed texts, in bytes of UTF-8.
 NAME = 200
@@ -38,8 +38,8 @@ PAYLOAD = 64 * 1024
 NOTE = 1024
 ERROR = 16 * 1024
 MESSAGE_CHARS = 4_000
+#: Characters of an exception's message, and of its type's name, that an error keeps.
 TYPE_CHARS = 80
-"""Characters of an exception's message, and of its type's name, that an error keeps."""
 
 # Durations and counts.
 GRACE_SECONDS = 604_800
@@ -48,8 +48,8 @@ LONGEST_LEASE = timedelta(hours=24)
 LEASE = timedelta(minutes=5)
 LONGEST_BACKFILL = timedelta(days=31)
 BACKFILL = timedelta(hours=24)
+#: Fires that one call claims at most.
 CLAIMS = 100
-"""Fires that one call claims at most."""
 
 # Kinds of record, as `NotFound` and `AlreadyExists` name them.
 CRON = "cron"

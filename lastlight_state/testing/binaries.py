@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+#: The oldest major version that the library supports.
 OLDEST = 14
-"""The oldest major version that the library supports."""
 
 USUAL_PLACES = (
     "/usr/lib/postgresql/*/bin",

@@ -15,8 +15,7 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore, connect
 from lastlight_state.testing.clock import FrozenClock
-from lastlight_state.testing.postgres import ThrowawayPostgres
-from lastlight_state.testing.postgres import connect as connect_postgres
+from lastlight_state.testing.postgres import ThrowawayPostgres, connect as connect_postgres
 
 KEPT = frozenset({"lastlight_meta", "maintenance_permits"})
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing.binaries import OLDEST, Binaries
 
+#: What every server for tests runs with, whoever provides it.
 SETTINGS = (
     "fsync=off",
     "synchronous_commit=off",
@@ -28,7 +29,6 @@ SETTINGS = (
     "max_connections=200",
     "timezone=Pacific/Auckland",  # far from UTC on purpose: it brings naive times to light
 )
-"""What every server for tests runs with, whoever provides it."""
 
 PRIVATE = (
     "listen_addresses=",

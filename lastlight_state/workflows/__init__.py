@@ -3,187 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from lastlight_state.db.repository import Context
-from lastlight_state.workflows.approval_records import Answered, Approval, ApprovalSummary, PendingApproval
-from lastlight_state.workflows.approvals import Approvals
-from lastlight_state.workflows.arguments import (
-    Claim,
-    ExecutionOptions,
-    Failure,
-    Gate,
-    NodePut,
-    NodeRef,
-    PhaseEntry,
-    Provenance,
-    Question,
-    RunFilter,
-    RunOptions,
-    Trigger,
-    Usage,
-    Wait,
-)
-from lastlight_state.workflows.claim_records import ClaimableRun, ClaimHolder
-from lastlight_state.workflows.claims import Claims
-from lastlight_state.workflows.execution_records import Execution, ExecutionSummary
-from lastlight_state.workflows.executions import Executions
-from lastlight_state.workflows.health import Health
-from lastlight_state.workflows.health_records import Blocked, RunState, UnhealthyRun
-from lastlight_state.workflows.human_records import (
-    AnsweredRequest,
-    HumanRequest,
-    HumanRequestSummary,
-    PendingRequest,
-)
-from lastlight_state.workflows.human_requests import HumanRequests
-from lastlight_state.workflows.lookup_records import Count, RepoRuns, RunActivity, RunAncestor, RunTransition
-from lastlight_state.workflows.lookups import Lookups
-from lastlight_state.workflows.loops import Loops
-from lastlight_state.workflows.node_records import Loop, Node
-from lastlight_state.workflows.nodes import Nodes
-from lastlight_state.workflows.overrides import Overrides
-from lastlight_state.workflows.queue import Queue
-from lastlight_state.workflows.records import (
-    EnsuredRun,
-    RunProgress,
-    RunSummary,
-    Totals,
-    WorkflowOverride,
-    WorkflowRun,
-)
-from lastlight_state.workflows.run_story_records import ResumeView, TaskStory, TaskWait
-from lastlight_state.workflows.runs import Runs
-from lastlight_state.workflows.transitions import TERMINAL_TOPIC
-from lastlight_state.workflows.usage import Rollups
-from lastlight_state.workflows.usage_records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
-from lastlight_state.workflows.waits import Waits
+from lastlight_state.db.repository import Face
+from lastlight_state.lazy import Part, public
+from lastlight_state.workflows.words import TERMINAL_TOPIC
 
-__all__ = [
-    "Answered",
-    "AnsweredRequest",
-    "Approval",
-    "ApprovalSummary",
-    "Blocked",
-    "Claim",
-    "ClaimHolder",
-    "ClaimableRun",
-    "Count",
-    "EnsuredRun",
-    "Execution",
-    "ExecutionOptions",
-    "ExecutionSummary",
-    "Failure",
-    "Gate",
-    "HumanRequest",
-    "HumanRequestSummary",
-    "Loop",
-    "Node",
-    "NodePut",
-    "NodeRef",
-    "PendingApproval",
-    "PendingRequest",
-    "PhaseEntry",
-    "Provenance",
-    "Question",
-    "RepoRuns",
-    "ResumeView",
-    "RunActivity",
-    "RunAncestor",
-    "RunFilter",
-    "RunOptions",
-    "RunProgress",
-    "RunState",
-    "RunSummary",
-    "RunTransition",
-    "TaskStory",
-    "TaskWait",
-    "ThreadUsage",
-    "Totals",
-    "Trigger",
-    "UnhealthyRun",
-    "Usage",
-    "UsageBucket",
-    "UsageGroup",
-    "UsageStats",
-    "UsageTotals",
-    "Wait",
-    "WorkflowOverride",
-    "WorkflowRun",
+if TYPE_CHECKING:
+    from lastlight_state.workflows.approvals import Approvals
+    from lastlight_state.workflows.approvals.records import (
+        Answered as Answered,
+        Approval as Approval,
+        ApprovalSummary as ApprovalSummary,
+        PendingApproval as PendingApproval,
+    )
+    from lastlight_state.workflows.arguments import (
+        Claim as Claim,
+        ExecutionOptions as ExecutionOptions,
+        Failure as Failure,
+        Gate as Gate,
+        NodePut as NodePut,
+        NodeRef as NodeRef,
+        PhaseEntry as PhaseEntry,
+        Provenance as Provenance,
+        Question as Question,
+        RunFilter as RunFilter,
+        RunOptions as RunOptions,
+        Trigger as Trigger,
+        Usage as Usage,
+        Wait as Wait,
+    )
+    from lastlight_state.workflows.claims import Claims
+    from lastlight_state.workflows.claims.records import ClaimableRun as ClaimableRun, ClaimHolder as ClaimHolder
+    from lastlight_state.workflows.executions import Executions
+    from lastlight_state.workflows.executions.records import (
+        Execution as Execution,
+        ExecutionSummary as ExecutionSummary,
+    )
+    from lastlight_state.workflows.health import Health
+    from lastlight_state.workflows.health.records import (
+        Blocked as Blocked,
+        RunState as RunState,
+        UnhealthyRun as UnhealthyRun,
+    )
+    from lastlight_state.workflows.human_requests import HumanRequests
+    from lastlight_state.workflows.human_requests.records import (
+        AnsweredRequest as AnsweredRequest,
+        HumanRequest as HumanRequest,
+        HumanRequestSummary as HumanRequestSummary,
+        PendingRequest as PendingRequest,
+    )
+    from lastlight_state.workflows.lookups import Lookups
+    from lastlight_state.workflows.lookups.records import (
+        Count as Count,
+        RepoRuns as RepoRuns,
+        ResumeView as ResumeView,
+        RunActivity as RunActivity,
+        RunAncestor as RunAncestor,
+        RunTransition as RunTransition,
+        TaskStory as TaskStory,
+        TaskWait as TaskWait,
+    )
+    from lastlight_state.workflows.loops import Loops
+    from lastlight_state.workflows.nodes import Nodes
+    from lastlight_state.workflows.nodes.records import Node as Node
+    from lastlight_state.workflows.overrides import Overrides
+    from lastlight_state.workflows.queue import Queue
+    from lastlight_state.workflows.records import (
+        EnsuredRun as EnsuredRun,
+        Loop as Loop,
+        RunProgress as RunProgress,
+        RunSummary as RunSummary,
+        Totals as Totals,
+        WorkflowOverride as WorkflowOverride,
+        WorkflowRun as WorkflowRun,
+    )
+    from lastlight_state.workflows.runs import Runs
+    from lastlight_state.workflows.usage import Rollups
+    from lastlight_state.workflows.usage.records import (
+        ThreadUsage as ThreadUsage,
+        UsageBucket as UsageBucket,
+        UsageGroup as UsageGroup,
+        UsageStats as UsageStats,
+        UsageTotals as UsageTotals,
+    )
+    from lastlight_state.workflows.waits import Waits
+
+public(
+    globals(),
+    {
+        "approvals.records": "Answered Approval ApprovalSummary PendingApproval",
+        "arguments": "Claim ExecutionOptions Failure Gate NodePut NodeRef PhaseEntry Provenance Question "
+        "RunFilter RunOptions Trigger Usage Wait",
+        "claims.records": "ClaimHolder ClaimableRun",
+        "executions.records": "Execution ExecutionSummary",
+        "health.records": "Blocked RunState UnhealthyRun",
+        "human_requests.records": "AnsweredRequest HumanRequest HumanRequestSummary PendingRequest",
+        "lookups.records": "Count RepoRuns ResumeView RunActivity RunAncestor RunTransition TaskStory TaskWait",
+        "nodes.records": "Node",
+        "records": "EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
+        "usage.records": "ThreadUsage UsageBucket UsageGroup UsageStats UsageTotals",
+    },
     "Workflows",
-]
+)
 
 
-class Workflows:
+class Workflows(Face):
     """``store.workflows``"""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @cached_property
-    def runs(self) -> Runs:
-        """Workflow runs."""
-        return Runs(self._context)
-
-    @cached_property
-    def executions(self) -> Executions:
-        """Phase executions, chat turns and node attempts."""
-        return Executions(self._context)
-
-    @cached_property
-    def claims(self) -> Claims:
-        """Who drives which run."""
-        return Claims(self._context)
-
-    @cached_property
-    def nodes(self) -> Nodes:
-        """States of the nodes of runs' graphs."""
-        return Nodes(self._context)
-
-    @cached_property
-    def loops(self) -> Loops:
-        """Where runs' loops stand, and what their iterations hand on."""
-        return Loops(self._context)
-
-    @cached_property
-    def overrides(self) -> Overrides:
-        """Kill switches of workflows."""
-        return Overrides(self._context)
-
-    @cached_property
-    def approvals(self) -> Approvals:
-        """Gates: questions that runs wait for."""
-        return Approvals(self._context)
-
-    @cached_property
-    def human_requests(self) -> HumanRequests:
-        """Requests to people: forms, choices, confirmations, free text."""
-        return HumanRequests(self._context)
-
-    @cached_property
-    def queue(self) -> Queue:
-        """Admission: what waits for a place to run."""
-        return Queue(self._context)
-
-    @cached_property
-    def waits(self) -> Waits:
-        """Pauses until a time, for a signal, or by an operator."""
-        return Waits(self._context)
-
-    @cached_property
-    def lookups(self) -> Lookups:
-        """Questions about runs."""
-        return Lookups(self._context)
-
-    @cached_property
-    def health(self) -> Health:
-        """How runs stand at this moment."""
-        return Health(self._context)
-
-    @cached_property
-    def usage(self) -> Rollups:
-        """What executions cost, rolled up."""
-        return Rollups(self._context)
+    #: Workflow runs.
+    runs: Part[Runs] = Part("lastlight_state.workflows.runs.Runs")
+    #: Phase executions, chat turns and node attempts.
+    executions: Part[Executions] = Part("lastlight_state.workflows.executions.Executions")
+    #: Who drives which run.
+    claims: Part[Claims] = Part("lastlight_state.workflows.claims.Claims")
+    #: States of the nodes of runs' graphs.
+    nodes: Part[Nodes] = Part("lastlight_state.workflows.nodes.Nodes")
+    #: Where runs' loops stand, and what their iterations hand on.
+    loops: Part[Loops] = Part("lastlight_state.workflows.loops.Loops")
+    #: Kill switches of workflows.
+    overrides: Part[Overrides] = Part("lastlight_state.workflows.overrides.Overrides")
+    #: Gates: questions that runs wait for.
+    approvals: Part[Approvals] = Part("lastlight_state.workflows.approvals.Approvals")
+    #: Requests to people: forms, choices, confirmations, free text.
+    human_requests: Part[HumanRequests] = Part("lastlight_state.workflows.human_requests.HumanRequests")
+    #: Admission: what waits for a place to run.
+    queue: Part[Queue] = Part("lastlight_state.workflows.queue.Queue")
+    #: Pauses until a time, for a signal, or by an operator.
+    waits: Part[Waits] = Part("lastlight_state.workflows.waits.Waits")
+    #: Questions about runs.
+    lookups: Part[Lookups] = Part("lastlight_state.workflows.lookups.Lookups")
+    #: How runs stand at this moment.
+    health: Part[Health] = Part("lastlight_state.workflows.health.Health")
+    #: What executions cost, rolled up.
+    usage: Part[Rollups] = Part("lastlight_state.workflows.usage.Rollups")
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
         """Call ``callback(run)`` after the commit of each terminal transition that this store makes, once each.

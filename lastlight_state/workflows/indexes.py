@@ -18,6 +18,7 @@ from lastlight_state.workflows.models import (
     WorkflowRunModel,
 )
 
+#: The columns of a RunSummary: all that lists show, none of it large.
 RUN_SUMMARY = (
     "id",
     "workflow_name",
@@ -38,8 +39,8 @@ RUN_SUMMARY = (
     "triggered_by",
     "cancel_requested_at",
 )
-"""The columns of a RunSummary: all that lists show, none of it large."""
 
+#: The columns of an execution that rollups and lists need besides its identity; an index holds them all.
 USAGE = (
     "skill",
     "owner",
@@ -61,7 +62,6 @@ USAGE = (
     "attempt",
     "cached",
 )
-"""The columns of an execution that rollups and lists need besides its identity; an index holds them all."""
 
 _run = WorkflowRunModel.__table__.c
 _execution = ExecutionModel.__table__.c

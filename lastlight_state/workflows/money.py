@@ -12,10 +12,10 @@ from lastlight_state.errors import InvalidValue
 
 _MILLION = Decimal(1_000_000)
 _MOST_MICROS = 2**63 - 1
+#: The dollars up to which a float says a micro-dollar. What a foreign row claims to have cost beyond counts nothing.
 MOST_MIRRORED = 2.0**53 / 1_000_000
-"""The dollars up to which a float says a micro-dollar. What a foreign row claims to have cost beyond counts nothing."""
+#: Wide enough for every float, and ours: a caller's own decimal context changes nothing here.
 _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
-"""Wide enough for every float, and ours: a caller's own decimal context changes nothing here."""
 
 
 def micros_of(where: str, dollars: Decimal) -> int:

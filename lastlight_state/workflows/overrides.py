@@ -10,38 +10,37 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db import checks
-from lastlight_state.db.base import later_of, table_of
+from lastlight_state.db import valid
+from lastlight_state.db.base import later_of
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.pages import Page
+from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.upserts import upsert
 from lastlight_state.workflows import words
-from lastlight_state.workflows.models import WorkflowOverrideModel
 from lastlight_state.workflows.records import WorkflowOverride
+from lastlight_state.workflows.tables import OVERRIDES
 
-_OVERRIDES = table_of(WorkflowOverrideModel)
-_COLUMNS = tuple(_OVERRIDES.c)
-_this = _OVERRIDES.c.name == sa.bindparam("name")
+_COLUMNS = tuple(OVERRIDES.c)
+_this = OVERRIDES.c.name == sa.bindparam("name")
 
 PUT = prepared(
     upsert(
-        _OVERRIDES,
+        OVERRIDES,
         ("name", "enabled", "updated_at", "updated_by", "reason"),
         key=("name",),
         replacing=lambda new: {
             "enabled": new.enabled,
-            "updated_at": later_of(_OVERRIDES.c.updated_at, new.updated_at),
+            "updated_at": later_of(OVERRIDES.c.updated_at, new.updated_at),
             "updated_by": new.updated_by,
             "reason": new.reason,
         },
     )
 )
 FIND = prepared(sa.select(*_COLUMNS).where(_this))
-IS_ENABLED = prepared(sa.select(_OVERRIDES.c.enabled).where(_this))
-CLEAR = prepared(sa.delete(_OVERRIDES).where(_this))
-LIST = Listing("workflow_overrides", _COLUMNS, order=(_OVERRIDES.c.name,), descending=False)
+IS_ENABLED = prepared(sa.select(OVERRIDES.c.enabled).where(_this))
+CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
+LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descending=False)
 
 
 class Overrides(Repository):
@@ -49,31 +48,31 @@ class Overrides(Repository):
 
     def is_enabled(self, name: str) -> bool:
         """Whether runs of this workflow may start. A workflow without an override, known or not, is enabled."""
-        values = {"name": checks.sought("name", name)}
+        values = {"name": valid.sought("name", name)}
         return self._reading(lambda unit: unit.value(IS_ENABLED, values)) is not False
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
         """Switch a workflow on or off. Replaces every fact of an earlier override, ``by`` and ``reason`` too."""
         row: dict[str, Any] = {
-            "name": checks.identifier("name", name, words.WORKFLOW_NAME),
-            "enabled": checks.flag("enabled", enabled),
+            "name": valid.identifier("name", name, words.WORKFLOW_NAME),
+            "enabled": valid.flag("enabled", enabled),
             "updated_at": self._now(),
-            "updated_by": checks.optional("by", by, words.ACTOR),
-            "reason": checks.optional_content("reason", reason, words.SUMMARY),
+            "updated_by": valid.optional("by", by, words.ACTOR),
+            "reason": valid.optional_content("reason", reason, words.SUMMARY),
         }
         return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), keyed=True)[0])
 
     def find(self, name: str) -> WorkflowOverride | None:
         """The override of this workflow, or None where the default holds."""
-        values = {"name": checks.sought("name", name)}
+        values = {"name": valid.sought("name", name)}
         return self._reading(lambda unit: unit.find(WorkflowOverride, FIND, values))
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
         """A page of overrides, by name."""
-        checks.page_limit(limit)
+        valid.page_limit(limit)
         return self._reading(lambda unit: LIST.page(unit, WorkflowOverride.of, limit=limit, page_token=page_token))
 
     def clear(self, name: str) -> bool:
         """Go back to the default: enabled. Whether there was an override; none is no error."""
-        values = {"name": checks.sought("name", name)}
+        values = {"name": valid.sought("name", name)}
         return self._once(lambda unit: unit.change(CLEAR, values), keyed=True) > 0

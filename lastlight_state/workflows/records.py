@@ -7,7 +7,17 @@ from decimal import Decimal
 from typing import Any, Self
 
 from lastlight_state.db.records import Record, made
-from lastlight_state.workflows.repo_identity import split_legacy
+from lastlight_state.workflows.repos import split_legacy
+
+
+class Loop(Record):
+    """A loop of a run: the iteration that it is in, from 0, and whether it is done."""
+
+    run_id: str
+    loop_id: str
+    iteration: int
+    done: bool
+    updated_at: datetime
 
 
 class Totals(Record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agent_log.logs import agent_log
+from support.agent_log.logs import agent_log
 
 from lastlight_state.agent_log import AgentLog
 

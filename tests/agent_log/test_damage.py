@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_log.logs import FIXTURES, SANDBOX, agent_log, ended, events, put, said, text
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
+from support.agent_log.logs import FIXTURES, SANDBOX, agent_log, ended, events, put, said, text
 
 from lastlight_state.agent_log import AgentLog, Outcome, TranslationOptions
 from lastlight_state.agent_log.envelopes import is_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_log.logs import AT, FIXTURES, put
+from support.agent_log.logs import AT, FIXTURES, put
 
 from lastlight_state.agent_log import AgentLog, LogMessage
 from lastlight_state.codec import dump_line

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agent_log.logs import SESSION, contents_below, path_of
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from support.agent_log.logs import SESSION, contents_below, path_of
 
 from lastlight_state.agent_log import AgentLog, Cwd, Outcome, Slug, slug_for_cwd
 from lastlight_state.agent_log.paths import checked_session_id, checked_slug, readable_id, scope_of, session_of

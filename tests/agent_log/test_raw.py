@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_log.logs import SANDBOX, SESSION, agent_log, call, ended, lines_of, path_of, put, said, text
-from jsonl.lines import child, counted
+from support.agent_log.logs import SANDBOX, SESSION, agent_log, call, ended, lines_of, path_of, put, said, text
+from support.jsonl.lines import child, counted
 
 from lastlight_state.agent_log import AgentLog, RawFile, Slug
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_log.logs import FIXTURES, SANDBOX, SESSION, agent_log, path_of, put, said, text
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from jsonl.lines import counted
+from hypothesis import HealthCheck, given, settings, strategies as st
 from jsonl.test_follow import Steps
+from support.agent_log.logs import FIXTURES, SANDBOX, SESSION, agent_log, path_of, put, said, text
+from support.jsonl.lines import counted
 
 from lastlight_state.agent_log import AgentLog, LogLine, LogPage, Reset
 from lastlight_state.codec import dump_line

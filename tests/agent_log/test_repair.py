@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agent_log.logs import SANDBOX, agent_log, ended, path_of, put
+from support.agent_log.logs import SANDBOX, agent_log, ended, path_of, put
 
 from lastlight_state.agent_log import AgentLog, Slug
 from lastlight_state.errors import NotFound, UnsafePath

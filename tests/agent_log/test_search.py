@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_log.logs import put
+from support.agent_log.logs import put
 
 from lastlight_state.agent_log import AgentLog
 from lastlight_state.codec import dump_line

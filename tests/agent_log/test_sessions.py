@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from agent_log.logs import agent_log, contents_below, path_of, put
-from jsonl.lines import counted
+from support.agent_log.logs import agent_log, contents_below, path_of, put
+from support.jsonl.lines import counted
 
 from lastlight_state.agent_log import AgentLog
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath

@@ -8,9 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_log.logs import FIXTURES, NOW, SANDBOX, SESSION, agent_log, call, ended, path_of, put, said, snapshot, text
+from support.agent_log.logs import (
+    FIXTURES,
+    NOW,
+    SANDBOX,
+    SESSION,
+    agent_log,
+    call,
+    ended,
+    path_of,
+    put,
+    said,
+    snapshot,
+    text,
+)
 
-from lastlight_state.agent_log import AgentLog, Outcome, recent
+from lastlight_state.agent_log import AgentLog, Outcome, agents as recent
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, NotFound
 

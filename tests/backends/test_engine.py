@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
-from undone import undone
+from support.undone import undone
 
 from lastlight_state import StateStore, Transaction
 from lastlight_state.errors import BackendUnavailable, Conflict

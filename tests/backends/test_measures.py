@@ -8,7 +8,7 @@ import pytest
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
-from lastlight_state.backends.measures import Measures
+from lastlight_state.backends.facts import Measures
 from lastlight_state.errors import StateError
 from lastlight_state.testing.databases import Database
 from lastlight_state.testing.postgres import connect

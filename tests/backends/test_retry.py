@@ -2,8 +2,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state.backends.retry import Retry
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, Conflict, StateError

@@ -7,7 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from lastlight_state.backends import postgres_errors, sqlite_errors
+from lastlight_state.backends.postgres import errors as postgres_errors
+from lastlight_state.backends.sqlite import errors as sqlite_errors
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,

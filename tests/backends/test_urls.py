@@ -2,8 +2,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state.backends import urls
 from lastlight_state.errors import InvalidValue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli.calls import STATES, UNKNOWN, Target, fill, lastlight_state
+from support.cli.calls import STATES, UNKNOWN, Target, fill, lastlight_state
 
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import PostgresTemplate, SqliteTemplate

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cli.calls import lastlight_state
+from support.cli.calls import lastlight_state
 
 from lastlight_state.migrations import scripts
 from lastlight_state.settings import Settings

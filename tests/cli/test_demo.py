@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.calls import Said, lastlight_state
+from support.cli.calls import Said, lastlight_state
 
-from lastlight_state.cli.demo import recording, supervisor, worker
-from lastlight_state.cli.demo.story import STEPS, TRIGGER, WORKFLOW
+from lastlight_state.cli.commands.demo import recording, supervisor, worker
+from lastlight_state.cli.commands.demo.story import STEPS, TRIGGER, WORKFLOW
 from lastlight_state.errors import MisuseError
 from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore

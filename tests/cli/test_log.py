@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.calls import STATES, Said, Target, call_on, files_of, lastlight_state
+from support.cli.calls import STATES, Said, Target, call_on, files_of, lastlight_state
 
 from lastlight_state.agent_log import Cwd
-from lastlight_state.cli.log_sources import source_of
 from lastlight_state.cli.program import run
+from lastlight_state.cli.views.log_sources import source_of
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Trigger

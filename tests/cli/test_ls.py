@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from cli.calls import Target, fill, lastlight_state
+from support.cli.calls import Target, fill, lastlight_state
 
 from lastlight_state.schedules import CronSpec
 from lastlight_state.testing.clock import START

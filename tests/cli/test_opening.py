@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.calls import call_on, files_of
+from support.cli.calls import call_on, files_of
 
 from lastlight_state.cli.opening import look
 from lastlight_state.errors import CorruptData

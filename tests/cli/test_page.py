@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.calls import Target, lastlight_state
+from support.cli.calls import Target, lastlight_state
 
 from lastlight_state.cli import flags, parser
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
-from cli.calls import Said, Target, lastlight_state
+from support.cli.calls import Said, Target, lastlight_state
 
 import lastlight_state as library
 from lastlight_state.agent_log import Cwd

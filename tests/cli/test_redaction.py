@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from cli.calls import Filled, Said, fill, lastlight_state
 from sqlalchemy.engine import make_url
+from support.cli.calls import Filled, Said, fill, lastlight_state
 
 from lastlight_state.cli.redaction import Secrets
 from lastlight_state.store import StateStore

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.calls import files_of, lastlight_state
 from cli.test_page import documented_keys
+from support.cli.calls import files_of, lastlight_state
 
 from lastlight_state.cli import consent
 from lastlight_state.errors import Conflict

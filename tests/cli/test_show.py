@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cli.calls import Target, lastlight_state
+from support.cli.calls import Target, lastlight_state
 
 
 def test_a_run_is_shown_with_its_executions_and_gates(targets: dict[str, Target]) -> None:

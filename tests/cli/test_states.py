@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli.calls import STATES, Target, files_of, lastlight_state
+from support.cli.calls import STATES, Target, files_of, lastlight_state
 
 LOOKING = {
     ("check",): (0, 0, 6, 3, 6),

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
-from scratch import scratch_tables
+from support.scratch import scratch_tables
 
 from lastlight_state import StateStore
 

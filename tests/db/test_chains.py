@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from scratch import NOTES, THINGS, scratch_tables
-from sent import recorded
+from support.scratch import NOTES, THINGS, scratch_tables
+from support.sent import recorded
 
 from lastlight_state import StateStore
 from lastlight_state.db.chains import Chain, from_head

@@ -1,7 +1,7 @@
 import pytest
 import sqlalchemy as sa
-from refusal import refused
-from scratch import THINGS, scratch_tables
+from support.refusal import refused
+from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Mode

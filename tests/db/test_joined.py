@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import sqlalchemy.orm
-from undone import Boom, undone
+from support.undone import Boom, undone
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Mode

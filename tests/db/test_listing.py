@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from scratch import THINGS
+from hypothesis import HealthCheck, given, settings, strategies as st
+from support.scratch import THINGS
 
 from lastlight_state import StateStore
 from lastlight_state.db.listing import MOST_SHAPES, Listing
-from lastlight_state.db.pages import Page, encode_token
+from lastlight_state.db.pages import encode_token
+from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
 START = datetime(2026, 2, 3, tzinfo=UTC)

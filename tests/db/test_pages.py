@@ -2,10 +2,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from lastlight_state.db.pages import Page, decode_token, encode_token
+from lastlight_state.db.pages import decode_token, encode_token
+from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
 PARTS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()

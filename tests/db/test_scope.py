@@ -2,8 +2,8 @@
 
 import pytest
 import sqlalchemy as sa
-from scratch import THINGS, scratch_tables
-from sent import Sent, recorded
+from support.scratch import THINGS, scratch_tables
+from support.sent import Sent, recorded
 
 from lastlight_state import StateStore
 from lastlight_state.db.statements import prepared

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from scratch import THINGS, scratch_tables
 from sqlalchemy.sql.compiler import SQLCompiler
+from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore, codec
 from lastlight_state.db import columns

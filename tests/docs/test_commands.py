@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from docs.pages import ROOT, blocks, pages
+from support.docs.pages import ROOT, blocks, pages
 
 from lastlight_state.cli import parser
 

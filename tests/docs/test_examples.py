@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from docs.pages import Block, blocks, name_of, pages
+from support.docs.pages import Block, blocks, name_of, pages
 
 URL_VARIABLE = "DATABASE_URL"
 """Examples for Postgres open what this variable names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from docs.pages import ROOT, links, name_of, pages
+from support.docs.pages import ROOT, links, name_of, pages
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)

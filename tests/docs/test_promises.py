@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from docs.pages import ROOT
+from support.docs.pages import ROOT
 
 from lastlight_state.aio import messaging, schedules, workflows
 from lastlight_state.aio.forward import Face, Forward

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from docs.pages import ROOT
+from support.docs.pages import ROOT
 
 
 def test_the_schema_page_is_current() -> None:

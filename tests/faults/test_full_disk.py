@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from undone import undone
+from support.undone import undone
 
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.killed_writers import SHARED
+from support.faults import killed_writers
+from support.faults.killed_writers import SHARED
 
 from lastlight_state.testing import Database
 
-PROGRAM = Path(__file__).with_name("killed_writers.py")
+PROGRAM = Path(killed_writers.__file__)
 ROUNDS = [pytest.param(8, id="8 rounds"), pytest.param(200, id="200 rounds", marks=pytest.mark.soak)]
 
 

@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from answers import dropped_answers
-from faults.promises import Promises, names, under_load, write
-from restarting import FAST, IMMEDIATE, restartable_server
+from support.answers import dropped_answers
+from support.faults.promises import Promises, names, under_load, write
+from support.restarting import FAST, IMMEDIATE, restartable_server
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import BackendUnavailable

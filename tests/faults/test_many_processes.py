@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.mixed_writers import SHARED
+from support.faults import mixed_writers
+from support.faults.mixed_writers import SHARED
 
 from lastlight_state.testing import Database
 
-PROGRAM = Path(__file__).with_name("mixed_writers.py")
+PROGRAM = Path(mixed_writers.__file__)
 PROCESSES = 16
 SCALE = [pytest.param(3, id="3s"), pytest.param(30, id="30s", marks=pytest.mark.soak)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jsonl.lines import opened, record
+from support.jsonl.lines import opened, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue

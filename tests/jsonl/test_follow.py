@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jsonl.lines import KIND, counted, opened, record
+from support.jsonl.lines import KIND, counted, opened, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable

@@ -13,8 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state.codec import dump_line, load_line
 from lastlight_state.errors import InvalidValue

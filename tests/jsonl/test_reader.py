@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from jsonl.lines import KIND, is_record, opened, read, record
+from hypothesis import HealthCheck, given, settings, strategies as st
+from support.jsonl.lines import KIND, is_record, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable

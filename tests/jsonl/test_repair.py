@@ -15,9 +15,8 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from jsonl.lines import SPAWN, append_until_killed, child, is_record, read, record
+from hypothesis import HealthCheck, given, settings, strategies as st
+from support.jsonl.lines import SPAWN, append_until_killed, child, is_record, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace

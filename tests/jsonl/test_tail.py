@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from jsonl.lines import KIND, opened, read, record
+from hypothesis import HealthCheck, given, settings, strategies as st
+from support.jsonl.lines import KIND, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.jsonl.reader import Line

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonl.lines import (
+from support.jsonl.lines import (
     KIND,
     SPAWN,
     append_large,
@@ -199,7 +199,7 @@ def test_parent_and_forked_child_write_whole_lines_through_one_inherited_writer(
     script = """
 import os, sys, threading, warnings
 from pathlib import Path
-from jsonl.lines import record
+from support.jsonl.lines import record
 from lastlight_state.codec import dump_line
 from lastlight_state.jsonl.writer import LineWriter
 warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside a thread, which is the case

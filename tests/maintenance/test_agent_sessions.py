@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from maintenance.threads import logged, reads_the_table, turn
-from sent import recorded
-from workflows.plans import plan_of
-from workflows.steps import Raw
+from support.maintenance.threads import logged, reads_the_table, turn
+from support.sent import recorded
+from support.workflows.plans import plan_of
+from support.workflows.steps import Raw
 
 from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.maintenance.session_executions import NEWEST

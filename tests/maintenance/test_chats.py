@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from maintenance.threads import KEY, conversation, logged, reads_the_table, turn
-from sent import recorded
-from workflows.plans import plan_of
-from workflows.steps import Raw
+from support.maintenance.threads import KEY, conversation, logged, reads_the_table, turn
+from support.sent import recorded
+from support.workflows.plans import plan_of
+from support.workflows.steps import Raw
 
 from lastlight_state.agent_log import Tokens
 from lastlight_state.db import opaque

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from maintenance.threads import logged
+from support.maintenance.threads import logged
 
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, InvalidValue, NotFound, UnsafePath

@@ -5,8 +5,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from sent import recorded
-from workflows.plans import plan_of
+from support.sent import recorded
+from support.workflows.plans import plan_of
 
 from lastlight_state.db.pages import encode_token
 from lastlight_state.errors import InvalidValue, NotFound

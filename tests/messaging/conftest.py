@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workflows.steps import Raw
+from support.workflows.steps import Raw
 
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from messaging.chat import KEY
+from support.messaging.chat import KEY
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.messaging import MessageDraft

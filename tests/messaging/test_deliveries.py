@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from messaging.chat import IN_THREAD, KEY, contents, counted, drafts, said, started
-from sent import recorded
-from workflows.steps import Raw
+from support.messaging.chat import IN_THREAD, KEY, contents, counted, drafts, said, started
+from support.sent import recorded
+from support.workflows.steps import Raw
 
 from lastlight_state import BackendUnavailable, InvalidValue, PayloadTooLarge, StateStore
 from lastlight_state.messaging import Appended, MessageDraft

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from messaging.chat import counted, started
-from workflows.steps import Raw
+from support.messaging.chat import counted, started
+from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.messaging import MessageDraft

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from messaging.chat import at_once, counted, drafts, started
-from messaging.speaker import go, speaking
-from workflows.steps import Raw
+from support.messaging.chat import at_once, counted, drafts, started
+from support.messaging.speaker import go, speaking
+from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
 from lastlight_state.messaging import Appended, MessagingMessage

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from messaging.chat import said, started
-from messaging.plans import Plans, excess
-from workflows.steps import Raw
+from support.messaging.chat import said, started
+from support.messaging.plans import Plans, excess
+from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
-from lastlight_state.messaging import delivery_statements as delivery
-from lastlight_state.messaging import message_statements as sql
+from lastlight_state.messaging import delivery_statements as delivery, message_statements as sql
 from lastlight_state.testing import Database, FrozenClock
 
 MANY = pytest.mark.parametrize("many", [4_000, pytest.param(100_000, marks=pytest.mark.soak)])

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from messaging.chat import (
+from support.messaging.chat import (
     IN_THREAD,
     KEY,
     TIMEOUT,
@@ -17,7 +17,7 @@ from messaging.chat import (
     said,
     started,
 )
-from workflows.steps import Raw, all_pages
+from support.workflows.steps import Raw, all_pages
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StateStore
 from lastlight_state.db.pages import encode_token

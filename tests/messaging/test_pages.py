@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from messaging.chat import said
-from workflows.steps import all_pages
+from hypothesis import HealthCheck, given, settings, strategies as st
+from support.messaging.chat import said
+from support.workflows.steps import all_pages
 
 from lastlight_state import StateStore
 from lastlight_state.messaging import ConversationKey

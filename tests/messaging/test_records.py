@@ -3,8 +3,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from messaging.chat import IN_THREAD, KEY, MILLISECOND, TIMEOUT, said, started
 from pydantic import ValidationError
+from support.messaging.chat import IN_THREAD, KEY, MILLISECOND, TIMEOUT, said, started
 
 from lastlight_state import StateStore
 from lastlight_state.messaging import MessagingMessage, MessagingSession

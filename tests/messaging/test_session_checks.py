@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any
 
 import pytest
-from messaging.chat import KEY, legacy_session, said, started
-from workflows.steps import Raw
+from support.messaging.chat import KEY, legacy_session, said, started
+from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, NotFound, PayloadTooLarge, StateStore, StoreClosed
 from lastlight_state.messaging import ConversationKey, MessageDraft, ThreadPlace

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from messaging.chat import KEY, TIMEOUT, active_ids, at_once, counted, started
-from messaging.speaker import KEY as SPOKEN
-from messaging.speaker import go, speaking
-from workflows.steps import Raw, together
+from support.messaging.chat import KEY, TIMEOUT, active_ids, at_once, counted, started
+from support.messaging.speaker import KEY as SPOKEN, go, speaking
+from support.workflows.steps import Raw, together
 
 from lastlight_state import AlreadyExists, LostRace, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, MessageDraft, ResumedSession, ThreadPlace

@@ -6,10 +6,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from messaging.chat import KEY, TIMEOUT, started
-from messaging.plans import Plans, excess
-from sent import recorded
-from workflows.steps import Raw
+from support.messaging.chat import KEY, TIMEOUT, started
+from support.messaging.plans import Plans, excess
+from support.sent import recorded
+from support.workflows.steps import Raw
 
 from lastlight_state.messaging import session_statements as sql
 from lastlight_state.testing import Database, FrozenClock

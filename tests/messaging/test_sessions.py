@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from messaging.chat import IN_THREAD, KEY, MILLISECOND, TIMEOUT, active_ids, legacy_session, said, started
-from workflows.steps import Raw, all_pages
+from support.messaging.chat import IN_THREAD, KEY, MILLISECOND, TIMEOUT, active_ids, legacy_session, said, started
+from support.workflows.steps import Raw, all_pages
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, ThreadPlace

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lastlight_state import InvalidValue
 from lastlight_state.messaging.transcript import LEAST, PREFIX, clip_tail, units

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from migrations.support import Place
-from migrations.templates import PostgresTemplates, SqliteTemplates
-from migrations.workers import Workers
+from support.migrations.support import Place
+from support.migrations.templates import PostgresTemplates, SqliteTemplates
+from support.migrations.workers import Workers
 
 from lastlight_state.migrations import scripts
 from lastlight_state.testing.postgres import ThrowawayPostgres

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import CommandLine, Config
-from migrations.support import Place, load
+from support.migrations.support import Place, load
 
 from lastlight_state.migrations import current, scripts
 from lastlight_state.migrations.policy import violations

@@ -5,9 +5,9 @@ from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from migrations.support import Place, with_connection
 from sqlalchemy import Column, Index, MetaData, Table, Text
 from sqlalchemy.engine import Connection
+from support.migrations.support import Place, with_connection
 
 from lastlight_state.migrations import include_object
 

@@ -14,11 +14,11 @@ from urllib.parse import quote, quote_plus
 from uuid import uuid4
 
 import pytest
-from cli.calls import Said, lastlight_state
-from migrations.nobody import as_nobody
-from migrations.originals import SEED, STRICT, original, session
-from migrations.support import Place, tables
 from sqlalchemy.engine import make_url
+from support.cli.calls import Said, lastlight_state
+from support.migrations.nobody import as_nobody
+from support.migrations.originals import SEED, STRICT, original, session
+from support.migrations.support import Place, tables
 
 from lastlight_state.migrations import current, scripts
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect

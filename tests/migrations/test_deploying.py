@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import pytest
 from alembic.config import CommandLine
-from cli.calls import lastlight_state
-from docs.pages import ROOT, blocks
-from migrations.originals import ROWS, SEED, original
-from migrations.support import Place, tables
 from sqlalchemy import make_url
+from support.cli.calls import lastlight_state
+from support.docs.pages import ROOT, blocks
+from support.migrations.originals import ROWS, SEED, original
+from support.migrations.support import Place, tables
 
 from lastlight_state.migrations import current, scripts
 

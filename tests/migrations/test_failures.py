@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from migrations.support import Place
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from support.migrations.support import Place
 
 from lastlight_state.errors import BackendError
 from lastlight_state.migrations.failures import translated

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from migrations import golden
-from migrations.golden import PRODUCTS, files, schema_of
-from migrations.populate import contents, layout
-from migrations.releases import HISTORY, released
-from migrations.story import BUILD, RELEASE, STORY, TRIAGE, UNTIL
-from migrations.support import Place, catalogue, newest, with_connection
-from migrations.templates import PostgresTemplates, SqliteTemplates
+from support.migrations import golden
+from support.migrations.golden import PRODUCTS, files, schema_of
+from support.migrations.populate import contents, layout
+from support.migrations.releases import HISTORY, released
+from support.migrations.story import BUILD, RELEASE, STORY, TRIAGE, UNTIL
+from support.migrations.support import Place, catalogue, newest, with_connection
+from support.migrations.templates import PostgresTemplates, SqliteTemplates
 
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict
@@ -193,7 +193,7 @@ def test_it_is_worked_on_after_the_upgrade(file: Path, store: StateStore) -> Non
 def test_those_of_revisions_that_may_still_change_are_what_these_make(
     product: str, request: pytest.FixtureRequest
 ) -> None:
-    """migrations MG-16: otherwise run ``python tests/migrations/golden.py``."""
+    """migrations MG-16: otherwise run ``python tests/support/migrations/golden.py``."""
     place: Place = request.getfixturevalue("sqlite_place" if product == "sqlite" else "postgres_place")
     backend = place.backend()
     for revision in [revision for revision in scripts.revisions() if revision not in FROZEN]:

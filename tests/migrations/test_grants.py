@@ -7,15 +7,15 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from migrations.support import Place
 from sqlalchemy.engine import make_url
+from support.migrations.support import Place
 
 from lastlight_state import StateStore
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import InvalidValue, NotMigrated, NotSupported
 from lastlight_state.migrations import grants, migrate
-from lastlight_state.migrations.grants import rights
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.migrations.roles import rights
 from lastlight_state.testing import FrozenClock
 from lastlight_state.testing.contracts import (
     ApprovalsContract,

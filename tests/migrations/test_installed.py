@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from migrations.installing import install
+from support.migrations.installing import install
 
 from lastlight_state.migrations import current, scripts
 from lastlight_state.settings import Settings

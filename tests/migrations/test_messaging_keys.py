@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from migrations.support import Place, catalogue, load
+from support.migrations.support import Place, catalogue, load
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import BackendError, SchemaMismatch

@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from migrations.populate import contents, fill, layout
-from migrations.support import Place, catalogue, with_connection
+from support.migrations.populate import contents, fill, layout
+from support.migrations.support import Place, catalogue, with_connection
 
 from lastlight_state.migrations import history, migrate, scripts
 from lastlight_state.migrations.snapshot import lost

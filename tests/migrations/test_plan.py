@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migrations.support import Place, tables
+from support.migrations.support import Place, tables
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import check, migrate, scripts

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from migrations.support import load
+from support.migrations.support import load
 
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.policy import violations

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from migrations.installing import install
-from migrations.support import Place
+from support.migrations.installing import install
+from support.migrations.support import Place
 
 from lastlight_state.migrations import migrate
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from migrations.releases import HISTORY, digest_of, digests, problems, released
+from support.migrations.releases import HISTORY, digest_of, digests, problems, released
 
 from lastlight_state.migrations import scripts
 

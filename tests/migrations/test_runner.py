@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from migrations.support import Place, catalogue, tables
-from migrations.workers import Workers
 from psycopg import sql
-from refusal import refused
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
+from support.migrations.support import Place, catalogue, tables
+from support.migrations.workers import Workers
+from support.refusal import refused
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, SchemaMismatch

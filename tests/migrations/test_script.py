@@ -6,9 +6,9 @@ import sqlite3
 
 import psycopg
 import pytest
-from migrations.originals import SEED, original
-from migrations.populate import contents, fill
-from migrations.support import Place, catalogue, newest, with_connection
+from support.migrations.originals import SEED, original
+from support.migrations.populate import contents, fill
+from support.migrations.support import Place, catalogue, newest, with_connection
 
 from lastlight_state.errors import NewerSchema, NotSupported, SchemaMismatch
 from lastlight_state.migrations import current, migrate, script, scripts

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from migrations.support import Place
+from support.migrations.support import Place
 
 from lastlight_state.db.base import COMMENT_PREFIX
 from lastlight_state.db.columns import JSON_TYPES

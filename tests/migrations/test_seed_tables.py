@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from migrations.support import Place, tables
+from support.migrations.support import Place, tables
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import migrate

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from migrations.support import Place, catalogue, with_connection, without_version
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
+from support.migrations.support import Place, catalogue, with_connection, without_version
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.catalogue import Catalogue
+from lastlight_state.backends.facts import Catalogue
 from lastlight_state.backends.triggers import postgres_functions
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import migrate

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from migrations.originals import LATER, ROWS, SEED, original
-from migrations.support import Place, catalogue
+from support.migrations.originals import LATER, ROWS, SEED, original
+from support.migrations.support import Place, catalogue
 
 from lastlight_state.errors import InvalidValue, SchemaMismatch
 from lastlight_state.migrations import check, current, migrate, scripts, stamp

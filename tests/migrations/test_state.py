@@ -5,15 +5,15 @@ import sys
 from typing import Any
 
 import pytest
-from migrations.support import Place
 from sqlalchemy import make_url
+from support.migrations.support import Place
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.migrations import current, migrate, read_state, scripts, verify
-from lastlight_state.migrations.verify import command
+from lastlight_state.migrations.verification import command
 from lastlight_state.workflows import Trigger
 
 HEAD = scripts.head()

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from workflows.crew import Crew
-from workflows.steps import Raw
+from support.workflows.crew import Crew
+from support.workflows.steps import Raw
 
 from lastlight_state.testing import Database
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from schedules.steps import HOURLY, at, claimed, put
+from support.schedules.steps import HOURLY, at, claimed, put
 
 from lastlight_state import InvalidValue, MisuseError, StateStore
 from lastlight_state.testing import FrozenClock

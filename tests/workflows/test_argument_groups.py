@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from workflows.steps import started
+from support.workflows.steps import started
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.workflows import (

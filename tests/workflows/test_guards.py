@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from refusal import refused
+from support.refusal import refused
 
 from lastlight_state.testing.databases import Database
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sent import recorded
-from workflows.crew import Crew
-from workflows.plans import plan_of
-from workflows.steps import Raw, all_pages, started, together
+from support.sent import recorded
+from support.workflows.crew import Crew
+from support.workflows.plans import plan_of
+from support.workflows.steps import Raw, all_pages, started, together
 
 from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, PayloadTooLarge, StaleVersion
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import Loop, loop_outputs
+from lastlight_state.workflows import Loop
+from lastlight_state.workflows.executions import outputs as loop_outputs
 
 
 def stands(loop: Loop | None) -> tuple[int, bool] | None:

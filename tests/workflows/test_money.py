@@ -5,9 +5,8 @@ from __future__ import annotations
 from decimal import ROUND_UP, Decimal, Inexact, localcontext
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from workflows.steps import Raw, started
+from hypothesis import given, strategies as st
+from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflows.steps import TRIGGER, Raw, all_pages, started, together
+from support.workflows.steps import TRIGGER, Raw, all_pages, started, together
 
 from lastlight_state.errors import Conflict, InvalidValue, PayloadTooLarge
 from lastlight_state.store import StateStore

@@ -8,15 +8,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from workflows.crew import Crew
-from workflows.plans import plan_of, plan_of_page
-from workflows.steps import PLAN, Raw, all_pages, paused, started, together
+from support.workflows.crew import Crew
+from support.workflows.plans import plan_of, plan_of_page
+from support.workflows.steps import PLAN, Raw, all_pages, paused, started, together
 
 from lastlight_state import StateStore
 from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, StaleVersion
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import Answered, Gate, WorkflowRun
-from lastlight_state.workflows import wait_statements as sql
+from lastlight_state.workflows import Answered, Gate, WorkflowRun, waits as sql
 
 MINUTE = timedelta(minutes=1)
 

@@ -1,0 +1,45 @@
+"""`AgentLog`: what ``store.agent_log`` is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lastlight_state.agent_log.agents import AgentFiles
+from lastlight_state.agent_log.arguments import SessionTypes
+from lastlight_state.agent_log.raw import Raw
+from lastlight_state.agent_log.reader import Reader
+from lastlight_state.agent_log.repair import Repair
+from lastlight_state.agent_log.sessions import Sessions
+from lastlight_state.agent_log.summaries import Summaries
+from lastlight_state.agent_log.tree import LogTree
+from lastlight_state.agent_log.writer import Writer
+from lastlight_state.agent_log.writer.session import Files
+from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.jsonl.lock import LOCK_TIMEOUT
+from lastlight_state.jsonl.writer import SyncWord
+
+
+class AgentLog:
+    """``store.agent_log``: the logs below a directory ``agent-sessions``. Creates nothing by itself.
+
+    ``sync`` says when lines reach the disk, ``session_types`` how sessions are named after their first prompts, and a
+    writer waits ``lock_timeout`` seconds for another one.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        sync: SyncWord = "end",
+        session_types: SessionTypes = (),
+        lock_timeout: float = LOCK_TIMEOUT,
+    ) -> None:
+        tree = LogTree(root)
+        agents = AgentFiles(tree)
+        self.root = root
+        self.writer = Writer(Files(tree, clock, sync, lock_timeout))
+        self.sessions = Sessions(tree, Summaries(agents, session_types))
+        self.reader = Reader(self.sessions, agents)
+        self.raw = Raw(self.sessions)
+        self.repair = Repair(self.sessions)

@@ -1,0 +1,63 @@
+"""What a backend tells about a database: its objects, its sizes, and tables that another program made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+#: Kind, table (or the object's own name), and name within it: ``("column", "workflow_runs", "status")``.
+Entry = tuple[str, str, str]
+
+#: Each entry with its definition as text. The entry ``("order", table, "")`` lists the columns as they lie in a row.
+Catalogue = Mapping[Entry, str]
+
+
+def squeezed(sql: str) -> str:
+    """SQL text with its white space made one, so that a line break is no difference."""
+    return re.sub(r"\s+", " ", sql).strip().replace("( ", "(").replace(" )", ")")
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """Rows of a table, None until counted, and its bytes with indexes, None where the database does not keep them."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Measures:
+    """A database as a whole. What a product does not have is None.
+
+    ``tables`` holds those of the tables asked for that exist, with the planner's estimate of their rows if it has one.
+    ``settings`` are those that decide durability and waiting, by the product's own names.
+    """
+
+    version: str
+    size_bytes: int
+    tables: Mapping[str, TableSize]
+    settings: Mapping[str, str | int | bool]
+    wal_bytes: int | None = None
+    free_pages: int | None = None
+    free_bytes: int | None = None
+
+
+class Original(Protocol):
+    """Such a file, seen through one connection. Only `loosen` writes."""
+
+    def damages(self) -> list[str]:
+        """What the database's own integrity check finds; empty for a sound file."""
+
+    def orphans(self) -> list[str]:
+        """Rows whose foreign keys lead nowhere, by table."""
+
+    def odd_times(self, table: str, column: str) -> tuple[int, list[str]]:
+        """How many values of the column are no time as this library writes it, and some of them."""
+
+    def loosen(self, table: str) -> int:
+        """Rebuild the table without its UNIQUE constraints, everything else as it was; the number of its rows.
+
+        Foreign keys must be off. Raises `SchemaMismatch` when a row or a reference did not survive.
+        """

@@ -1,0 +1,262 @@
+"""Postgres through psycopg 3: a pool of autocommit connections, transactions said in words.
+
+Connections are in autocommit, so a unit of one statement is one round trip, and returning one costs no reset. A
+connection that died in the pool is found before it is used by looking whether its socket has something to say, which
+costs a system call instead of a round trip; what dies later surfaces as `BackendUnavailable`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.engine import URL, Connection, Engine
+
+from lastlight_state.backends import urls
+from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.facts import Catalogue, Measures
+from lastlight_state.backends.hosted import lock_number
+from lastlight_state.backends.postgres.catalogue import catalogue_of
+from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, pooled
+from lastlight_state.backends.postgres.errors import UNDEFINED, translate
+from lastlight_state.backends.postgres.measures import measured
+from lastlight_state.backends.postgres.scripts import grants, script
+from lastlight_state.backends.sql.quoting import literal, quoted
+from lastlight_state.backends.triggers import Guard, postgres_ddl
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendUnavailable,
+    InvalidValue,
+    MisuseError,
+    NotSupported,
+    ReadOnlyTransaction,
+    StateError,
+)
+
+OLDEST = 140_000
+#: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
+DDL_WAIT_SECONDS = 5.0
+
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_POLL_SECONDS = 0.02
+_NAMED_LOCK = (
+    "SELECT pg_advisory_xact_lock(hashtextextended("
+    "'lastlight_state:' || coalesce(%s::text, current_schema()::text) || ':' || %s::text, 0))"
+)
+
+
+class PostgresBackend(Backend):
+    """One database on a server, in one schema."""
+
+    name = "postgresql"
+    dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    driver_errors = (psycopg.Error,)
+    migrates_on_open = False
+    migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
+    one_writer = False
+    writes_in_ctes = True
+    failure_aborts_transaction = True
+
+    def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
+        self.options = options
+        self.location = urls.shown(url.set(drivername="postgresql"))
+        self._owns_engine = engine is None
+        self._engine = engine if engine is not None else pooled(url, options)
+        self._version_checked = False
+        self._closed = False
+
+    def acquire(self, mode: Mode) -> Lease:
+        if self.options.read_only and mode.writes:
+            raise ReadOnlyTransaction("the store is open for reading only")
+        lease = self._checkout(mode)
+        if mode.begins:
+            try:
+                lease.driver.execute(_BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
+            except BaseException as error:
+                lease.broken = True
+                self.release(lease)
+                if isinstance(error, psycopg.Error):
+                    raise translate(error) from error
+                raise
+        return lease
+
+    def alive(self, lease: Lease) -> bool:
+        return bool(lease.driver.pgconn.transaction_status == TransactionStatus.INTRANS)
+
+    def commit(self, lease: Lease) -> None:
+        try:
+            lease.driver.execute("COMMIT")
+        except psycopg.Error as error:
+            failure = translate(error)
+            if isinstance(failure, BackendUnavailable):
+                failure.outcome = "unknown"
+            raise failure from error
+
+    def rollback(self, lease: Lease) -> None:
+        try:
+            if lease.driver.info.transaction_status != TransactionStatus.IDLE:
+                lease.driver.execute("ROLLBACK")
+        except psycopg.Error:
+            lease.broken = True
+
+    def release(self, lease: Lease) -> None:
+        in_transaction = lease.driver.info.transaction_status != TransactionStatus.IDLE
+        if lease.broken or in_transaction or self._closed:  # a pool that was disposed of keeps what comes late
+            lease.owner.invalidate()
+            return
+        if not self._owns_engine:
+            give_back(lease)
+        lease.owner.close()
+
+    def translate(self, error: Exception) -> StateError:
+        return translate(error)
+
+    def named_lock(self, lease: Lease, name: str) -> None:
+        try:
+            lease.driver.execute(_NAMED_LOCK, (self.schema, name))
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def connection(self, lease: Lease) -> Connection:
+        connection = Connection(self._engine, connection=lease.owner)
+        return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
+
+    def join(self, connection: Connection) -> Lease:
+        self.refuse_stranger(connection)
+        driver: Any = connection.connection.dbapi_connection
+        if driver.autocommit and not self.alive(Lease(driver, Mode.WRITE)):
+            raise MisuseError(
+                "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
+            )
+        lease = Lease(driver, Mode.WRITE, owner=connection.connection)
+        borrow(lease)
+        return lease
+
+    def leave(self, lease: Lease) -> None:
+        give_back(lease)
+
+    @contextmanager
+    def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
+        lease = self.acquire(Mode.WRITE)
+        try:
+            schema = self.schema or self._current_schema(lease)
+            self._lock_migration(lease, schema, lock_timeout)
+            self._enter_schema(lease, schema)
+            waits = int(min(lock_timeout, DDL_WAIT_SECONDS) * 1000)
+            lease.driver.execute(f"SET LOCAL lock_timeout = {waits}; SET LOCAL statement_timeout = 0")
+            connection = Connection(self._engine, connection=lease.owner)
+            connection.begin()
+            yield connection
+            self.commit(lease)
+        except psycopg.Error as error:
+            raise translate(error) from error
+        finally:
+            self.rollback(lease)
+            self.release(lease)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Connection]:
+        lease = self.acquire(Mode.WRITE)
+        try:
+            self._enter_schema(lease, f"lastlight_scratch_{uuid4().hex}")
+            connection = Connection(self._engine, connection=lease.owner)
+            connection.begin()
+            yield connection
+        except psycopg.Error as error:
+            raise translate(error) from error
+        finally:
+            self.rollback(lease)
+            self.release(lease)
+
+    def script(self, body: str, lock_timeout: float) -> str:
+        schema, exists, _ = self._place()
+        return script(body, schema, exists=exists, lock_timeout=lock_timeout, ddl_wait=DDL_WAIT_SECONDS)
+
+    def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        schema, _, database = self._place()
+        return grants(role, database, schema, rights)
+
+    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+        lease = self.acquire(Mode.READ)
+        try:
+            return list(lease.driver.execute(sql).fetchall())
+        except psycopg.Error as error:
+            if error.sqlstate in UNDEFINED:
+                return None
+            raise translate(error) from error
+        finally:
+            self.release(lease)
+
+    def catalogue(self, connection: Connection) -> Catalogue:
+        return catalogue_of(connection.connection.dbapi_connection)
+
+    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+        try:
+            return measured(lease.driver, self.schema, tables)
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def guard_ddl(self, guard: Guard) -> Iterator[str]:
+        return postgres_ddl(guard)
+
+    def close(self) -> None:
+        if self._owns_engine:
+            self._closed = True
+            self._engine.dispose()
+
+    def _checkout(self, mode: Mode) -> Lease:
+        owner = checked_out(self._engine)
+        lease = Lease(owner.dbapi_connection, mode, owner=owner)
+        if not self._owns_engine:
+            borrow(lease)
+            lease.driver.autocommit = True
+        if not self._version_checked:
+            self._check_version(lease)
+        return lease
+
+    def _check_version(self, lease: Lease) -> None:
+        if lease.driver.info.server_version < OLDEST:
+            self.release(lease)
+            raise NotSupported("the server is older than PostgreSQL 14")
+        self._version_checked = True
+
+    def _place(self) -> tuple[str, bool, str]:
+        """The schema, whether it exists, and the database."""
+        named = literal(self.schema) if self.schema else "current_schema()"
+        [(schema, exists, database)] = self.peek(
+            f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
+        ) or [(None, False, "")]
+        return self._known(schema), exists, database
+
+    def _known(self, schema: str | None) -> str:
+        if schema is None:
+            raise InvalidValue("schema", "the connection's search_path names no schema that exists")
+        return schema
+
+    def _current_schema(self, lease: Lease) -> str:
+        return self._known(lease.driver.execute("SELECT current_schema()").fetchone()[0])
+
+    def _lock_migration(self, lease: Lease, schema: str, lock_timeout: float) -> None:
+        """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
+        number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
+        while not lease.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
+            if time.monotonic() >= deadline:
+                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _enter_schema(self, lease: Lease, schema: str) -> None:
+        """Make the schema the place of everything that follows, and make it at all if it is not there.
+
+        Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
+        """
+        name = quoted(schema)
+        if lease.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
+            lease.driver.execute(f"CREATE SCHEMA {name}")
+        lease.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")

@@ -1,0 +1,61 @@
+"""The catalogue of the current schema of a Postgres database, from its system tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lastlight_state.backends.facts import Catalogue, Entry, squeezed
+
+_HERE = "(SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+
+_QUERIES = {
+    "column": f"""
+        SELECT c.relname, a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),
+            (SELECT 'COLLATE ' || l.collname FROM pg_collation l
+                WHERE l.oid = a.attcollation AND l.collname <> 'default'),
+            CASE WHEN a.attnotnull THEN 'NOT NULL' END, 'DEFAULT ' || pg_get_expr(d.adbin, d.adrelid),
+            'identity ' || nullif(a.attidentity::text, ''), 'generated ' || nullif(a.attgenerated::text, ''))
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relkind = 'r' AND c.relnamespace = {_HERE}
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE a.attnum > 0 AND NOT a.attisdropped""",
+    "order": f"""
+        SELECT c.relname, '', string_agg(a.attname, ', ' ORDER BY a.attnum)
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relkind = 'r' AND c.relnamespace = {_HERE}
+        WHERE a.attnum > 0 AND NOT a.attisdropped GROUP BY 1""",
+    "table": f"""
+        SELECT c.relname, '', concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), ''), c.reloptions::text)
+        FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = {_HERE}""",
+    "constraint": f"""
+        SELECT c.relname, n.conname,
+            pg_get_constraintdef(n.oid) || CASE WHEN n.convalidated THEN '' ELSE ' NOT VALID' END
+        FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
+        WHERE n.connamespace = {_HERE} AND n.contype <> 'n'""",
+    "index": f"""
+        SELECT t.relname, c.relname,
+            pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' INVALID' END
+        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+        WHERE c.relnamespace = {_HERE}""",
+    "trigger": f"""
+        SELECT c.relname, t.tgname,
+            pg_get_triggerdef(t.oid) || CASE t.tgenabled WHEN 'O' THEN '' ELSE ' DISABLED' END
+        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = {_HERE}""",
+    "function": f"""
+        SELECT p.proname, pg_get_function_identity_arguments(p.oid),
+            concat_ws(' ', pg_get_function_result(p.oid), l.lanname, array_to_string(p.proconfig, ' '), p.prosrc)
+        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = {_HERE}""",
+    "view": "SELECT viewname, '', definition FROM pg_views WHERE schemaname = current_schema()",
+    "enum": f"""
+        SELECT t.typname, '', string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder)
+        FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid WHERE t.typnamespace = {_HERE} GROUP BY 1""",
+}
+
+
+def catalogue_of(driver: Any) -> Catalogue:
+    """Everything in the current schema, whose own name is left out of the definitions."""
+    schema, quoted = driver.execute("SELECT current_schema(), quote_ident(current_schema())").fetchone()
+    found: dict[Entry, str] = {}
+    for kind, query in _QUERIES.items():
+        for table, name, definition in driver.execute(query).fetchall():
+            text = squeezed(definition).replace(f"{quoted}.", "").replace(f"search_path={quoted}", "search_path=schema")
+            found[kind, table, name] = text.replace(f"search_path={schema}", "search_path=schema")
+    return found

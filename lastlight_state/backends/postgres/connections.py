@@ -1,0 +1,118 @@
+"""Connections to Postgres: the pool of our own, and what a caller's connection is made into for a unit."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, cast
+
+import psycopg
+from psycopg.abc import Loader
+from psycopg.pq import Format
+from psycopg.types.json import set_json_loads
+from sqlalchemy import create_engine
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from lastlight_state import codec
+from lastlight_state.backends.base import Lease, Options
+from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.errors import BackendUnavailable, InvalidValue
+
+POOL_SECONDS = 30.0
+RECYCLE_SECONDS = 1800
+
+#: The type's number, the same on every server.
+_JSONB = 3802
+
+
+def pooled(url: URL, options: Options) -> Engine:
+    """An engine whose pool lends autocommit connections and asks the server nothing in between."""
+    arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
+    if options.pooler == "transaction":
+        for name in ("statement_timeout", "lock_timeout"):
+            if getattr(options, name) is not None:
+                raise InvalidValue(name, "a transaction pooler keeps no settings of a session: set it for the role")
+        arguments["prepare_threshold"] = None
+    else:
+        arguments["options"] = " ".join(_server_settings(url, options))
+    return create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        poolclass=QueuePool,
+        pool_size=options.pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_SECONDS,
+        pool_recycle=RECYCLE_SECONDS,
+        pool_use_lifo=True,
+        pool_reset_on_return=None,
+        isolation_level="AUTOCOMMIT",
+        json_deserializer=codec.decode,
+        use_native_hstore=False,
+        connect_args={**arguments, **options.extra},
+    )
+
+
+def checked_out(engine: Engine) -> Any:
+    """A live connection of the engine's pool. Raises `BackendUnavailable` when all stay in use, or none can be made."""
+    while True:
+        try:
+            owner = engine.raw_connection()
+        except PoolTimeout as error:
+            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
+        except psycopg.Error as error:
+            raise translate(error) from error
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            raise translate(cause) from cause
+        if _is_alive(owner.dbapi_connection):
+            return owner
+        owner.invalidate()
+
+
+def borrow(lease: Lease) -> None:
+    """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it."""
+    driver = lease.driver
+    lease.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
+    driver.adapters.register_loader(_JSONB, _json_loader())
+
+
+def give_back(lease: Lease) -> None:
+    """Make a caller's connection what it was."""
+    driver = lease.driver
+    autocommit, loader = lease.before
+    driver.adapters.register_loader(_JSONB, loader)
+    if driver.autocommit != autocommit:
+        driver.autocommit = autocommit
+
+
+@cache
+def _json_loader() -> type[Loader]:
+    adapters = psycopg.adapt.AdaptersMap(psycopg.adapters)
+    set_json_loads(codec.decode, adapters)
+    return cast("type[Loader]", adapters.get_loader(_JSONB, Format.TEXT))
+
+
+def _server_settings(url: URL, options: Options) -> Iterator[str]:
+    yield str(url.query.get("options", ""))
+    yield "-c timezone=UTC"
+    if options.statement_timeout is not None:
+        yield f"-c statement_timeout={int(options.statement_timeout * 1000)}"
+    if options.lock_timeout is not None:
+        yield f"-c lock_timeout={int(options.lock_timeout * 1000)}"
+
+
+def _is_alive(driver: Any) -> bool:
+    """False when the server has hung up. A silent socket is a live one, as far as anybody can tell without asking."""
+    if driver.closed:
+        return False
+    waiting = select.poll()  # not select(), which knows no file beyond the 1,024th
+    waiting.register(driver.pgconn.socket, select.POLLIN)
+    if not waiting.poll(0):
+        return True
+    try:
+        driver.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return not waiting.poll(0)

@@ -1,0 +1,1 @@
+"""SQL expressions that each database writes in its own way."""

@@ -1,0 +1,237 @@
+"""SQLite: one writer at a time per process, readers beside it, no implicit transaction.
+
+The driver's own transactions are off (``isolation_level=None``): a deferred transaction that writes after it has
+read fails at once when another process committed in between, and no timeout helps. So writing units say ``BEGIN
+IMMEDIATE`` and wait their turn, reading units never write, and a lock is never upgraded.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import NullPool, StaticPool
+
+from lastlight_state.backends import urls
+from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.facts import Catalogue, Measures, Original
+from lastlight_state.backends.sqlite.catalogue import catalogue_of
+from lastlight_state.backends.sqlite.connections import (
+    Connections,
+    EngineConnections,
+    FileConnections,
+    SharedConnection,
+)
+from lastlight_state.backends.sqlite.errors import translate
+from lastlight_state.backends.sqlite.measures import measured
+from lastlight_state.backends.sqlite.originals import SqliteOriginal
+from lastlight_state.backends.sqlite.pragmas import BUSY_SECONDS
+from lastlight_state.backends.sqlite.shape import shape_of
+from lastlight_state.backends.triggers import Guard, sqlite_ddl
+from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
+
+MEMORY = ":memory:"
+OLDEST = (3, 35, 0)
+
+
+class _Compiler(SQLiteCompiler):
+    """SQLAlchemy's own, which drops table hints on SQLite; here one is the ``INDEXED BY`` of `db.indexes.through`."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
+class _Dialect(SQLiteDialect_pysqlite):
+    statement_compiler = _Compiler
+    supports_statement_cache = True
+
+
+class SqliteBackend(Backend):
+    """One SQLite file, one database in memory, or what a caller's engine connects to."""
+
+    name = "sqlite"
+    dialect = _Dialect(paramstyle="qmark")
+    driver_errors = (sqlite3.Error,)
+    migrates_on_open = True
+    migration_lock = "the file's write lock, for one transaction; readers go on"
+    one_writer = True
+    writes_in_ctes = False
+    failure_aborts_transaction = False
+
+    def __init__(self, database: str, options: Options, *, engine: Engine | None = None) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise NotSupported(f"SQLite {sqlite3.sqlite_version} is older than 3.35")
+        self.options = options
+        self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
+        self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
+        self._connections = _connections(self._path, options, engine)
+        self._dialect_engine: Engine | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self._path is None or self._path.exists()
+
+    @property
+    def disturbed(self) -> bool:
+        return self._connections.disturbed
+
+    def acquire(self, mode: Mode) -> Lease:
+        if mode.writes and self.options.read_only:
+            raise ReadOnlyTransaction("the store is open for reading only")
+        try:
+            lease = self._connections.writer(mode) if mode.writes else self._connections.reader(mode)
+        except (sqlite3.Error, OSError) as error:
+            raise translate(error) from error
+        if mode.begins:
+            self._begin(lease, "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED")
+        return lease
+
+    def commit(self, lease: Lease) -> None:
+        try:
+            lease.driver.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def rollback(self, lease: Lease) -> None:
+        try:
+            if lease.driver.in_transaction:
+                lease.driver.execute("ROLLBACK")
+        except sqlite3.Error:
+            lease.broken = True
+
+    def release(self, lease: Lease) -> None:
+        if lease.mode.writes:
+            self._connections.give_back_writer(lease)
+        else:
+            self._connections.give_back_reader(lease)
+
+    def translate(self, error: Exception) -> StateError:
+        return translate(error)
+
+    def named_lock(self, lease: Lease, name: str) -> None:
+        """Nothing to do: a writing unit is alone in the file already."""
+
+    def connection(self, lease: Lease) -> Connection:
+        lent = StaticPool(lambda: lease.driver, reset_on_return=None).connect()
+        return Connection(self._lent_dialect(), connection=lent)
+
+    def join(self, connection: Connection) -> Lease:
+        self.refuse_stranger(connection)
+        driver: Any = connection.connection.dbapi_connection
+        for pragma in ("foreign_keys", "recursive_triggers"):
+            if not driver.execute(f"PRAGMA {pragma}").fetchone()[0]:
+                raise MisuseError(
+                    f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
+                )
+        lease = Lease(driver, Mode.WRITE, owner=connection)
+        if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                raise translate(error) from error
+        return lease
+
+    def alive(self, lease: Lease) -> bool:
+        return bool(lease.driver.in_transaction)
+
+    @contextmanager
+    def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
+        lease = self.acquire(Mode.ONE)
+        try:
+            lease.driver.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
+            lease.driver.execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # no transaction can change it
+            lease.driver.execute("BEGIN IMMEDIATE")
+            connection = self.connection(lease)
+            connection.begin()
+            yield connection
+            lease.driver.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        finally:
+            self.rollback(lease)
+            try:
+                lease.driver.execute("PRAGMA foreign_keys = ON")
+                lease.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            except sqlite3.Error:
+                lease.broken = True
+            self.release(lease)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Connection]:
+        memory = SqliteBackend(MEMORY, Options())
+        try:
+            with memory.migration(0) as connection:
+                yield connection
+        finally:
+            memory.close()
+
+    def script(self, body: str, lock_timeout: float) -> str:
+        return f"PRAGMA busy_timeout = {int(lock_timeout * 1000)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
+
+    def original(self, connection: Connection) -> Original:
+        return SqliteOriginal(connection.connection.dbapi_connection)
+
+    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+        if self._path is not None and not self._path.exists():
+            return None
+        lease = self.acquire(Mode.READ)
+        try:
+            return list(lease.driver.execute(sql).fetchall())
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_ERROR":  # a SELECT of ours is well-formed: no table
+                return None
+            raise translate(error) from error
+        finally:
+            self.release(lease)
+
+    def catalogue(self, connection: Connection) -> Catalogue:
+        return catalogue_of(connection.connection.dbapi_connection)
+
+    def shape(self, connection: Connection) -> Catalogue:
+        return shape_of(connection.connection.dbapi_connection)
+
+    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+        try:
+            return measured(lease.driver, self._path, tables, self._connections.journal_mode)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def guard_ddl(self, guard: Guard) -> Iterator[str]:
+        return sqlite_ddl(guard)
+
+    def forked(self) -> None:
+        self._connections.forked()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _begin(self, lease: Lease, begin: str) -> None:
+        try:
+            lease.driver.execute(begin)
+        except BaseException as error:  # a signal's exception may come after the BEGIN that it interrupted succeeded
+            self.rollback(lease)
+            self.release(lease)
+            if isinstance(error, sqlite3.Error):
+                raise translate(error) from error
+            raise
+
+    def _lent_dialect(self) -> Engine:
+        """An engine that lends callers its dialect. Initialised on a connection of its own, because that rolls back."""
+        if self._dialect_engine is None:
+            engine = create_engine("sqlite://", poolclass=NullPool)
+            engine.connect().close()
+            self._dialect_engine = engine
+        return self._dialect_engine
+
+
+def _connections(path: Path | None, options: Options, engine: Engine | None) -> Connections:
+    if engine is not None:
+        return EngineConnections(engine, options)
+    return SharedConnection(options) if path is None else FileConnections(path, options)

@@ -1,0 +1,89 @@
+"""SQLite files of the original program: whether they are sound, and the one table of theirs that must be rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lastlight_state.backends.sql.quoting import quoted
+from lastlight_state.errors import MisuseError, SchemaMismatch
+
+#: The name that a table has while it is rebuilt.
+REBUILT = "lastlight_rebuilt"
+
+_SAMPLES = 3
+_LONGEST_SAMPLE = 40
+_AS_STORED = "[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z"
+_COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
+_HANGING = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"
+
+
+class SqliteOriginal:
+    """An `lastlight_state.backends.originals.Original` on a driver connection that is inside a transaction."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def damages(self) -> list[str]:
+        found = [str(line) for (line,) in self._driver.execute("PRAGMA integrity_check(20)").fetchall()]
+        return [] if found == ["ok"] else found
+
+    def orphans(self) -> list[str]:
+        rows = self._driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3')
+        return [f"{count} rows of {table} refer to no row of {parent}" for table, count, parent in rows.fetchall()]
+
+    def odd_times(self, table: str, column: str) -> tuple[int, list[str]]:
+        name = quoted(column)
+        odd = f"FROM {quoted(table)} WHERE {name} IS NOT NULL AND (typeof({name}) <> 'text' OR {name} NOT GLOB ?)"
+        count = self._value(f"SELECT count(*) {odd}", _AS_STORED)
+        samples = self._driver.execute(f"SELECT DISTINCT CAST({name} AS TEXT) {odd} LIMIT {_SAMPLES}", (_AS_STORED,))
+        return count, [str(value)[:_LONGEST_SAMPLE] for (value,) in samples.fetchall()]
+
+    def loosen(self, table: str) -> int:
+        if self._value("PRAGMA foreign_keys"):
+            raise MisuseError("a table cannot be rebuilt while foreign keys are on")
+        rows, orphans = self._count(table), self.orphans()
+        columns = self._driver.execute(_COLUMNS, (table,)).fetchall()
+        hanging = [sql for (sql,) in self._driver.execute(_HANGING, (table,)).fetchall()]
+        self._driver.execute("PRAGMA legacy_alter_table = ON")  # what else names the table is to be left as it is
+        try:
+            for statement in (*_rebuild(table, columns), *hanging):
+                self._driver.execute(statement)
+        finally:
+            self._driver.execute("PRAGMA legacy_alter_table = OFF")
+        if self._count(table) != rows or self.orphans() != orphans:
+            raise SchemaMismatch(f"{table} could not be rebuilt without a loss")
+        return rows
+
+    def _count(self, table: str) -> int:
+        return self._value(f"SELECT count(*) FROM {quoted(table)}")
+
+    def _value(self, sql: str, *given: Any) -> int:
+        return int(self._driver.execute(sql, given).fetchone()[0])
+
+
+def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:
+    """The statements of SQLite's own recipe."""
+    old, new = quoted(table), quoted(REBUILT)
+    names = ", ".join(quoted(name) for name, *_ in columns)
+    yield f"CREATE TABLE {new} ({', '.join([*_definitions(columns), _key(columns)])})"
+    yield f"INSERT INTO {new} ({names}) SELECT {names} FROM {old} ORDER BY rowid"
+    yield f"DROP TABLE {old}"
+    yield f"ALTER TABLE {new} RENAME TO {old}"
+
+
+def _definitions(columns: list[Any]) -> Iterator[str]:
+    for name, kind, needed, default, _ in columns:
+        yield " ".join(
+            [
+                quoted(name),
+                str(kind),
+                *(["NOT NULL"] if needed else []),
+                *([f"DEFAULT ({default})"] if default is not None else []),
+            ]
+        )
+
+
+def _key(columns: list[Any]) -> str:
+    keys = sorted((place, name) for name, *_, place in columns if place)
+    return f"PRIMARY KEY ({', '.join(quoted(name) for _, name in keys)})"

@@ -1,0 +1,134 @@
+"""``log``: the agent's event log of a run, an execution or a session, as lines; also while it grows. Never writes."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from lastlight_state.agent_log import AgentLog, LogLine, LogPage
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.views import log_lines
+from lastlight_state.cli.views.log_sources import Source, source_of
+from lastlight_state.db import valid
+from lastlight_state.jsonl.follow import Reset
+
+PAGE = 500
+
+
+def run(
+    ctx: typer.Context,
+    key: Annotated[str, typer.Argument(metavar="ID", help="The id of a run, an execution or an agent session.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until all of it has ended.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="Of each session only the last N, 1 to 500.")
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The lines as they stand in the file, byte for byte.")] = False,
+    type: Annotated[  # noqa: A002 the name of the flag
+        list[str] | None, typer.Option("--type", metavar="WORD", help="Only these types; may be given several times.")
+    ] = None,
+) -> Answer:
+    """Print the event log of a run (all its sessions), an execution or an agent session, one line for each record.
+
+    With --json each record is an object on a line of its own, and the last object tells how many records were printed,
+    how many lines could not be read, and from which files. --follow ends when the run or execution has ended; the log
+    of a session is followed until you stop it.
+    """
+    call: Call = ctx.obj
+    if limit is not None:
+        valid.page_limit(limit)
+    printer = _Printer(call, raw=raw, types=frozenset(type) if type else None)
+    source = source_of(call, key)
+    for session_id in source.sessions(wait=follow):
+        printer.begin(source, session_id)
+        cursor = printer.written(source.log, session_id, limit)
+        if follow:
+            printer.follow(source, session_id, cursor)
+    return printer.end()
+
+
+class _Printer:
+    """Prints records as they are read, and counts."""
+
+    def __init__(self, call: Call, *, raw: bool, types: frozenset[str] | None) -> None:
+        self._call = call
+        self._raw = raw
+        self._types = types
+        self._records = 0
+        self._skipped: Counter[str] = Counter()
+        self._files: list[str] = []
+
+    def begin(self, source: Source, session_id: str) -> None:
+        """Note from which file the next records come."""
+        found = source.log.sessions.find(session_id)
+        if found is not None:
+            self._files.append(str(found.path))
+            self._call.output.note(f"session {session_id}: {found.path}")
+        else:
+            self._call.output.note(f"session {session_id}: no log")
+
+    def written(self, log: AgentLog, session_id: str, limit: int | None) -> str | None:
+        """Print what is there; the cursor behind it, None without a log."""
+        cursor: str | None = None
+        kept: deque[LogLine] = deque(maxlen=limit)
+        for page in _pages(log, session_id, limit if self._types is None else None):
+            cursor = page.cursor
+            self._skipped.update(issue.reason for issue in page.issues)
+            chosen = [line for line in page.lines if self._types is None or line.type in self._types]
+            kept.extend(chosen)
+            if limit is None:
+                self._print_all(session_id, kept)
+        self._print_all(session_id, kept)
+        return cursor
+
+    def follow(self, source: Source, session_id: str, cursor: str | None) -> None:
+        """Print what comes, until the source says that nothing more will."""
+        stop = source.until(session_id)
+        for news in source.log.reader.follow(session_id, after=cursor, stop=stop):
+            if isinstance(news, Reset):
+                self._call.output.note(f"session {session_id}: the file was {news.reason}, it begins again")
+            elif self._types is None or news.type in self._types:
+                self._print(session_id, news)
+
+    def end(self) -> Answer:
+        """The counts, and the last object of ``--json``."""
+        skipped = sum(self._skipped.values())
+        if skipped:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self._skipped.items()))
+            self._call.output.note(f"{skipped} lines could not be read: {reasons}")
+        if not self._raw and self._call.flags.json:
+            self._call.output.line({"records": self._records, "skipped": skipped, "files": self._files})
+        elif not self._records:
+            self._call.output.note("(no records)")
+        return Answer()
+
+    def _print_all(self, session_id: str, lines: deque[LogLine]) -> None:
+        while lines:
+            self._print(session_id, lines.popleft())
+
+    def _print(self, session_id: str, line: LogLine) -> None:
+        self._records += 1
+        output = self._call.output
+        if self._raw:
+            output.raw_line(line.raw)
+        elif self._call.flags.json:
+            output.line({"session_id": session_id, "offset": line.offset, "record": line.value})
+        else:
+            output.line(log_lines.text_of(line, output.screen))
+
+
+def _pages(log: AgentLog, session_id: str, last: int | None) -> Iterator[LogPage]:
+    """The last so many lines as one page, or all in order; nothing where there is no log."""
+    if log.sessions.find(session_id) is None:
+        return
+    if last is not None:
+        yield log.reader.tail(session_id, n=last)
+        return
+    cursor, at_end = None, False
+    while not at_end:
+        page = log.reader.read(session_id, after=cursor, limit=PAGE)
+        cursor, at_end = page.cursor, page.at_end
+        yield page

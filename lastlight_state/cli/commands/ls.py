@@ -1,0 +1,77 @@
+"""``ls``: pages of runs, executions, approvals, chat sessions or crons. Never writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.opening import look
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.views.kinds import KINDS, Filters, Kind
+from lastlight_state.clock import SYSTEM_CLOCK, aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.errors import InvalidValue
+
+DEFAULT = "runs"
+
+_AGO = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def run(
+    ctx: typer.Context,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = DEFAULT,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 500.")] = 50,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", metavar="WORD", help="Only these; may be given several times.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h."),
+    ] = None,
+    page_token: Annotated[
+        str | None, typer.Option("--page-token", metavar="TOKEN", help="Go on where the page before ended.")
+    ] = None,
+) -> Answer:
+    """List runs, executions, approvals, messaging sessions or crons, newest first, a page at a time."""
+    call: Call = ctx.obj
+    chosen = KINDS[valid.word("KIND", kind, KINDS)]
+    filters = Filters(_words(status), _moment(since), valid.page_limit(limit), page_token)
+    page = look(call, lambda store: chosen.page(store, filters))
+    data = {"items": page.items, "next_page_token": page.next_page_token}
+    return Answer(data, lambda screen: _lines(chosen, page, screen))
+
+
+def _lines(kind: Kind, page: Page[Any], screen: Screen) -> Iterator[Any]:
+    if not page.items:
+        yield kind.empty
+        return
+    yield from screen.table(kind.columns, page.items)
+    if page.next_page_token is not None:
+        yield f"more: --page-token {page.next_page_token}"
+
+
+def _words(given: Sequence[str] | None) -> list[str] | None:
+    """Statuses as repeated flags or in one, with commas between."""
+    return [word.strip() for words in given for word in words.split(",")] if given else None
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return SYSTEM_CLOCK.now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        return aware_utc("--since", datetime.fromisoformat(text))
+    except ValueError:
+        raise InvalidValue(
+            "--since", f"{text!r:.80} is no time", permitted=("2026-02-03T12:00Z", "24h", "7d")
+        ) from None

@@ -1,0 +1,89 @@
+"""``migrate``: bring the schema to a revision, in one transaction that holds a lock; or say what that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from lastlight_state import migrations
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.opening import connected, look, settings_of
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.views.plans import data_of, lines_of
+from lastlight_state.errors import InvalidValue
+from lastlight_state.migrations import MigrationResult, Plan
+from lastlight_state.migrations.runner import LOCK_SECONDS, target_of
+from lastlight_state.migrations.verification import refuse, refuse_strangers
+from lastlight_state.store import StateStore
+
+
+def run(
+    ctx: typer.Context,
+    to: Annotated[str, typer.Option("--to", metavar="REVISION", help="Stop at this revision.")] = "head",
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statements instead of executing them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    lock_timeout: Annotated[
+        float, typer.Option("--lock-timeout", metavar="SECONDS", help="Wait this long for another migration.")
+    ] = LOCK_SECONDS,
+) -> Answer:
+    """Bring the schema to the newest revision, or to one before it.
+
+    It is one transaction: it applies or it does not. Any number of processes may start it at once; one migrates, the
+    others find it done. There is no way down. A database of the original program is taken over first.
+    """
+    call: Call = ctx.obj
+    if not 0 <= lock_timeout <= 86_400:
+        raise InvalidValue("--lock-timeout", "not between 0 and 86400 seconds")
+    if sql:
+        return look(call, lambda store: _script(store, to, lock_timeout), verified=False)
+    if dry_run:
+        return look(call, lambda store: _plan(store, to), verified=False)
+    with closing(connected(call, settings_of(call))) as backend:
+        call.output.note(f"migrating {backend.location}")
+        result = migrations.migrate(backend, to, lock_timeout)
+    return Answer(_data(result), lambda _: _lines(result))
+
+
+def _data(result: MigrationResult) -> dict[str, Any]:
+    return {
+        "state": result.state,
+        "from": result.from_revision,
+        "to": result.to_revision,
+        "revisions": result.revisions,
+        "adopted": result.adopted,
+    }
+
+
+def _lines(result: MigrationResult) -> Iterator[Any]:
+    if result.adopted:
+        yield "took over a database of the original program as 0001"
+    if result.revisions:
+        yield f"applied {', '.join(result.revisions)}"
+    elif not result.adopted:
+        yield "nothing to do"
+    yield f"{result.to_revision}  {result.state}"
+
+
+def _plan(store: StateStore, to: str) -> Answer:
+    plan = migrations.check(store.backend, to)
+    refuse(plan.state)
+    if plan.state.state == "unversioned" and plan.adoption is None:
+        refuse_strangers(store.backend)
+    return Answer(data_of(plan, target_of(to)), lambda screen: _plan_lines(plan, screen))
+
+
+def _plan_lines(plan: Plan, screen: Screen) -> Iterator[Any]:
+    yield from lines_of(plan, screen)
+    if not plan.revisions and plan.adoption is None:
+        yield "nothing to do"
+
+
+def _script(store: StateStore, to: str, lock_timeout: float) -> Answer:
+    state = migrations.read_state(store.backend)
+    written = migrations.script(store.backend, to, lock_timeout)
+    data = {"state": state.state, "from": state.revision, "to": target_of(to), "sql": written or ""}
+    return Answer(data, lambda _: (written or "-- nothing to do").splitlines())

@@ -1,0 +1,105 @@
+"""``show``: one record, and what belongs to it. Never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call
+from lastlight_state.cli.opening import look
+from lastlight_state.cli.plain import plain
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.views import timelines
+from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import TimelineEntry
+from lastlight_state.store import StateStore
+
+#: Characters of a text that are shown without ``--full``.
+SHORT = 200
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record, its children, the text it produced (executions), and what happened to it (runs)."""
+
+    record: Any
+    children: Mapping[str, Page[Any]]
+    output_text: str | None
+    history: tuple[TimelineEntry, ...] | None
+
+
+def run(
+    ctx: typer.Context,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(BY_NAME)}.")],
+    key: Annotated[str, typer.Argument(metavar="ID", help="The id of the record.")],
+    full: Annotated[bool, typer.Option("--full", help="Show long texts whole, and fields that are empty.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Of a run: everything that happened to it.")] = False,
+) -> Answer:
+    """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron."""
+    call: Call = ctx.obj
+    valid.word("KIND", kind, BY_NAME)
+    if history and kind != "run":
+        raise InvalidValue("--history", "only a run has one")
+    found = look(call, lambda store: _found(store, kind, key, history))
+    data: dict[str, Any] = {"record": found.record, "children": found.children}
+    if kind == "execution":
+        data["output_text"] = found.output_text
+    if found.history is not None:
+        data["history"] = found.history
+    return Answer(data, lambda screen: _lines(found, screen, full))
+
+
+def _found(store: StateStore, kind: str, key: str, history: bool) -> Found:
+    chosen = BY_NAME[kind]
+    with store.view() as view:
+        record = chosen.get(view, key)
+        children = chosen.children(view, record)
+        output = view.workflows.executions.find_output(key) if kind == "execution" else None
+    return Found(record, children, output, timelines.whole(store, key) if history else None)
+
+
+def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:
+    fields = {name: getattr(found.record, name) for name in type(found.record).model_fields}
+    long = {name: text for name, value in fields.items() if (text := _long(value))}
+    shown = {name: value for name, value in fields.items() if name not in long and (full or value is not None)}
+    yield from screen.fields(shown)
+    if found.output_text is not None:
+        long["output_text"] = found.output_text
+    for name, text in long.items():
+        yield from _text(name, text, screen, full)
+    for name, page in found.children.items():
+        yield ""
+        yield screen.heading(f"{name} ({len(page.items)}{' and more' if page.next_page_token else ''})")
+        yield from screen.table(COLUMNS[name], page.items) if page.items else ()
+    if found.history is not None:
+        yield ""
+        yield screen.heading("history")
+        yield from timelines.lines(found.history, screen)
+
+
+def _long(value: Any) -> str | None:
+    """The text of a value that does not fit beside its name."""
+    if isinstance(value, str):
+        return value if len(value) > SHORT or "\n" in value else None
+    if isinstance(value, dict | list):
+        text = orjson.dumps(plain(value), option=orjson.OPT_INDENT_2).decode()
+        return text if len(text) > SHORT else None
+    return None
+
+
+def _text(name: str, text: str, screen: Screen, full: bool) -> Iterator[Any]:
+    yield ""
+    yield screen.heading(name)
+    if full or len(text) <= SHORT:
+        yield text
+        return
+    yield f"{text[:SHORT]}…"
+    yield f"[{len(text):,} characters; --full shows all]"

@@ -1,0 +1,1 @@
+"""How stored things are shown: as rows, as texts, in full."""

@@ -1,0 +1,74 @@
+"""Takes over a database that the original program has made, which has its tables and no version of ours.
+
+Its tables and columns are verified, its file is checked for damage, what older versions of that program lacked is made
+good, and it is stamped as revision 0001, from which it is upgraded like any other. All of it is one transaction, and no
+row is lost. Tables and columns that are extra stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.migrations import apply
+from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Survey, surveyed
+from lastlight_state.migrations.records import MigrationResult
+
+RETIRES_DUPLICATES = "0004"
+
+_log = logging.getLogger("lastlight_state.migrations")
+
+
+def adopt(backend: Backend, connection: Connection, target: str) -> MigrationResult:
+    """Take the database over and upgrade it, on a connection of ``Backend.migration(rebuilds=True)``.
+
+    Raises `SchemaMismatch` with every difference; then nothing is changed. Upgrades only, if another came first.
+    """
+    if apply.version(connection) is not None:
+        return apply.upgrade(connection, target)
+    found = surveyed(backend, connection)
+    if found is None or found.differences:
+        raise refusal(found)
+    if found.shared_keys and target < RETIRES_DUPLICATES:
+        raise SchemaMismatch(
+            f"active chat sessions share a key, and only revision {RETIRES_DUPLICATES} retires all but one of each: "
+            "migrate to that one or a later one",
+            differences=found.shared_keys,
+        )
+    for remark in found.remarks:
+        _log.warning("adopted as it is: %s", remark)
+    _complete(backend, connection, found)
+    apply.stamp(connection, FIRST)
+    result = apply.upgrade(connection, target, found.present)
+    if found.shared_keys:
+        connection.execute(text(found.indexes[ONE_ACTIVE]))
+    return replace(result, from_revision=None, adopted=True)
+
+
+def refusal(found: Survey | None) -> SchemaMismatch:
+    """Why a database that has our tables and no version is not taken over."""
+    if found is None:
+        return SchemaMismatch(
+            "there are tables named like ours, but no version of ours beside them; "
+            "if they are ours, `lastlight-state stamp --to REVISION` writes it"
+        )
+    return SchemaMismatch(
+        "there are tables named like ours, no version of ours beside them, and they are not as the original program "
+        "makes them:",
+        differences=found.differences,
+    )
+
+
+def _complete(backend: Backend, connection: Connection, found: Survey) -> None:
+    original = backend.original(connection)
+    if found.too_strict and original is not None:
+        rows = original.loosen(SESSIONS)
+        _log.warning("%s: rebuilt without its UNIQUE over the whole key, with all its %d rows", SESSIONS, rows)
+    for entry, statement in found.indexes.items():
+        if entry != ONE_ACTIVE or not found.shared_keys:
+            connection.execute(text(statement))

@@ -1,0 +1,81 @@
+"""Whether tables that somebody else has made, or says to have made, are the ones that a revision promises.
+
+What is extra does no harm and is left alone, unless it would refuse rows that this library writes, or has the name of
+something that a later revision makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from lastlight_state.backends.facts import Catalogue, Entry
+
+#: Kinds of which an equal one may be there before the revision that adds it.
+MADE_UNLESS_EQUAL = ("column", "index")
+
+_TOLD = {
+    "column": "column {table}.{name}",
+    "index": "index {name} of {table}",
+    "constraint": "{name} of {table}",
+    "key": "primary key of {table}",
+    "table": "table {table}",
+    "trigger": "trigger {name} of {table}",
+}
+
+
+def misfits(found: Catalogue, expected: Catalogue, *, optional: Collection[str] = ()) -> list[str]:
+    """One line per entry that is missing or different. Those of ``optional`` kinds may be missing."""
+    missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
+    lines = [f"table {table} is missing" for table in sorted(missing)]
+    for entry, text in sorted(expected.items()):
+        there = found.get(entry)
+        if there == text or entry[1] in missing or (there is None and entry[0] in optional):
+            continue
+        lines.append(f"{_told(entry)} is {'missing' if there is None else _quoted(there)}, expected {_quoted(text)}")
+    return [*lines, *_refusing(found, expected)]
+
+
+def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str]:
+    """One line per entry that is there already although only a later revision makes it."""
+    tables = _tables(expected)
+    return [
+        f"{_told(entry)} is there already, and a later revision makes one"
+        for entry in sorted(found.keys() & (later.keys() - expected.keys()))
+        if entry[1] in tables or entry[0] == "table"
+    ]
+
+
+def present(found: Catalogue, expected: Catalogue, later: Catalogue) -> frozenset[Entry]:
+    """The columns and indexes that are there already, just as a later revision would make them."""
+    tables = _tables(expected)
+    return frozenset(
+        entry
+        for entry in found.keys() & (later.keys() - expected.keys())
+        if entry[0] in MADE_UNLESS_EQUAL and entry[1] in tables and found[entry] == later[entry]
+    )
+
+
+def _refusing(found: Catalogue, expected: Catalogue) -> Iterator[str]:
+    tables = _tables(expected)
+    for entry in sorted(found.keys() - expected.keys()):
+        if entry[1] in tables and _refuses_rows(entry[0], found[entry]):
+            yield f"{_told(entry)} is {_quoted(found[entry])}, which may refuse what this library writes"
+
+
+def _refuses_rows(kind: str, text: str) -> bool:
+    if kind == "column":
+        return "NOT NULL" in text and "DEFAULT" not in text and "identity" not in text
+    return kind == "constraint" or (kind == "index" and text.lower().startswith("create unique "))
+
+
+def _tables(catalogue: Catalogue) -> set[str]:
+    return {table for kind, table, _ in catalogue if kind == "table"}
+
+
+def _told(entry: Entry) -> str:
+    kind, table, name = entry
+    return _TOLD.get(kind, "{kind} {table} {name}").format(kind=kind, table=table, name=name).strip()
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if text else "nothing"

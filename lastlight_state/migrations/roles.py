@@ -1,0 +1,56 @@
+"""The rights that a service needs and no others, so that it can open and work, and can change no schema.
+
+They follow from the guards: what the database refuses in any case, nobody is given leave for. What maintenance writes,
+the permits that open the guards above all, a service may only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.backends.triggers import Guard
+from lastlight_state.db import valid
+from lastlight_state.db.base import VERSION_TABLE, Base
+from lastlight_state.migrations.metadata import GUARDS, METADATA
+from lastlight_state.migrations.verification import verify
+from lastlight_state.receipts import models as receipts
+
+LONGEST_ROLE = 63
+#: The tables of `lastlight_state.receipts`.
+OPERATORS = frozenset(
+    mapper.class_.__tablename__ for mapper in Base.registry.mappers if mapper.class_.__module__ == receipts.__name__
+)
+
+
+def grants(backend: Backend, role: str) -> tuple[str, ...]:
+    """The statements that give ``role`` these rights to the tables as they are; none of them ends in a semicolon.
+
+    To be executed by the owner of the tables, and again after each migration that brings tables. Raises what `verify`
+    raises, and `NotSupported` on a database without roles.
+    """
+    valid.identifier("role", role, LONGEST_ROLE)
+    statements = tuple(backend.grants(role, rights()))
+    verify(backend)
+    return statements
+
+
+def rights() -> Mapping[str, tuple[str, ...]]:
+    """The rights to each table, the version table included."""
+    return {VERSION_TABLE: ("SELECT",), **{table: tuple(_rights_to(table)) for table in sorted(METADATA.tables)}}
+
+
+def _rights_to(table: str) -> Iterator[str]:
+    yield "SELECT"
+    if table in OPERATORS:
+        return
+    yield "INSERT"
+    if not any(_forbids(guard, table, "update") for guard in GUARDS):
+        yield "UPDATE"
+    if not any(_forbids(guard, table, "delete") for guard in GUARDS):
+        yield "DELETE"
+
+
+def _forbids(guard: Guard, table: str, event: str) -> bool:
+    """Whether the guard refuses this of every row, be it with leave of maintenance."""
+    return guard.table == table and guard.event == event and guard.when is None

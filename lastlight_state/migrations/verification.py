@@ -1,0 +1,59 @@
+"""Whether this library can work on a database as it is. Never writes."""
+
+from __future__ import annotations
+
+import shlex
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
+from lastlight_state.migrations.state import SchemaState, read_state
+
+
+def verify(backend: Backend) -> SchemaState:
+    """The state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
+
+    Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for tables that are not
+    ours, a version that is none of ours, and a copy that is not finished. Creates nothing.
+    """
+    state = read_state(backend)
+    refuse(state)
+    if state.state == "unversioned":
+        refuse_strangers(backend)
+    if state.state in ("empty", "behind", "unversioned"):
+        raise NotMigrated(found=state.revision, head=state.head, command=command(backend))
+    return state
+
+
+def refuse(state: SchemaState) -> None:
+    """Raise for what neither opening nor an upgrade can mend."""
+    if state.state == "incompatible":
+        raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
+    if state.state == "foreign":
+        raise SchemaMismatch(
+            f"the version table holds {state.revision!r}, which is no revision of lastlight-state; "
+            "if the tables are ours, `lastlight-state stamp --to REVISION` corrects it"
+        )
+    if state.unfinished_copy:
+        problem = "unfinished copy: a copy into this database was begun and has not ended"
+        raise SchemaMismatch(problem, code="unfinished_copy")
+
+
+def refuse_strangers(backend: Backend) -> None:
+    """Raise for tables without a version, unless they are the original program's and `migrate` takes them over.
+
+    Imported here because it needs Alembic, and a current database is opened without.
+    """
+    from lastlight_state.migrations import adoption  # noqa: PLC0415
+    from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
+
+    found = survey.look(backend)
+    if found is None or found.differences:
+        raise adoption.refusal(found)
+
+
+def command(backend: Backend) -> str:
+    """The command that brings the database to the newest revision; the password, if any, is ``***``."""
+    words = ["lastlight-state", "migrate", "--url", backend.location]
+    if backend.schema:
+        words += ["--schema", backend.schema]
+    return shlex.join(words)

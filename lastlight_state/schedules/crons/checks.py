@@ -1,0 +1,92 @@
+"""What callers say about crons, checked and as statements name it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import cron
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.errors import InvalidValue
+from lastlight_state.schedules import checks as shared, words
+from lastlight_state.schedules.arguments import CronSpec
+
+
+def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = True) -> dict[str, Any]:
+    """A cron's name and what it is, as columns. ``parsed=False`` only measures the pattern where the extra is absent.
+
+    Raises `InvalidValue`, `PayloadTooLarge`, and `MisuseError` where the pattern must be read and cannot.
+    """
+    if not isinstance(spec, CronSpec):
+        raise InvalidValue("spec", f"a CronSpec is needed, not {type(spec).__name__}")
+    return {
+        "name": shared.name("name", name),
+        "pattern": pattern(spec.pattern, spec.timezone, parsed=parsed),
+        "timezone": spec.timezone,
+        "target_kind": valid.word("target_kind", spec.target_kind, words.TARGET_KINDS),
+        "target": valid.identifier("target", spec.target, words.TARGET),
+        "catch_up": valid.word("catch_up", spec.catch_up, words.CATCH_UPS),
+        "grace_seconds": valid.number("grace_seconds", spec.grace_seconds, most=words.GRACE_SECONDS),
+        "overlap": valid.word("overlap", spec.overlap, words.OVERLAPS),
+        "origin": origin,
+        "enabled": valid.flag("enabled", spec.enabled),
+        "payload": shared.payload("payload", spec.payload),
+    }
+
+
+def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
+    """A pattern as it is stored, for a zone that is known; ``parsed=False`` as in `definition`."""
+    valid.identifier("timezone", timezone, words.ZONE)
+    try:
+        text = valid.identifier("pattern", cron.trimmed(given), words.PATTERN)
+        return cron.validate(text, timezone) if parsed or cron.available() else text
+    except InvalidValue as error:
+        raise InvalidValue(where if error.where == "pattern" else error.where, error.problem) from None
+
+
+def instant(where: str, given: Any) -> datetime | None:
+    """A time, or None for never."""
+    return None if given is None else aware_utc(where, given)
+
+
+def said_instant(given: datetime | UnsetType | None) -> datetime | UnsetType | None:
+    """An instant, None for never, or not given."""
+    return UNSET if given is UNSET else instant("next_run_at", given)
+
+
+def said_flag(where: str, given: Any) -> bool | UnsetType:
+    """True, False, or not given."""
+    return UNSET if given is UNSET else valid.flag(where, given)
+
+
+def definitions(specs: Any) -> dict[str, dict[str, Any]]:
+    """All definitions of a configuration, by ascending name. Raises `InvalidValue` naming every cron that is wrong."""
+    if not isinstance(specs, Mapping):
+        raise InvalidValue("specs", f"a mapping of names is needed, not {type(specs).__name__}")
+    found, wrong = {}, {}
+    for name, spec in specs.items():
+        try:
+            found[name] = definition(name, spec, origin="config")
+        except InvalidValue as error:
+            wrong[str(name)] = str(error)
+    if wrong:
+        listed = "; ".join(f"{name}: {problem}" for name, problem in sorted(wrong.items()))
+        raise InvalidValue("specs", listed, crons=tuple(sorted(wrong)))
+    return dict(sorted(found.items()))
+
+
+def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> dict[str, Any]:
+    """The filters of a list of crons, as its statements name them."""
+    chosen: dict[str, Any] = {}
+    if enabled is not None:
+        chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}
+    if origin is not None:
+        chosen["origin"] = valid.word("origin", origin, words.ORIGINS)
+    if due_before is not None:
+        chosen["due_before"] = aware_utc("due_before", due_before)
+    if retired is not None:
+        chosen["only_retired" if valid.flag("retired", retired) else "not_retired"] = {}
+    return chosen

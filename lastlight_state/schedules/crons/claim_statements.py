@@ -1,0 +1,117 @@
+"""The statements of claims: what is due, the row locked, the fire stored, the plan moved on."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.schedules.crons.statements import PLANNED
+from lastlight_state.schedules.tables import (
+    CLAIM,
+    FIRES,
+    INSTANT,
+    ONE,
+    OVERRIDDEN,
+    RUNS_LIVE,
+    SCHEDULES,
+    THIS_SCHEDULE,
+    WITH_OVERRIDE,
+)
+
+#: What decides about a due cron. No JSON: a cron whose payload is damaged must not keep others from being seen.
+DECIDING = (
+    *(
+        SCHEDULES.c[name]
+        for name in (
+            "name",
+            "next_run_at",
+            "planned_with",
+            "pattern",
+            "timezone",
+            "enabled",
+            "catch_up",
+            "grace_seconds",
+            "overlap",
+            "retired_at",
+        )
+    ),
+    *OVERRIDDEN,
+)
+
+_rows = sa.select(*DECIDING).select_from(WITH_OVERRIDE)
+
+DUE = prepared(
+    _rows.where(
+        SCHEDULES.c.next_run_at.is_not(None),
+        SCHEDULES.c.next_run_at <= bind("now", SCHEDULES.c.next_run_at),
+        sa.tuple_(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
+        > sa.tuple_(bind("after", SCHEDULES.c.next_run_at), bind("after_name", SCHEDULES.c.name)),
+    )
+    .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+#: The row, to be compared with the one that was read. One that another unit holds is being claimed or changed just
+#: now: it is passed over rather than waited for, so that schedulers do not queue behind one another.
+LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True))
+
+_decided = sa.select(
+    sa.case(
+        (
+            sa.and_(
+                bind("status", FIRES.c.status) == constant("running"),
+                SCHEDULES.c.overlap == constant("skip"),
+                RUNS_LIVE,
+            ),
+            constant("skipped"),
+        ),
+        else_=bind("status", FIRES.c.status),
+    ).label("status"),
+    SCHEDULES.c.name,
+    SCHEDULES.c.target_kind,
+    SCHEDULES.c.target,
+    SCHEDULES.c.payload,
+).where(THIS_SCHEDULE)
+_fire = _decided.subquery("fire")
+_runs = _fire.c.status == constant("running")
+_now = bind("now", FIRES.c.started_at)
+
+_values = {
+    "id": bind("fire_id", FIRES.c.id),
+    "cron_name": _fire.c.name,
+    "scheduled_for": bind("read", FIRES.c.scheduled_for),
+    "source": constant("schedule"),
+    "target_kind": _fire.c.target_kind,
+    "target": _fire.c.target,
+    "status": _fire.c.status,
+    "owner": sa.case((_runs, bind("owner", FIRES.c.owner)), else_=sa.null()),
+    "lease_until": sa.case((_runs, bind("lease_until", FIRES.c.lease_until)), else_=sa.null()),
+    "epoch": ONE,
+    "attempts": sa.case((_runs, ONE), else_=sa.literal_column("0", sa.Integer)),
+    "started_at": _now,
+    "finished_at": sa.case((_runs, sa.null()), else_=_now),
+    "note": sa.case((_fire.c.status == constant("skipped"), constant("overlap")), else_=bind("note", FIRES.c.note)),
+    "payload": _fire.c.payload,
+}
+#: Stores the fire of an instant, or nothing where it has one. A running fire becomes ``skipped`` where an earlier one
+#: of the cron runs and the two must not overlap.
+FIRE = prepared(
+    insert(FIRES)
+    .from_select(
+        list(_values),
+        sa.select(*_values.values()).select_from(_fire).where(sa.true()),  # SQLite takes an ON after FROM for a join's
+        include_defaults=False,
+    )
+    .on_conflict_do_nothing(**INSTANT)
+    .returning(*CLAIM, FIRES.c.status)
+)
+
+FIRED = prepared(
+    sa.update(SCHEDULES)
+    .where(THIS_SCHEDULE)
+    .values(
+        last_run_at=bind("now", SCHEDULES.c.last_run_at),
+        last_fire_id=bind("fire_id", SCHEDULES.c.last_fire_id),
+        **PLANNED,
+    )
+)

@@ -1,0 +1,149 @@
+"""The statements of `crons`, but for those of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.columns import Flag
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, bind, constant, prepared
+from lastlight_state.schedules.tables import (
+    CRON_COLUMNS,
+    FIRES,
+    IS_RUNNING,
+    ONE,
+    OVERRIDDEN,
+    OVERRIDES,
+    SCHEDULES,
+    THIS_SCHEDULE,
+    WITH_OVERRIDE,
+)
+
+LARGE = ("error_json", "payload")
+SUMMARY = tuple(column for column in CRON_COLUMNS if column.name not in LARGE)
+
+#: The columns that say what a cron is.
+DEFINITION = (
+    "pattern",
+    "timezone",
+    "target_kind",
+    "target",
+    "catch_up",
+    "grace_seconds",
+    "overlap",
+    "origin",
+    "enabled",
+    "payload",
+)
+
+
+def _bound(*names: str) -> dict[str, sa.BindParameter[Any]]:
+    return {name: bind(name, SCHEDULES.c[name]) for name in names}
+
+
+#: What a plan sets (`lastlight_state.schedules.plans`).
+PLANNED: dict[str, Any] = {
+    **_bound("next_run_at", "planned_with"),
+    "error_json": sa.case(
+        (sa.bindparam("sets_error", type_=Flag) == sa.true(), bind("error", SCHEDULES.c.error_json)),
+        else_=SCHEDULES.c.error_json,
+    ),
+}
+
+_at = bind("at", SCHEDULES.c.updated_at)
+
+INSERT = prepared(
+    sa.insert(SCHEDULES)
+    .values(
+        name=bind("name", SCHEDULES.c.name),
+        created_at=_at,
+        updated_at=_at,
+        error_json=bind("error", SCHEDULES.c.error_json),
+        **_bound(*DEFINITION, "next_run_at", "planned_with"),
+    )
+    .returning(*SCHEDULES.c)
+)
+DEFINE = prepared(
+    sa.update(SCHEDULES)
+    .where(THIS_SCHEDULE)
+    .values(updated_at=_at, retired_at=None, **_bound(*DEFINITION), **PLANNED)
+    .returning(*SCHEDULES.c)
+)
+PLAN = prepared(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
+RETIRE = prepared(
+    sa.update(SCHEDULES)
+    .where(THIS_SCHEDULE, SCHEDULES.c.retired_at.is_(None))
+    .values(updated_at=_at, retired_at=_at, next_run_at=None, planned_with=None)
+)
+TRACK = prepared(
+    sa.update(SCHEDULES)
+    .where(THIS_SCHEDULE)
+    .values(planned_with=None, error_json=bind("error", SCHEDULES.c.error_json), **_bound("last_run_at", "next_run_at"))
+    .returning(*SCHEDULES.c)
+)
+OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)))
+
+_crons = sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE)
+CONFIGURED = prepared(_crons.where(SCHEDULES.c.origin == constant("config")))
+
+
+def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
+    return _crons.where(SCHEDULES.c.name.in_(names))
+
+
+NAMED = Family("name", _named)
+#: The most names of one statement of `NAMED`.
+NAMES = 500
+
+BATCH = 200
+IN_PLACE = prepared(
+    sa.select(*SUMMARY)
+    .select_from(WITH_OVERRIDE)
+    .where(SCHEDULES.c.name > bind("after", SCHEDULES.c.name), SCHEDULES.c.retired_at.is_(None))
+    .order_by(SCHEDULES.c.name)
+    .limit(sa.literal_column(str(BATCH)))
+)
+
+_next_due = (
+    sa.select(SCHEDULES.c.next_run_at)
+    .where(SCHEDULES.c.next_run_at.is_not(None))
+    .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
+    .limit(ONE)
+)
+_next_stale = (
+    sa.select(FIRES.c.lease_until)
+    .where(IS_RUNNING, FIRES.c.lease_until.is_not(None))
+    .order_by(FIRES.c.lease_until)
+    .limit(ONE)
+)
+NEXT = prepared(sa.select(_next_due.scalar_subquery().label("due"), _next_stale.scalar_subquery().label("stale")))
+
+_inherits = sa.or_(
+    OVERRIDES.c.name.is_(None),
+    sa.and_(OVERRIDES.c.enabled == sa.true(), OVERRIDES.c.inherits_enabled == sa.true()),
+)
+_on = sa.and_(
+    SCHEDULES.c.retired_at.is_(None),
+    sa.or_(
+        sa.and_(_inherits, SCHEDULES.c.enabled == sa.true()),
+        sa.and_(sa.not_(_inherits), OVERRIDES.c.enabled == sa.true()),
+    ),
+)
+
+LIST = Listing(
+    "crons",
+    SUMMARY,
+    order=(SCHEDULES.c.created_at, SCHEDULES.c.name),
+    filters={
+        "only_enabled": _on,
+        "only_disabled": sa.not_(_on),
+        "origin": SCHEDULES.c.origin == bind("origin", SCHEDULES.c.origin),
+        "due_before": SCHEDULES.c.next_run_at < bind("due_before", SCHEDULES.c.next_run_at),
+        "only_retired": SCHEDULES.c.retired_at.is_not(None),
+        "not_retired": SCHEDULES.c.retired_at.is_(None),
+    },
+    source=WITH_OVERRIDE,
+)

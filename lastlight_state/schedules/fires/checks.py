@@ -1,0 +1,102 @@
+"""What callers of `fires` say, checked and as statements name it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.schedules import checks as shared, words
+from lastlight_state.schedules.arguments import FireClaim, FireOutcome
+from lastlight_state.schedules.fires.statements import COUNTS, Row, any_of, new_fire
+
+#: Crons that one call asks about at most.
+MOST_NAMES = 500
+
+
+def create(cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime) -> Row:
+    """The row of a new fire. One of an instant says which; one by hand has none."""
+    valid.word("source", source, words.FIRE_SOURCES)
+    if (scheduled_for is None) != (source == "manual"):
+        problem = (
+            "a manual fire is of no instant" if source == "manual" else f"missing: a {source} fire is of an instant"
+        )
+        raise InvalidValue("scheduled_for", problem)
+    return new_fire(
+        shared.name("cron_name", cron_name),
+        source=source,
+        owner=shared.owner(owner),
+        now=now,
+        lease=shared.lease(lease),
+        scheduled_for=None if scheduled_for is None else aware_utc("scheduled_for", scheduled_for),
+        actor=valid.optional("actor", actor, words.ACTOR),
+    )
+
+
+def held(claim: Any) -> dict[str, Any]:
+    """What a claim must still hold."""
+    if not isinstance(claim, FireClaim):
+        raise InvalidValue("claim", f"a FireClaim is needed, not {type(claim).__name__}")
+    return {
+        "fire_id": valid.sought("claim.fire_id", claim.fire_id),
+        "epoch": valid.number("claim.epoch", claim.epoch),
+    }
+
+
+def outcome(given: Any) -> dict[str, Any]:
+    """An outcome as columns, its error as text."""
+    if not isinstance(given, FireOutcome):
+        raise InvalidValue("outcome", f"a FireOutcome is needed, not {type(given).__name__}")
+    status = valid.word("outcome.status", given.status, words.FIRE_RESULTS)
+    if status == "failed" and given.error is None:
+        raise InvalidValue("outcome.error", "missing: what failed says why")
+    return {
+        "status": status,
+        **{name: _count(name, getattr(given, name)) for name in COUNTS},
+        "note": valid.optional_content("outcome.note", given.note, words.NOTE),
+        "error_json": shared.error("outcome.error", given.error),
+    }
+
+
+def attempts(value: Any) -> int:
+    """How many owners a fire may have."""
+    return valid.number("max_attempts", value, least=1)
+
+
+def until(now: datetime, lease: Any) -> datetime:
+    """The end of a lease that begins now."""
+    return now + shared.lease(lease)
+
+
+def over(now: datetime) -> datetime:
+    """The end of a lease that is over now: a lease holds at its very end."""
+    return now - timedelta(milliseconds=1)
+
+
+def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> dict[str, Any]:
+    """The filters of a list; one status is as good as several."""
+    return {
+        "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),
+        "statuses": None if status is None else _statuses(status),
+        "source": None if source is None else valid.word("source", source, words.FIRE_SOURCES),
+        "since": None if since is None else aware_utc("since", since),
+    }
+
+
+def names(given: Any) -> list[str]:
+    """Names of crons, each once, of at most 500."""
+    several = valid.several("names", given)
+    if len(several) > MOST_NAMES:
+        raise InvalidValue("names", f"{len(several)} names, more than the limit of {MOST_NAMES}", limit=MOST_NAMES)
+    return list(dict.fromkeys(shared.name("names", name) for name in several))
+
+
+def _count(name: str, value: Any) -> int | None:
+    return None if value is None else valid.number(f"outcome.{name}", value)
+
+
+def _statuses(given: Any) -> dict[str, str | None]:
+    several = [given] if isinstance(given, str) else valid.several("status", given)
+    return any_of(sorted({valid.word("status", status, words.FIRE_STATUSES) for status in several}))

@@ -1,0 +1,120 @@
+"""How crons have been doing, from the newest of their fires: few rows of each, whatever the ledger holds.
+
+One statement serves any number of names. For each it goes down the index of the cron's fires and stops at the tenth
+that has finished. Rows of other kinds on its way (running, skipped, missed) are passed over; after `WALK` rows it
+stops in any case, and judges by what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db import columns
+from lastlight_state.db.indexes import AmongFew, Leading
+from lastlight_state.db.statements import Family, among, constant
+from lastlight_state.db.unit import Unit
+from lastlight_state.schedules.fires.statements import SUMMARY
+from lastlight_state.schedules.records import CronHealth, FireSummary
+from lastlight_state.schedules.tables import FIRES, ONE
+from lastlight_state.schedules.words import FINISHED
+
+#: Finished fires that health is judged by.
+STREAK = 10
+#: Fires of a cron, at most, among which those ten are looked for.
+WALK = 200
+
+Binds = Sequence[sa.BindParameter[Any]]
+
+
+def latest(unit: Unit, names: Sequence[str]) -> dict[str, FireSummary]:
+    """The newest fire of each cron that has one."""
+    statement, values = LATEST.of(names)
+    return {row["cron_name"]: FireSummary.of(row) for row in unit.rows(statement, values)}
+
+
+def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
+    """The health of each cron, of those that never fired as well."""
+    statement, values = HEALTH.of(names)
+    fires: dict[str, list[FireSummary]] = {name: [] for name in names}
+    for row in unit.rows(statement, values):
+        fires[row["cron_name"]].append(FireSummary.of(row))
+    return {name: judged(name, found) for name, found in fires.items()}
+
+
+def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
+    """The health of one cron, from its newest fire, its last finished ones, and one that runs."""
+    newest_first = sorted(fires, key=lambda fire: (fire.started_at, fire.id), reverse=True)
+    finished = [fire for fire in newest_first if fire.status in FINISHED][:STREAK]
+    streak = takewhile(lambda fire: fire.status != "ok", finished)
+    return CronHealth.of(
+        {
+            "cron_name": name,
+            "latest": next(iter(newest_first), None),
+            "failure_streak": len(list(streak)),
+            "last_ok_at": next((fire.finished_at for fire in finished if fire.status == "ok"), None),
+            "last_finished_at": next((fire.finished_at for fire in finished), None),
+            "running": any(fire.status == "running" for fire in newest_first),
+        }
+    )
+
+
+def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
+    names = _names(binds)
+    parts = [_newest(names, ONE)]
+    if judging:
+        parts += [_finished(names), _running(names)]
+    found = sa.union_all(*(sa.select(part.c.id).correlate(names) for part in parts))
+    return sa.select(*SUMMARY).select_from(names.join(FIRES, AmongFew(FIRES.c.id, found)))
+
+
+def _names(binds: Binds) -> sa.CTE:
+    """The names as rows, each once, though the statement's last one may have been repeated to fill it."""
+    given = sa.values(sa.column("name", columns.Text), name="given")
+    rows = given.data([(sa.bindparam(bind.key, type_=columns.Text),) for bind in binds]).cte("given")
+    return sa.select(rows.c.name).distinct().cte("names")
+
+
+def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
+    fires = FIRES.alias()
+    return (
+        sa.select(fires.c.id, fires.c.status)
+        .with_hint(fires, "INDEXED BY ix_cron_fires_cron", "sqlite")
+        .where(Leading(fires.c.cron_name, names.c.name))
+        .order_by(fires.c.cron_name, fires.c.started_at.desc(), fires.c.id.desc())
+        .limit(limit)
+        .correlate(names)
+        .subquery()
+    )
+
+
+def _finished(names: sa.CTE) -> sa.Subquery:
+    """The limit of the walk is a query of its own: of a number, Postgres may find it no more than a cron has on
+    average, and then sorts all fires of one that has far more."""
+    walked = _newest(names, sa.select(_number(WALK)).scalar_subquery())
+    chosen = sa.select(walked.c.id).where(among(walked.c.status, FINISHED)).limit(_number(STREAK))
+    return chosen.correlate(names).subquery()
+
+
+def _running(names: sa.CTE) -> sa.Subquery:
+    fires = FIRES.alias()
+    return (
+        sa.select(fires.c.id)
+        .with_hint(fires, "INDEXED BY ix_cron_fires_lease", "sqlite")
+        .where(fires.c.status == constant("running"), fires.c.cron_name == names.c.name)
+        .order_by(fires.c.lease_until)
+        .limit(ONE)
+        .correlate(names)
+        .subquery()
+    )
+
+
+def _number(value: int) -> sa.ColumnElement[int]:
+    return sa.literal_column(str(value), sa.Integer)
+
+
+LATEST = Family("name", lambda binds: _statement(binds, judging=False))
+HEALTH = Family("name", lambda binds: _statement(binds, judging=True))

@@ -1,0 +1,79 @@
+"""Fires whose owner let its lease run out are given to another, or given up.
+
+Each fire is a unit of its own, a compare-and-set on its epoch: of any number of takers one gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db.unit import Unit
+from lastlight_state.schedules import claiming, words
+from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.claiming import Row
+from lastlight_state.schedules.fires import statements as sql
+from lastlight_state.schedules.fires.moves import tell_schedule
+
+#: How a work runs: one of the ways of a repository.
+Run = Callable[[Callable[[Unit], Any]], Any]
+
+
+@dataclass(frozen=True)
+class Taker:
+    """Who takes over, when, until when, and how many owners a fire may have had."""
+
+    owner: str
+    now: datetime
+    lease_until: datetime
+    max_attempts: int
+
+    def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> list[FireClaim]:
+        """At most ``limit`` claims, the lease that ended first first. Reads only, as long as nothing is stale.
+
+        Fires that are given up do not count.
+        """
+        return claiming.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
+
+    def _stale(self, reading: Run, limit: int) -> Iterator[Row]:
+        """What is stale, each fire once, read in portions: those that are given up keep none waiting."""
+        seen: set[str] = set()
+        while True:
+            found: list[Row] = reading(lambda unit: unit.rows(sql.STALE, {"now": self.now, "limit": limit}))
+            unseen = [row for row in found if row["id"] not in seen]
+            yield from unseen
+            seen.update(row["id"] for row in unseen)
+            if len(found) < limit or not unseen:
+                return
+
+    def _settled(self, row: Row, once: Run, writing: Run) -> FireClaim | None:
+        if row["attempts"] >= self.max_attempts:
+            writing(lambda unit: self._abandon(unit, row))
+            return None
+        taken: FireClaim | None = once(lambda unit: self._take(unit, row))
+        return taken
+
+    def _take(self, unit: Unit, row: Row) -> FireClaim | None:
+        values = {"owner": self.owner, "lease_until": self.lease_until}
+        return unit.find(FireClaim, sql.TAKE, {**self._of(row), **values})
+
+    def _abandon(self, unit: Unit, row: Row) -> None:
+        error = _given_up(row)
+        if unit.row(sql.ABANDON, {**self._of(row), "error_json": error, "at": self.now}) is not None:
+            tell_schedule(unit, row["cron_name"], row["id"], error)
+
+    def _of(self, row: Row) -> Row:
+        return {"fire_id": row["id"], "epoch": row["epoch"], "now": self.now}
+
+
+def _given_up(row: Row) -> str:
+    owners = "its owner" if row["attempts"] == 1 else f"{row['attempts']} owners"
+    error = {
+        "type": "abandoned",
+        "message": f"{owners} let the lease run out, the last was {row['owner']!r}",
+        "detail": {"owner": row["owner"], "attempts": row["attempts"]},
+    }
+    return codec.encode("error", error, max_bytes=words.ERROR)

@@ -1,0 +1,65 @@
+"""The statements of `overrides`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.columns import Flag
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, Statement, bind, prepared
+from lastlight_state.db.upserts import upsert
+from lastlight_state.schedules.tables import OVERRIDES
+
+COLUMNS = tuple(OVERRIDES.c)
+_this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
+
+
+def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
+    """The stored value where the call keeps it, else the new one: decided where no change can be missed."""
+    return sa.case((sa.bindparam(keeps, type_=Flag) == sa.true(), OVERRIDES.c[column]), else_=new[column])
+
+
+PUT = prepared(
+    upsert(
+        OVERRIDES,
+        [column.name for column in COLUMNS],
+        key=("name",),
+        replacing=lambda new: {
+            "enabled": _merged(new, "enabled", "keeps_enabled"),
+            "inherits_enabled": _merged(new, "inherits_enabled", "keeps_enabled"),
+            "schedule": _merged(new, "schedule", "keeps_schedule"),
+            "timezone": _merged(new, "timezone", "keeps_timezone"),
+            "updated_at": new.updated_at,
+            "updated_by": new.updated_by,
+        },
+    )
+)
+TOUCH = prepared(
+    sa.update(OVERRIDES)
+    .where(_this)
+    .values(
+        updated_at=bind("updated_at", OVERRIDES.c.updated_at), updated_by=bind("updated_by", OVERRIDES.c.updated_by)
+    )
+    .returning(*COLUMNS)
+)
+FIND = prepared(sa.select(*COLUMNS).where(_this))
+CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
+LIST = Listing("cron_overrides", COLUMNS, order=(OVERRIDES.c.updated_at, OVERRIDES.c.name))
+
+_ALL = prepared(sa.select(*COLUMNS))
+
+
+def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
+    return sa.select(*COLUMNS).where(OVERRIDES.c.name.in_(names))
+
+
+_NAMED = Family("name", _named)
+_MOST = 500
+
+
+def of_names(names: Sequence[str]) -> tuple[Statement, dict[str, Any]]:
+    """The one statement that reads the overrides of these names: beyond 500, all that there are."""
+    return (_ALL, {}) if len(names) > _MOST else _NAMED.of(names)

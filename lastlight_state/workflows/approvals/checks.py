@@ -1,0 +1,138 @@
+"""What `approvals` accepts, checked before any statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.ids import new_id
+from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows.approvals.answers import DECISIONS, Answer
+from lastlight_state.workflows.approvals.use import Use
+from lastlight_state.workflows.arguments import Gate, NodeRef
+
+
+def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
+    """The parameters of a new gate's row."""
+    valid.group("gate", gate, Gate)
+    action, digest = _action_columns("gate.action", gate.action)
+    return {
+        "id": new_id() if gate.id is None else valid.identifier("gate.id", gate.id, words.ID),
+        "workflow_run_id": run_id,
+        "gate": valid.identifier("gate.gate", gate.gate, words.GATE),
+        "summary": valid.content("gate.summary", gate.summary, words.APPROVAL_SUMMARY),
+        "kind": valid.word("gate.kind", gate.kind, words.APPROVAL_KINDS),
+        "requested_by": valid.optional("gate.requested_by", gate.requested_by, words.ACTOR),
+        "created_at": now,
+        "artifact": valid.optional("gate.artifact", gate.artifact, words.ARTIFACT),
+        **_node_columns(gate.node),
+        "request_key": _request_key(gate),
+        "on_reject": valid.word("gate.on_reject", gate.on_reject, words.ON_REJECT),
+        "blocks_run": blocks_run,
+        "expires_at": None if gate.expires_at is None else aware_utc("gate.expires_at", gate.expires_at),
+        "action_digest": digest,
+        "action": action,
+    }
+
+
+def answer(
+    approval_id: str,
+    decision: str,
+    by: str,
+    response: str | None,
+    digest: str | None,
+    scratch: dict[str, Any] | None,
+    via: str,
+    now: datetime,
+) -> Answer:
+    """An answer, as far as it can be judged without its gate."""
+    valid.word("decision", decision, DECISIONS)
+    text = valid.optional_content("response", response, words.RESPONSE)
+    if decision == "replied" and not (text or "").strip():
+        raise InvalidValue("response", "blank: a reply is its text")
+    return Answer(
+        approval_id=approval_id,
+        decision=decision,
+        by=valid.identifier("by", by, words.ACTOR),
+        response=text,
+        digest=valid.optional("digest", digest),
+        via=valid.word("via", via, words.ANSWERED_VIA),
+        at=now,
+        patch=shared.scratch_patch(scratch),
+    )
+
+
+def use(approval_id: str, action: Any, execution_id: str, now: datetime) -> Use:
+    """A use of an approved gate."""
+    _, digest = _action_columns("action", action)
+    return Use(approval_id, digest, valid.identifier("execution_id", execution_id, words.ID), now)
+
+
+def list_filters(
+    statuses: Sequence[str] | None,
+    trigger_id: str | None,
+    artifact: str | None,
+    gate: str | None,
+    kind: str | None,
+) -> dict[str, Any]:
+    """The filters of a list of gates, as its statement names them."""
+    return {
+        "statuses": None
+        if statuses is None
+        else [
+            valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)
+        ],
+        "trigger_id": valid.optional("trigger_id", trigger_id, words.TRIGGER_ID),
+        "artifact": valid.optional("artifact", artifact, words.ARTIFACT),
+        "gate": valid.optional("gate", gate, words.GATE),
+        "kind": _kind(kind),
+    }
+
+
+def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
+    """The filters of the inbox."""
+    return {"run_id": valid.optional("run_id", run_id, words.ID), "kind": _kind(kind)}
+
+
+def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> dict[str, Any]:
+    """The filters of what was decided before."""
+    return {
+        "statuses": ["approved", "rejected"],
+        "workflow_name": valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
+        "gate": valid.optional("gate", gate, words.GATE),
+        "node_id": valid.optional("node_id", node_id, words.NODE_ID),
+    }
+
+
+def _kind(kind: str | None) -> str | None:
+    return None if kind is None else valid.word("kind", kind, words.APPROVAL_KINDS)
+
+
+def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
+    """An action as text, and the digest of its canonical form; None and None for no action."""
+    if action is None:
+        return None, None
+    return codec.encode(where, action, max_bytes=words.ACTION), codec.digest(action)
+
+
+def _node_columns(node: NodeRef | None) -> dict[str, Any]:
+    if node is None:
+        return {"node_id": None, "iteration": 0}
+    valid.group("gate.node", node, NodeRef)
+    return {
+        "node_id": valid.identifier("gate.node.node_id", node.node_id, words.NODE_ID),
+        "iteration": valid.number("gate.node.iteration", node.iteration),
+    }
+
+
+def _request_key(gate: Gate) -> str:
+    """What makes two questions of a run the same one: by default the gate, its node and its iteration."""
+    if gate.request_key is not None:
+        return valid.identifier("gate.request_key", gate.request_key, words.RUN_KEY)
+    node = gate.node
+    return codec.canonical([gate.gate, node.node_id if node else None, node.iteration if node else 0]).decode()

@@ -1,0 +1,152 @@
+"""The inbox of gates: every open one of every live run.
+
+The statements of `approvals`.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.workflows.approvals.records import Approval
+from lastlight_state.workflows.questions.inbox import Inbox
+from lastlight_state.workflows.questions.rows import Questions, Shape
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS
+
+COLUMNS = tuple(APPROVALS.c)
+
+#: The columns that a new gate's row states; it is pending, and the rest is of its answer.
+_GIVEN = (
+    "id",
+    "workflow_run_id",
+    "gate",
+    "summary",
+    "kind",
+    "requested_by",
+    "created_at",
+    "artifact",
+    "node_id",
+    "iteration",
+    "request_key",
+    "on_reject",
+    "blocks_run",
+    "expires_at",
+    "action_digest",
+    "action",
+)
+
+PENDING = APPROVALS.c.status == constant("pending")
+
+#: Two openings of one gate have the same columns; actions are compared by their digests.
+QUESTIONS = Questions(
+    Approval,
+    Shape(
+        name="approval",
+        code="approval",
+        argument="gate",
+        table=APPROVALS,
+        run_id=APPROVALS.c.workflow_run_id,
+        given=_GIVEN,
+        same=tuple(name for name in _GIVEN if name not in ("id", "created_at", "action")),
+        end={
+            "by": "responded_by",
+            "at": "responded_at",
+            "response": "response",
+            "via": "answered_via",
+            "closed_reason": "closed_reason",
+        },
+        answers=frozenset({"approved", "rejected"}),
+        refusals=frozenset({"rejected", "expired"}),
+        waiting="waiting_approval",
+        policy=APPROVALS.c.on_reject,
+        title=APPROVALS.c.gate,
+        due_index="ix_approvals_due",
+    ),
+)
+
+FIND_PENDING_KEY = prepared(
+    sa.select(*COLUMNS).where(
+        APPROVALS.c.workflow_run_id == sa.bindparam("workflow_run_id"),
+        APPROVALS.c.request_key == sa.bindparam("request_key"),
+        PENDING,
+    )
+)
+
+CONSUME = prepared(
+    sa.update(APPROVALS)
+    .where(APPROVALS.c.id == sa.bindparam("approval_id"), APPROVALS.c.consumed_by.is_(None))
+    .values(consumed_at=bind("at", APPROVALS.c.consumed_at), consumed_by=sa.bindparam("execution_id"))
+    .returning(*COLUMNS)
+)
+
+RUN_OF_EXECUTION = prepared(
+    sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id"))
+)
+
+_SHOWN = tuple(column for column in COLUMNS if column.name != "action")
+
+_of_run = APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id)
+
+_by_age = (APPROVALS.c.created_at, APPROVALS.c.id)
+
+OF_RUN = Listing("approvals_of_run", _SHOWN, order=_by_age, descending=False, filters={"run_id": _of_run})
+
+LIST = Listing(
+    "approvals",
+    _SHOWN,
+    order=_by_age,
+    spread={"statuses": APPROVALS.c.status},
+    worded=("statuses",),
+    filters={
+        "trigger_id": APPROVALS.c.workflow_run_id.in_(
+            sa.select(RUNS.c.id).where(RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id))
+        ),
+        "artifact": APPROVALS.c.artifact == bind("artifact", APPROVALS.c.artifact),
+        "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
+        "kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind),
+    },
+)
+
+HISTORY = Listing(
+    "approvals_history",
+    _SHOWN,
+    order=_by_age,
+    spread={"statuses": APPROVALS.c.status},
+    worded=("statuses",),
+    filters={
+        "workflow_name": sa.exists().where(
+            RUNS.c.id == APPROVALS.c.workflow_run_id,
+            RUNS.c.workflow_name == bind("workflow_name", RUNS.c.workflow_name),
+        ),
+        "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
+        "node_id": APPROVALS.c.node_id == bind("node_id", APPROVALS.c.node_id),
+    },
+)
+
+_ASKED = (
+    "id",
+    "workflow_run_id",
+    "gate",
+    "summary",
+    "kind",
+    "requested_by",
+    "created_at",
+    "artifact",
+    "node_id",
+    "iteration",
+    "on_reject",
+    "blocks_run",
+    "expires_at",
+    "action_digest",
+    "action",
+)
+
+INBOX = Inbox(
+    "inbox",
+    [APPROVALS.c[name] for name in _ASKED],
+    run_id=APPROVALS.c.workflow_run_id,
+    order=(APPROVALS.c.created_at, APPROVALS.c.id),
+    filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},
+    index="ix_approvals_inbox",
+)

@@ -1,0 +1,119 @@
+"""Checks of arguments that several repositories take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.listing import MOST_VALUES
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows import repos as repo_conditions, words
+from lastlight_state.workflows.arguments import Claim, Failure, NodeRef, PhaseEntry, Trigger
+from lastlight_state.workflows.repos import normalised
+
+
+def operator(by: str, reason: str) -> dict[str, Any]:
+    """Who acts, and why, in words."""
+    return {
+        "actor": valid.identifier("by", by, words.ACTOR),
+        "detail": valid.content("reason", reason, words.SUMMARY),
+    }
+
+
+def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
+    """An entry as it stands in the history, keys as the original wrote them."""
+    valid.group("entry", entry, PhaseEntry)
+    if type(entry.success) is not bool:
+        raise InvalidValue("entry.success", "a truth value is needed")
+    added: dict[str, Any] = {
+        "phase": valid.identifier("entry.phase", entry.phase, words.PHASE),
+        "timestamp": iso_text(now if entry.at is None else aware_utc("entry.at", entry.at)),
+        "success": entry.success,
+    }
+    if entry.summary is not None:
+        added["summary"] = valid.content("entry.summary", entry.summary, words.SUMMARY)
+    return added
+
+
+def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A patch of scratch: an object. Its values are judged with the merged document."""
+    if patch is not None and type(patch) is not dict:
+        raise InvalidValue("scratch", f"an object is needed, not {type(patch).__name__}")
+    if not patch:
+        return patch
+    checked: dict[str, Any] = codec.decode(codec.encode_bytes("scratch", patch))  # numbers as both databases give them
+    return checked
+
+
+def list_filters(
+    statuses: Sequence[str] | None, workflow_names: Sequence[str] | None, repo: str | None, since: datetime | None
+) -> dict[str, Any]:
+    """The filters of a list of runs, as its statements name them."""
+    given: dict[str, Any] = {
+        "statuses": None
+        if statuses is None
+        else [valid.word("statuses", status, words.RUN_STATUSES) for status in valid.several("statuses", statuses)],
+        "workflow_names": None if workflow_names is None else several_workflows(workflow_names),
+        "since": None if since is None else aware_utc("since", since),
+    }
+    if repo is not None:
+        given |= repo_conditions.asked(repo)
+    return given
+
+
+def several_workflows(names: Sequence[str]) -> list[str]:
+    """Names of workflows: as many as a statement compares with."""
+    given = valid.several("workflow_names", names)
+    if len(given) > MOST_VALUES:
+        raise InvalidValue("workflow_names", f"{len(given)} values, more than the limit of {MOST_VALUES}")
+    return [valid.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in given]
+
+
+def failure_columns(failure: Failure) -> dict[str, Any]:
+    """A failure's text and details as columns."""
+    detail = failure.detail
+    return {
+        "error": valid.content("failure.error", failure.error, words.ERROR),
+        "error_detail": None if detail is None else codec.encode("failure.detail", detail, max_bytes=words.DETAIL),
+    }
+
+
+def trigger_columns(trigger: Trigger) -> dict[str, Any]:
+    """A trigger as columns of a run."""
+    valid.group("trigger", trigger, Trigger)
+    owner, repo = normalised(trigger.owner, trigger.repo)
+    issue = trigger.issue_number
+    return {
+        "trigger_id": valid.identifier("trigger.id", trigger.id, words.TRIGGER_ID),
+        "trigger_type": None if trigger.type is None else valid.word("trigger.type", trigger.type, words.TRIGGER_TYPES),
+        "owner": owner,
+        "repo": repo,
+        "issue_number": None if issue is None else valid.number("trigger.issue_number", issue),
+        "triggered_by": valid.optional("trigger.actor", trigger.actor, words.ACTOR),
+        "trigger_actor_type": None
+        if trigger.actor_type is None
+        else valid.word("trigger.actor_type", trigger.actor_type, words.ACTOR_TYPES),
+    }
+
+
+def node_columns(node: NodeRef | None) -> dict[str, Any]:
+    """A node as columns."""
+    if node is None:
+        return {"node_id": None, "iteration": 0}
+    valid.group("node", node, NodeRef)
+    return {
+        "node_id": valid.identifier("node.node_id", node.node_id, words.NODE_ID),
+        "iteration": valid.number("node.iteration", node.iteration),
+    }
+
+
+def presented(claim: Claim | None) -> dict[str, Any]:
+    """The parameters of the fence."""
+    if claim is None:
+        return {"presented_run": None, "presented_epoch": None}
+    valid.group("claim", claim, Claim)
+    return {"presented_run": claim.run_id, "presented_epoch": claim.epoch}

@@ -1,0 +1,144 @@
+"""Runs that may be claimed, the oldest sign of life first: three index ranges, each bounded, merged.
+
+Running runs by their heartbeat, those that were never claimed by their start, and paused ones whose time has come.
+What is read are live runs; history is behind no condition of these ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import columns, pages
+from lastlight_state.db.indexes import through
+from lastlight_state.db.records import Page
+from lastlight_state.db.statements import Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows.arguments import Provenance
+from lastlight_state.workflows.claims.kinds import ABANDONED, BELOW_LIMIT, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
+from lastlight_state.workflows.claims.records import ClaimableRun
+from lastlight_state.workflows.tables import RUNS
+
+_PROVENANCE = tuple(Provenance.__dataclass_fields__)
+_SHOWN = (
+    RUNS.c.id,
+    RUNS.c.workflow_name,
+    RUNS.c.claim_epoch,
+    RUNS.c.claim_owner,
+    RUNS.c.previous_owner,
+    RUNS.c.heartbeat_at,
+    RUNS.c.restart_count,
+    RUNS.c.max_restarts,
+    *(RUNS.c[name] for name in _PROVENANCE),
+)
+_HEARTBEAT, _WAKE = "ix_workflow_runs_heartbeat", "ix_workflow_runs_wake"
+
+
+def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_token: str | None) -> Page[ClaimableRun]:
+    """A page of what may be claimed, runs at their restart limit included. ``now`` takes ``grace`` into account."""
+    asked = ["claimable", grace.total_seconds()]
+    key = _key(asked, page_token)
+    rows = _rows(unit, LISTED, now, key, limit + 1)
+    token = pages.encode_token(asked, _key_of(rows[limit - 1])) if len(rows) > limit else None
+    return Page(items=tuple(map(_claimable, rows[:limit])), next_page_token=token)
+
+
+def candidates(unit: Unit, now: dict[str, Any], after: dict[str, Any] | None, limit: int) -> list[dict[str, Any]]:
+    """The runs that may be taken after this one, by ``id`` and ``seen_at``."""
+    return _rows(unit, TAKEN_NEXT, now, _key_of(after) if after else None, limit)
+
+
+def spent(unit: Unit, now: dict[str, Any], limit: int) -> list[str]:
+    """The ids of abandoned runs at their restart limit, in ascending order, of those silent for longest."""
+    return sorted(row["id"] for row in _rows(unit, SPENT, now, None, limit))
+
+
+class Ranges:
+    """A statement over the three ranges. ``running`` is the condition on running runs; due ones may be left out.
+
+    Those never claimed are ordered by the expression, not by their start alone: an index on that would tempt Postgres
+    to walk through all history in this order.
+    """
+
+    def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
+        self._shown = shown
+        self._running = running
+        self._due = due
+        self.statement: Callable[[bool, int], Statement] = lru_cache(maxsize=64)(self._statement)
+
+    def _statement(self, paged: bool, limit: int) -> Statement:
+        beaten = self._range(
+            _HEARTBEAT, RUNS.c.heartbeat_at, (RUNS.c.heartbeat_at.is_not(None), *self._live), paged, limit
+        )
+        silent = self._range(_HEARTBEAT, SEEN.element, (RUNS.c.heartbeat_at.is_(None), *self._live), paged, limit)
+        ranges = [beaten, silent]
+        if self._due:
+            ranges.append(self._range(_WAKE, SEEN.element, (DUE,), paged, limit))
+        merged = sa.union_all(*(sa.select(one.subquery()) for one in ranges)).subquery()
+        return Statement(sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(_written(limit)))
+
+    @property
+    def _live(self) -> tuple[sa.ColumnElement[bool], ...]:
+        return RUNNING, self._running
+
+    def _range(self, index: str, seen: Any, conditions: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
+        if paged:
+            conditions = (*conditions, pages.after((seen, RUNS.c.id), descending=False))
+        shown = through(sa.select(*self._shown, seen.label("seen_at")), RUNS, index)
+        return shown.where(*conditions).order_by(seen, RUNS.c.id).limit(_written(limit))
+
+
+LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))
+TAKEN_NEXT = Ranges((RUNS.c.id,), TAKEABLE)
+SPENT = Ranges((RUNS.c.id,), sa.and_(ABANDONED, ~BELOW_LIMIT), due=False)
+
+
+def _rows(unit: Unit, ranges: Ranges, now: dict[str, Any], key: list[Any] | None, limit: int) -> list[dict[str, Any]]:
+    values = now if key is None else {**now, **pages.after_values(key)}
+    return unit.rows(ranges.statement(key is not None, limit), values)
+
+
+def _claimable(row: dict[str, Any]) -> ClaimableRun:
+    left = max(row["max_restarts"] - row["restart_count"], 0)
+    return ClaimableRun.of(
+        {
+            "run_id": row["id"],
+            "workflow_name": row["workflow_name"],
+            "kind": row["kind"],
+            "epoch": row["claim_epoch"],
+            "last_owner": row["claim_owner"] or row["previous_owner"],
+            "heartbeat_at": row["heartbeat_at"],
+            "seen_at": row["seen_at"],
+            "restart_count": row["restart_count"],
+            "restarts_left": left,
+            "at_limit": row["kind"] == "abandoned" and not left,
+            "provenance": Provenance(**{name: row[name] for name in _PROVENANCE}),
+        }
+    )
+
+
+def _key_of(row: dict[str, Any]) -> list[Any]:
+    return [row["seen_at"], row["id"]]
+
+
+def _key(asked: list[Any], page_token: str | None) -> list[Any] | None:
+    key = pages.decode_token(asked, page_token)
+    if key is None:
+        return None
+    match key:
+        case [str(seen), str(run_id)]:
+            try:
+                return [aware_utc("page_token", columns.parse_time(seen)), run_id]
+            except (InvalidValue, ValueError):
+                pass
+    raise InvalidValue("page_token", "damaged, or made by something else")
+
+
+def _written(limit: int) -> sa.ColumnElement[int]:
+    return sa.literal_column(str(limit), sa.Integer)

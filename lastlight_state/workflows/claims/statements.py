@@ -1,0 +1,147 @@
+"""The statements of `claims`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.json import elements_of, member_of
+from lastlight_state.db import columns
+from lastlight_state.db.base import later_of
+from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.statements import Family, bind, prepared
+from lastlight_state.workflows.claims.kinds import (
+    ABANDONED,
+    DUE,
+    IN_GRACE,
+    KIND,
+    OFFERED,
+    PAUSED,
+    RUNNING,
+    SEEN,
+    TAKEABLE,
+)
+from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, PUT_BACK, SAVED_ONCE, TAKEN
+from lastlight_state.workflows.kernel.rows import STATE, locking
+from lastlight_state.workflows.kernel.transitions import WAKE_REASON
+from lastlight_state.workflows.tables import RUNS
+
+_expected = bind("expected_epoch", RUNS.c.claim_epoch)
+_as_expected = sa.or_(_expected.is_(None), RUNS.c.claim_epoch == _expected)
+_this_run = RUNS.c.id == sa.bindparam("run_id")
+_this_claim = (
+    _this_run,
+    RUNNING,
+    RUNS.c.claim_owner.is_not(None),
+    RUNS.c.claim_epoch == bind("epoch", RUNS.c.claim_epoch),
+)
+_lease_end = bind("lease_expires_at", RUNS.c.lease_expires_at)
+
+#: Takes a run that nobody holds: nothing is counted, and nothing that is recorded has happened.
+TAKE_FREE = prepared(
+    sa.update(RUNS).where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE)).values(**TAKEN).returning(*CLAIMED)
+)
+
+_recorded = sa.or_(PAUSED, ABANDONED)
+
+
+def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    at = bind("at", RUNS.c.updated_at)
+    return (
+        sa.update(RUNS)
+        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(TAKEABLE, IN_GRACE, DUE)))
+        .values(
+            **TAKEN,
+            status="running",
+            status_reason=sa.case((PAUSED, sa.literal(WAKE_REASON)), else_=RUNS.c.status_reason),
+            restart_count=RUNS.c.restart_count + sa.case((ABANDONED, 1), else_=0),
+            transition_seq=RUNS.c.transition_seq + sa.case((_recorded, 1), else_=0),
+            updated_at=sa.case((_recorded, later_of(RUNS.c.updated_at, at)), else_=RUNS.c.updated_at),
+        )
+        .returning(*CLAIMED)
+    )
+
+
+#: Takes locked runs of every kind. A takeover counts as a restart here, in the statement that decides it.
+TAKE = Family("run", _take)
+
+#: A holder takes its own run again: what a release would put back is what stood before its first take.
+RETAKE = prepared(
+    sa.update(RUNS)
+    .where(
+        _this_run,
+        RUNNING,
+        RUNS.c.claim_owner == sa.bindparam("claim_owner"),
+        RUNS.c.lease_expires_at >= bind("at", RUNS.c.lease_expires_at),
+    )
+    .values(**HELD, **SAVED_ONCE)
+    .returning(*CLAIMED)
+)
+
+LOCK = locking(RUNS.c.lease_expires_at, RUNS.c.wake_at, KIND)
+
+#: Locks the first of these runs that nobody else is locking.
+LOCK_FREE = Family(
+    "run",
+    lambda ids: (
+        sa.select(RUNS.c.id, RUNS.c.transition_seq, SEEN)
+        .where(RUNS.c.id.in_(ids), unindexed(sa.or_(TAKEABLE, DUE)))
+        .order_by(SEEN, RUNS.c.id)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+        .with_for_update(key_share=True, skip_locked=True)
+    ),
+)
+
+HEARTBEAT = prepared(
+    sa.update(RUNS)
+    .where(*_this_claim)
+    .values(**ALIVE, lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _lease_end), _lease_end))
+    .returning(*CLAIMED)
+)
+TRANSFER = prepared(sa.update(RUNS).where(*_this_claim).values(**HELD).returning(*CLAIMED))
+
+_presented = elements_of(sa.bindparam("claims", type_=columns.Text)).table_valued(sa.column("value"), name="presented")
+
+
+def _member(name: str, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    return sa.cast(member_of(_presented.c.value, name), column.type)
+
+
+_locked = (
+    sa.select(RUNS.c.id, RUNS.c.claim_epoch, _member("lease_expires_at", RUNS.c.lease_expires_at).label("lease_end"))
+    .join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id))
+    .where(RUNNING, RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch == _member("epoch", RUNS.c.claim_epoch))
+    .order_by(RUNS.c.id)
+    .with_for_update(key_share=True, of=RUNS)
+    .cte("locked")
+)
+#: Renews any number of claims. The rows are locked in ascending id first, so that two of these never deadlock.
+HEARTBEAT_MANY = prepared(
+    sa.update(RUNS)
+    .where(RUNS.c.id == _locked.c.id, RUNS.c.claim_epoch == _locked.c.claim_epoch, RUNS.c.claim_owner.is_not(None))
+    .values(
+        **ALIVE,
+        lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _locked.c.lease_end), _locked.c.lease_end),
+    )
+    .returning(*CLAIMED)
+)
+
+#: How the runs of claims stand, for the error of those that are lost.
+LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)))
+
+LOCK_HELD = locking(RUNS.c.previous_status)
+#: Gives a locked run back whose status stays.
+RELEASE = prepared(sa.update(RUNS).where(_this_run).values(**PUT_BACK))
+
+FIND = prepared(
+    sa.select(
+        RUNS.c.id.label("run_id"),
+        RUNS.c.claim_owner.label("owner"),
+        RUNS.c.claim_epoch.label("epoch"),
+        RUNS.c.claimed_at,
+        RUNS.c.heartbeat_at,
+        RUNS.c.lease_expires_at,
+    ).where(_this_run, RUNS.c.claim_owner.is_not(None))
+)

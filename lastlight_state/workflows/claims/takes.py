@@ -1,0 +1,151 @@
+"""How claims are renewed, many at once, and why one that is not has been lost.
+
+How runs are taken: one conditional UPDATE decides, and where it took nothing, a look under the lock says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import ClaimLost, Conflict, LostRace
+from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.claims import checks as claim_checks, lists as claim_list, statements as sql
+from lastlight_state.workflows.kernel import fence, rows as run_rows, transitions
+
+#: Candidates looked at beyond those wanted: so many others may be at work on the same ones.
+_SPARE = 50
+
+_MOST = 500
+
+
+def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
+    """The claim that a row returned by a statement of claims stands for."""
+    return Claim.of(
+        {
+            "run_id": row["id"],
+            "owner": row["claim_owner"],
+            "epoch": row["claim_epoch"],
+            "lease": lease,
+            "taken_at": row["claimed_at"],
+            "lease_expires_at": row["lease_expires_at"],
+            "restart_count": row["restart_count"],
+            "cancel_requested": row["cancel_requested_at"] is not None,
+        }
+    )
+
+
+def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
+    """Take one run of any kind. Raises `NotFound`, `LostRace`, `Conflict` ``run_status`` or ``restart_limit``."""
+    locked = unit.row(sql.LOCK, values)
+    if locked is None:
+        raise valid.not_found("workflow_run", values["run_id"])
+    taken = _take_locked(unit, [locked], values)
+    if taken:
+        return taken[0]
+    again = unit.row(sql.RETAKE, values)
+    if again is None:
+        raise _refusal(locked, values)
+    return again
+
+
+def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -> None:
+    """Put a run back as it was before it was taken. Raises `NotFound`, `ClaimLost`."""
+    row = run_rows.lock(unit, claim.run_id, sql.LOCK_HELD)
+    fence.fence(row, claim)
+    before = row["previous_status"] or "running"
+    if before == row["status"]:
+        unit.change(sql.RELEASE, {"run_id": claim.run_id, "retry_at": retry_at})
+        return
+    transitions.move(
+        unit, transitions.RELEASE, row, before, reason="claim.released", at=at, source="supervisor",
+        actor=claim.owner, presented_epoch=claim.epoch, retry_at=retry_at,
+    )  # fmt: skip
+
+
+def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: str) -> bool:
+    """Fail an abandoned run at its restart limit; whether it still was one."""
+    row = unit.row(sql.LOCK, values)
+    if row is None or row["kind"] != "abandoned" or row["restart_count"] < row["max_restarts"]:
+        return False
+    error = f"gave up after {row['restart_count']} restarts"
+    said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["at"], "source": "supervisor"}
+    transitions.end(unit, listeners, row, "failed", error=error, **said)
+    return True
+
+
+def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    """Take the runs that were silent for longest, passing over those that others are locking."""
+    size = min(limit + _SPARE, _MOST)
+    taken: list[dict[str, Any]] = []
+    last: dict[str, Any] | None = None
+    while len(taken) < limit:
+        found = claim_list.candidates(unit, values, last, size)
+        if found:
+            statement, ids = sql.LOCK_FREE.of([row["id"] for row in found])
+            locked = unit.rows(statement, {**values, **ids, "limit": limit - len(taken)})
+            taken += _take_locked(unit, locked, values)
+            last = found[-1]
+        if len(found) < size:
+            break
+    return taken
+
+
+def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take those of the locked runs that may be taken, in their order, and record what that did to them."""
+    if not locked:
+        return []
+    statement, ids = sql.TAKE.of([row["id"] for row in locked])
+    taken = {row["id"]: row for row in unit.rows(statement, {**values, **ids})}
+    before = {row["id"]: row["transition_seq"] for row in locked}
+    changed = [run_id for run_id, row in taken.items() if row["transition_seq"] != before[run_id]]
+    transitions.record_takes(unit, changed, values["at"])
+    return [taken[run_id] for run_id in before if run_id in taken]
+
+
+def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
+    """Why a locked run cannot be taken."""
+    expected = values["expected_epoch"]
+    if row["status"] != "running":
+        return run_rows.wrong_status(row["id"], row["status"], ("running",))
+    if row["kind"] == "abandoned" and expected in (None, row["claim_epoch"]):
+        return run_rows.restart_limit(row)
+    return LostRace(
+        f"run {row['id']!r} cannot be taken: held by {row['claim_owner']!r} at epoch {row['claim_epoch']}",
+        held_by=row["claim_owner"],
+        lease_expires_at=row["lease_expires_at"],
+        epoch=row["claim_epoch"],
+        wake_at=row["wake_at"],
+    )
+
+
+def together(held: Mapping[str, Claim], now: datetime) -> dict[str, Any]:
+    """The parameters of the statement that renews these claims, by run, from now."""
+    leases = {claim.lease for claim in held.values()}
+    ends = {lease: iso_text(claim_checks.lease_end(now, lease)) for lease in leases}
+    presented = [
+        {"run_id": claim.run_id, "epoch": claim.epoch, "lease_expires_at": ends[claim.lease]} for claim in held.values()
+    ]
+    return {"at": now, "claims": _document(presented)}
+
+
+def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
+    """The errors for claims that could not be renewed, by run; none for a run that is not there."""
+    rows = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
+    return {row["id"]: fence.claim_lost(row, lost[row["id"]].epoch) for row in rows}
+
+
+def missing(claim: Claim) -> ClaimLost:
+    """The error for a claim on a run that is not there."""
+    return ClaimLost(claim.run_id, presented=claim.epoch, current_epoch=0, held_by=None, status="missing")
+
+
+def _document(claims: list[dict[str, Any]]) -> str:
+    """Claims as the one parameter of a statement."""
+    return codec.encode_bytes("claims", claims).decode()

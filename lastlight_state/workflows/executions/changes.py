@@ -1,0 +1,130 @@
+"""How executions are written: one statement that decides, and where it changed nothing, a second look that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db import valid
+from lastlight_state.db.statements import Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue, LostRace
+from lastlight_state.workflows.arguments import Claim, NodeRef
+from lastlight_state.workflows.executions import statements as sql
+from lastlight_state.workflows.executions.records import Execution
+from lastlight_state.workflows.kernel import (
+    executions as execution_closing,
+    fence,
+    nodes as node_rows,
+    rows as run_rows,
+)
+from lastlight_state.workflows.words import NodeState
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one execution: the statement that makes it if everything allows it, and who judges if not.
+
+    ``judge`` gets the stored execution, whose fence the claim has passed: it raises, or returns it when it is what was
+    asked for already, or returns None when nothing stands in the way. ``then`` follows a change.
+    """
+
+    statement: Statement
+    values: dict[str, Any]
+    claim: Claim | None
+    judge: Callable[[Execution], Execution | None] = lambda stored: None  # noqa: ARG005 - the fence is all there is
+    then: Callable[[Unit, Execution], None] | None = None
+
+    def attempt(self, unit: Unit) -> Execution | None:
+        """The changed execution, or None where a condition does not hold."""
+        changed = unit.find(Execution, self.statement, self.values)
+        if changed is not None and self.then is not None:
+            self.then(unit, changed)
+        return changed
+
+    def look_again(self, unit: Unit) -> Execution:
+        """The reason as an error, found under the run's lock; or the execution, where there is no reason."""
+        run = unit.row(sql.LOCK_RUN, self.values)
+        stored = get(unit, self.values["execution_id"])
+        _fence(run, stored, self.claim)
+        done = self.judge(stored) or self.attempt(unit)
+        if done is None:
+            raise LostRace(f"execution {stored.id!r} is being changed by another", found=stored.outcome)
+        return done
+
+
+def insert(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
+    """Insert an execution of a run under the run's lock. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``."""
+    _permit(unit, row, claim)
+    return unit.find(Execution, sql.START, row)
+
+
+def insert_attempt(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
+    """Move the node as the attempt asks, and insert the attempt with its number. Raises as `insert` does."""
+    attempt = unit.value(sql.COUNT_ATTEMPT, row)
+    if attempt is None:
+        _permit(unit, row, claim)
+        attempt = unit.value(sql.COUNT_ATTEMPT, row)
+    return unit.find(Execution, sql.START, {**row, "attempt": attempt})
+
+
+def get(unit: Unit, execution_id: str) -> Execution:
+    """The execution without its text. Raises `NotFound`."""
+    execution = unit.find(Execution, sql.GET, {"execution_id": execution_id})
+    if execution is None:
+        raise valid.not_found("execution", execution_id)
+    return execution
+
+
+def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> None:
+    """Set the state of the node that an execution was an attempt at."""
+    if ended.node_id is None or ended.workflow_run_id is None:
+        raise InvalidValue("node_state", f"execution {ended.id!r} is no attempt at a node")
+    node_rows.set_state(unit, ended.workflow_run_id, NodeRef(ended.node_id, ended.iteration), state, at)
+
+
+def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | None) -> int:
+    """End what is in flight in a run; how many that were."""
+    fence.fence(run_rows.lock(unit, run_id), claim)
+    return execution_closing.close(unit, run_id, "interrupted", **facts)
+
+
+def in_flight(execution: Execution) -> bool:
+    """Whether the execution has not ended."""
+    return execution.finished_at is None and execution.success is None
+
+
+def ended_alike(execution: Execution, values: dict[str, Any]) -> bool:
+    """Whether an execution ended as these columns say, so that to end it so again is no news."""
+    detail = values["error_detail"]
+    return (
+        (execution.outcome, execution.error, execution.stop_reason)
+        == (values["outcome"], values["error"], values["stop_reason"])
+        and codec.digest(execution.error_detail) == codec.digest(None if detail is None else codec.decode(detail))
+    )  # fmt: skip
+
+
+def finished(execution: Execution, *allowed: str) -> Conflict:
+    """The error for an execution that has ended otherwise than is needed."""
+    return Conflict(
+        f"execution {execution.id!r} is {execution.outcome}; this needs {' or '.join(allowed)}",
+        code="execution_finished",
+        found=execution.outcome,
+        allowed=allowed,
+    )
+
+
+def _permit(unit: Unit, row: dict[str, Any], claim: Claim | None) -> None:
+    run = run_rows.lock(unit, row["workflow_run_id"])
+    fence.fence(run, claim)
+    run_rows.expect(run, ("running",))
+
+
+def _fence(run: dict[str, Any] | None, execution: Execution, claim: Claim | None) -> None:
+    if run is not None:
+        fence.fence(run, claim)
+    elif claim is not None:
+        raise InvalidValue("claim", f"execution {execution.id!r} belongs to no run")

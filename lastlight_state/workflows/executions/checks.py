@@ -1,0 +1,198 @@
+"""What `executions` accepts, checked before any statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.ids import new_id
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows.checks import failure_columns, node_columns, presented, trigger_columns
+from lastlight_state.workflows.executions.lists import ANY_OUTCOME
+from lastlight_state.workflows.executions.statements import COUNTERS, GIVEN
+from lastlight_state.workflows.money import micros_of, mirrored
+
+CHAT = "chat"
+ENDED = words.OUTCOMES - {"running"}
+_PATH = 2_000
+
+
+def new_execution(
+    now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
+) -> dict[str, Any]:
+    """The parameters of a new execution's row, in flight."""
+    valid.group("options", options, ExecutionOptions)
+    row: dict[str, Any] = dict.fromkeys(GIVEN)
+    fence = presented(claim)
+    return row | {
+        "id": new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
+        "skill": valid.identifier("skill", skill, words.SKILL),
+        "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
+        "outcome": "running",
+        "node_state": "running",
+        "at": now,
+        "workflow_run_id": valid.optional("run_id", run_id, words.ID),
+        "cached": valid.flag("cached", options.cached),
+        "vcs_pointer": valid.optional("vcs_pointer", options.vcs_pointer, _PATH),
+        "work_dir": valid.optional("work_dir", options.work_dir, _PATH),
+        "details": None
+        if options.details is None
+        else codec.encode("details", options.details, max_bytes=words.DETAIL),
+        "claim_epoch": fence["presented_epoch"],
+        **node_columns(node),
+        **fence,
+    }
+
+
+def in_a_run(trigger: Trigger | None) -> None:
+    """Refuse a trigger beside a run: it is copied from there, so that the two cannot drift apart."""
+    if trigger is not None:
+        raise InvalidValue("trigger", "given together with run_id, whose trigger it would contradict or repeat")
+
+
+def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> dict[str, Any]:
+    """The trigger's columns of an execution without a run, which has no node and nothing to claim."""
+    if trigger is None:
+        raise InvalidValue("trigger", "needed where there is no run_id")
+    if node is not None or claim is not None:
+        raise InvalidValue("node" if node is not None else "claim", "needs a run_id")
+    columns = trigger_columns(trigger)
+    if columns["trigger_type"] is None:
+        if skill != CHAT:
+            raise InvalidValue("trigger.type", f"needed for every skill but {CHAT!r}")
+        columns["trigger_type"] = CHAT
+    return columns
+
+
+def usage_columns(usage: Usage | None) -> dict[str, Any]:
+    """A usage report as columns; what was not reported is None."""
+    usage = Usage() if usage is None else valid.group("usage", usage, Usage)
+    row: dict[str, Any] = {
+        name: None if value is None else valid.number(f"usage.{name}", value)
+        for name, value in ((name, getattr(usage, name)) for name in COUNTERS)
+    }
+    micros = None if usage.cost_usd is None else micros_of("usage.cost_usd", usage.cost_usd)
+    return row | {
+        "cost_micros": micros,
+        "cost_usd": None if micros is None else mirrored(micros),
+        "model": valid.optional("usage.model", usage.model, words.MODEL),
+        "price_table": valid.optional("usage.price_table", usage.price_table, words.MODEL),
+    }
+
+
+def skipped(
+    now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
+) -> dict[str, Any]:
+    """The parameters of the row of something passed over."""
+    row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
+    ending = {
+        "outcome": "skipped",
+        "node_state": "skipped",
+        "success": False,
+        "stop_reason": "skipped",
+        "duration_ms": 0,
+    }
+    return row | ending | {"finished_at": now, "error": _reason(reason)}
+
+
+def update(
+    execution_id: str,
+    now: datetime,
+    session_id: str | None,
+    checkpoint: Any,
+    usage: Usage | None,
+    claim: Claim | None,
+) -> dict[str, Any]:
+    """The parameters of an update."""
+    limit = words.CHECKPOINT
+    return {
+        "execution_id": execution_id,
+        "at": now,
+        "session_id": valid.optional("session_id", session_id, words.SESSION_ID),
+        "checkpoint": None if checkpoint is None else codec.encode("checkpoint", checkpoint, max_bytes=limit),
+        **usage_columns(usage),
+        **presented(claim),
+    }
+
+
+def finish(
+    execution_id: str,
+    now: datetime,
+    outcome: str,
+    usage: Usage | None,
+    failure: Failure | None,
+    session_id: str | None,
+    claim: Claim | None,
+) -> dict[str, Any]:
+    """The parameters of an end."""
+    ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": None}
+    if failure is not None:
+        stop = valid.group("failure", failure, Failure).stop_reason
+        reason = valid.optional("failure.stop_reason", stop, words.STOP_REASON)
+        ending = {**failure_columns(failure), "stop_reason": reason}
+    valid.word("outcome", outcome, ENDED)
+    row = update(execution_id, now, session_id, None, usage, claim)
+    return row | ending | {"outcome": outcome, "success": outcome == "succeeded"}
+
+
+def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of a success turned into a failure."""
+    if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
+        raise InvalidValue("failure.stop_reason", "it is always 'overruled'")
+    ending = {**failure_columns(failure), "stop_reason": "overruled", "outcome": "failed"}
+    return {"execution_id": execution_id, "at": now, **ending, **presented(claim)}
+
+
+def interrupting(now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
+    """When, why and in which skill executions are interrupted."""
+    return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, words.SKILL)}
+
+
+def output(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of a text that is stored."""
+    text = valid.content("text", text, limits.output_text)
+    return {"execution_id": execution_id, "output_text": text, **presented(claim)}
+
+
+def list_filters(
+    run_id: str | None,
+    trigger_id: str | None,
+    skill: str | None,
+    node: NodeRef | None,
+    outcomes: Sequence[str] | None,
+    since: datetime | None,
+) -> dict[str, Any]:
+    """The filters of a list of executions, as its statements name them."""
+    if node is not None and run_id is None:
+        raise InvalidValue("node", "needs a run_id")
+    given: dict[str, Any] = {
+        "run_id": valid.optional("run_id", run_id, words.ID),
+        "trigger_id": valid.optional("trigger_id", trigger_id, words.TRIGGER_ID),
+        "skill": valid.optional("skill", skill, words.SKILL),
+        "node": None if node is None else node_columns(node),
+        "since": None if since is None else aware_utc("since", since),
+    }
+    return given | ({} if outcomes is None else _outcome_filter(outcomes))
+
+
+def _outcome_filter(outcomes: Sequence[str]) -> dict[str, Any]:
+    wanted = sorted({valid.word("outcomes", outcome, words.OUTCOMES) for outcome in outcomes})
+    if wanted == ["running"]:
+        return {"in_flight": {}}
+    padded = [*wanted, *[wanted[-1]] * (len(ANY_OUTCOME) - len(wanted))]
+    return {"outcomes": dict(zip(ANY_OUTCOME, padded, strict=True))}
+
+
+def _reason(reason: str) -> str:
+    """Why, in words; kept where an error would stand."""
+    text = valid.content("reason", reason, words.ERROR)
+    if not text.strip():
+        raise InvalidValue("reason", "blank")
+    return text

@@ -1,0 +1,56 @@
+"""Lists of executions, each read through the index that narrows it most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind
+from lastlight_state.workflows.executions.statements import SUMMARY
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME
+from lastlight_state.workflows.tables import EXECUTIONS
+from lastlight_state.workflows.words import OUTCOMES
+
+_c = EXECUTIONS.c
+
+#: The parameters of the filter by outcome.
+ANY_OUTCOME = tuple(f"outcome_{i}" for i in range(len(OUTCOMES)))
+
+_filters = {
+    "run_id": _c.workflow_run_id == sa.bindparam("run_id"),
+    "trigger_id": _c.trigger_id == bind("trigger_id", _c.trigger_id),
+    "skill": _c.skill == bind("skill", _c.skill),
+    "in_flight": IN_FLIGHT,
+    "outcomes": OUTCOME.element.in_([bind(name, _c.outcome) for name in ANY_OUTCOME]),
+    "since": _c.started_at >= bind("since", _c.started_at),
+    "node": sa.and_(
+        _c.node_id == bind("node_id", _c.node_id),
+        _c.iteration == bind("iteration", _c.iteration),
+        _c.attempt.is_not(None),
+    ),
+}
+
+
+def _newest_first(name: str, through: str | None = None) -> Listing:
+    return Listing(name, SUMMARY, order=(_c.started_at, _c.id), filters=_filters, through=through)
+
+
+LIST = _newest_first("executions")
+_ATTEMPTS = Listing("attempts", SUMMARY, order=(_c.attempt,), filters=_filters, descending=False)
+#: What narrows most comes first. SQLite is told the index, or it would walk through all rows to save a small sort.
+_NARROWER = {
+    "run_id": LIST,
+    "in_flight": _newest_first("executions in flight", "ix_executions_in_flight"),
+    "trigger_id": _newest_first("executions of a trigger", "ix_executions_trigger_started"),
+    "skill": _newest_first("executions of a skill", "idx_executions_skill"),
+}
+
+
+def listing_of(given: Mapping[str, Any]) -> Listing:
+    """The list that reads the fewest rows for these filters."""
+    if given["node"] is not None:
+        return _ATTEMPTS
+    return next((listing for name, listing in _NARROWER.items() if given.get(name) is not None), LIST)

@@ -1,0 +1,71 @@
+"""Executions as callers get them. None of them holds the output text: that is asked for by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Self
+
+from lastlight_state.db.records import Record
+from lastlight_state.workflows.kernel.executions import outcome_of
+from lastlight_state.workflows.money import stored_cost
+from lastlight_state.workflows.repos import split_legacy
+
+
+class ExecutionSummary(Record):
+    """An execution as lists show it: nothing large, the error cut to 500 characters.
+
+    ``success`` is None and ``outcome`` is ``running`` while it is in flight. Times in milliseconds, the cost exact to a
+    micro-dollar; whatever was not reported is None.
+    """
+
+    id: str
+    trigger_type: str
+    trigger_id: str
+    skill: str
+    owner: str | None
+    repo: str | None
+    issue_number: int | None
+    workflow_run_id: str | None
+    node_id: str | None
+    iteration: int
+    attempt: int | None
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str
+    success: bool | None
+    error: str | None
+    stop_reason: str | None
+    session_id: str | None
+    cached: bool
+    model: str | None
+    turns: int | None
+    duration_ms: int | None
+    api_duration_ms: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_creation_input_tokens: int | None
+    cache_read_input_tokens: int | None
+    cost_usd: Decimal | None
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
+        values["outcome"] = outcome_of(values)
+        values["cost_usd"] = stored_cost(values.pop("cost_micros"), values["cost_usd"])
+        return super().of(values)
+
+
+class Execution(ExecutionSummary):
+    """One phase execution, chat turn or node attempt, with its whole error. ``session_id`` leads to its line file."""
+
+    triggered_by: str | None
+    trigger_actor_type: str | None
+    heartbeat_at: datetime | None
+    claim_epoch: int | None
+    price_table: str | None
+    vcs_pointer: str | None
+    work_dir: str | None
+    checkpoint: Any
+    error_detail: Any
+    details: Any

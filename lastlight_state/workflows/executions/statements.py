@@ -1,0 +1,247 @@
+"""The statements of `executions`. Each write decides by itself: the fence and the state it needs are its conditions."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.statements import Statement, bind, constant, prepared
+from lastlight_state.workflows.executions.records import ExecutionSummary
+from lastlight_state.workflows.kernel.executions import COLUMNS, HERE, IN_FLIGHT, MICROS, OUTCOME, duration
+from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
+from lastlight_state.workflows.kernel.nodes import AT, KEY, NO_WAIT, TOUCHED
+from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
+
+_c = EXECUTIONS.c
+
+#: What an `ExecutionSummary` needs: columns before ``output_text``, and those behind it that an index holds.
+SUMMARY = tuple(
+    sa.func.substr(_c.error, 1, 500).label("error") if column.name == "error" else column
+    for column in COLUMNS
+    if column.name in (*ExecutionSummary.model_fields, "cost_micros")
+)
+
+
+_SIBLING = EXECUTIONS.alias("sibling")
+
+#: What an execution has in common with its run, or with the message that it answers.
+TRIGGER = ("trigger_type", "trigger_id", "owner", "repo", "issue_number", "triggered_by", "trigger_actor_type")
+
+#: The columns that a new execution's row states besides its trigger.
+GIVEN = (
+    "id",
+    "skill",
+    "started_at",
+    "finished_at",
+    "success",
+    "outcome",
+    "error",
+    "duration_ms",
+    "session_id",
+    "stop_reason",
+    "workflow_run_id",
+    "node_id",
+    "iteration",
+    "attempt",
+    "claim_epoch",
+    "cached",
+    "vcs_pointer",
+    "work_dir",
+    "details",
+)
+
+#: The counts of a usage report: running totals, which only grow.
+COUNTERS = (
+    "turns",
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "api_duration_ms",
+)
+
+
+def _param(name: str) -> sa.BindParameter[Any]:
+    return bind(name, _c[name])
+
+
+def _from_run() -> dict[str, sa.ColumnElement[Any]]:
+    """A run that does not say what set it off is asked for the word of its earlier executions."""
+    earlier = (
+        sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(sa.literal_column("1"))
+    )
+    columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
+    return columns | {"trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant("api"))}
+
+
+def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """One row of these values, where the run is running and the claim presented holds it. Locks the run's row."""
+    return (
+        sa.select(*values)
+        .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
+        .with_for_update(key_share=True)
+    )
+
+
+_given = [_param(name) for name in GIVEN]
+
+_copied = _from_run()
+
+#: An execution of a running run, with its trigger, repository, issue and actor.
+START = prepared(
+    sa.insert(EXECUTIONS)
+    .from_select(
+        [*GIVEN, *_copied],
+        _of_running_run(*_given, *_copied.values()),
+        include_defaults=False,
+    )
+    .returning(*COLUMNS)
+)
+
+_attempt_row = {
+    "run_id": RUNS.c.id,
+    "node_id": _param("node_id"),
+    "iteration": _param("iteration"),
+    "state": bind("node_state", NODES.c.state),
+    "last_attempt": sa.select(sa.func.coalesce(sa.func.max(_SIBLING.c.attempt), sa.literal_column("0")) + 1)
+    .where(
+        _SIBLING.c.workflow_run_id == _param("workflow_run_id"),
+        _SIBLING.c.node_id == _param("node_id"),
+        _SIBLING.c.iteration == _param("iteration"),
+    )
+    .scalar_subquery(),
+    "updated_at": AT,
+}
+
+
+def _counted() -> sa.Executable:
+    new = insert(NODES).from_select(list(_attempt_row), _of_running_run(*_attempt_row.values()), include_defaults=False)
+    first = new.excluded.last_attempt
+    counted = sa.case((NODES.c.last_attempt < first, first), else_=NODES.c.last_attempt + 1)
+    replaced = {"state": new.excluded.state, "last_attempt": counted, **NO_WAIT, **TOUCHED}
+    return new.on_conflict_do_update(index_elements=KEY, set_=replaced).returning(NODES.c.last_attempt)
+
+
+#: Makes the node of an attempt, or moves it, and gives the attempt its number: the next that neither the node nor,
+#: where another program wrote them, its executions have had.
+COUNT_ATTEMPT = prepared(_counted())
+
+START_ALONE = prepared(
+    sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS)
+)
+
+
+def _grown(name: str) -> sa.ColumnElement[Any]:
+    """The greater of what is stored and what is reported; what was not reported changes nothing."""
+    given, column = _param(name), _c[name]
+    return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
+
+
+_costs_more = sa.and_(_param("cost_micros").is_not(None), sa.or_(MICROS.is_(None), _param("cost_micros") > MICROS))
+
+_at = bind("at", _c.heartbeat_at)
+
+_alive = {
+    "heartbeat_at": sa.case((sa.or_(_c.heartbeat_at.is_(None), _c.heartbeat_at < _at), _at), else_=_c.heartbeat_at)
+}
+
+
+def _or_kept(*names: str) -> dict[str, sa.ColumnElement[Any]]:
+    return {name: sa.func.coalesce(_param(name), _c[name]) for name in names}
+
+
+USAGE: dict[str, sa.ColumnElement[Any]] = {
+    **{name: _grown(name) for name in COUNTERS},
+    "cost_micros": sa.case((_costs_more, _param("cost_micros")), else_=_c.cost_micros),
+    "cost_usd": sa.case((_costs_more, _param("cost_usd")), else_=_c.cost_usd),
+    **_or_kept("model", "price_table"),
+}
+
+
+def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
+    return prepared(sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets).returning(*COLUMNS))
+
+
+_STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
+
+#: Usage alone: from anybody, at any time, because money spent is a fact.
+REPORT = _changing(**USAGE, **_alive)
+
+#: By what is given: on SQLite a column that is set costs a write in each index that holds it, changed or not.
+UPDATES = {
+    (session, checkpoint, usage): _changing(
+        _STILL_IN_FLIGHT,
+        FENCE,
+        **({"session_id": _param("session_id")} if session else {}),
+        **({"checkpoint": _param("checkpoint")} if checkpoint else {}),
+        **(USAGE if usage else {}),
+        **_alive,
+    )
+    for session, checkpoint, usage in product((False, True), repeat=3)
+}
+
+_finished = bind("at", _c.finished_at)
+
+FINISH = _changing(
+    _STILL_IN_FLIGHT,
+    FENCE,
+    finished_at=_finished,
+    success=_param("success"),
+    outcome=_param("outcome"),
+    duration_ms=duration(_finished),
+    **USAGE,
+    **_or_kept("session_id", "error", "error_detail", "stop_reason"),
+)
+
+OVERRULE = _changing(
+    sa.or_(_STILL_IN_FLIGHT, OUTCOME.element == constant("succeeded")),
+    FENCE,
+    finished_at=sa.func.coalesce(_c.finished_at, _finished),
+    success=sa.false(),
+    outcome=constant("failed"),
+    stop_reason=constant("overruled"),
+    error=_param("error"),
+    error_detail=_param("error_detail"),
+    duration_ms=duration(_finished),
+)
+
+SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
+
+_run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
+
+#: Locks the run of an execution. No row where it has none.
+LOCK_RUN = locking(run=_run_here)
+
+LOCK_SCRATCH = locking(RUNS.c.scratch, run=_run_here)
+
+GET = prepared(sa.select(*COLUMNS).where(HERE))
+
+FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
+
+FIND_SESSION = prepared(
+    sa.select(*COLUMNS)
+    .where(_c.session_id == _param("session_id"), _c.session_id.is_not(None))
+    .order_by(_c.started_at.desc(), _c.id.desc())
+    .limit(sa.literal_column("1"))
+)
+
+
+def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
+    """Judged over all executions of the phase: of an EXISTS, a planner may think that a scan would soon find one."""
+    rank = sa.case((IN_FLIGHT, sa.literal_column("2")), (_c.success == sa.true(), sa.literal_column("1")))
+    highest = sa.select(sa.func.max(rank)).where(scope, _c.skill == _param("skill")).scalar_subquery()
+    states: dict[Any, Any] = {sa.literal_column("2"): constant("running"), sa.literal_column("1"): constant("done")}
+    return sa.case(states, value=highest, else_=constant("run")).label("state")
+
+
+#: No row where there is no such run.
+STATE_IN_RUN = prepared(
+    sa.select(_phase_state(_c.workflow_run_id == RUNS.c.id)).where(RUNS.c.id == sa.bindparam("run_id"))
+)
+
+STATE_OF_TRIGGER = prepared(sa.select(_phase_state(_c.trigger_id == _param("trigger_id"))))

@@ -1,0 +1,88 @@
+"""Health: how runs stand at this moment, derived from one snapshot. Nothing is written, whatever is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import NodeRef
+from lastlight_state.workflows.health import statements as sql
+from lastlight_state.workflows.health.records import RunState, UnhealthyRun
+from lastlight_state.workflows.health.state import Facts, OwnerAlive, Questions, derive
+
+_LIVE = {"statuses": list(words.LIVE)}
+
+
+class Health(Repository):
+    """``store.workflows.health``"""
+
+    def get_state(self, run_id: str, *, owner_alive: OwnerAlive | None = None) -> RunState:
+        """How a run stands: its state, what it waits for, and what is wrong with it.
+
+        ``owner_alive(owner)`` is asked about an owner whose lease is over, for programs that can look at its process;
+        no transaction is open meanwhile, unless the call stands in one. Raises `NotFound`.
+        """
+        now = self._now()
+
+        def work(unit: Unit) -> Facts | None:
+            row = unit.row(sql.ONE, {"run_id": run_id})
+            return None if row is None else _facts(unit, [row])[0]
+
+        facts = self._viewing(work)
+        if facts is None:
+            raise valid.not_found("workflow_run", run_id)
+        return derive(facts, now, owner_alive)
+
+    def list_unhealthy(self, *, limit: int = 50, page_token: str | None = None) -> Page[UnhealthyRun]:
+        """The unhealthy among the next ``limit`` live runs, newest first.
+
+        A page looks at so many runs and no more, so it may hold few or none although others follow: go on until there
+        is no token. Ended runs are never looked at.
+        """
+        valid.page_limit(limit)
+        now = self._now()
+
+        def work(unit: Unit) -> Page[UnhealthyRun]:
+            page = sql.LIVE.page(unit, dict, limit=limit, page_token=page_token, given=_LIVE)
+            judged = [_judged(row, facts, now) for row, facts in zip(page.items, _facts(unit, page.items), strict=True)]
+            return Page(items=tuple(run for run in judged if run.state.unhealthy), next_page_token=page.next_page_token)
+
+        return self._viewing(work)
+
+
+def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts]:
+    """The facts of at most 500 runs, with three more statements for all of them."""
+    if not rows:
+        return []
+    ids = [row["id"] for row in rows]
+    questions: dict[str, tuple[Questions, ...]] = {}
+    for family in sql.QUESTIONS:
+        for found in unit.rows(*family.of(ids)):
+            run_id = found.pop("run_id")
+            questions[run_id] = (*questions.get(run_id, ()), _questions(found))
+    silent = {found["workflow_run_id"]: found["silent_since"] for found in unit.rows(*sql.SILENT.of(ids))}
+    names = (*sql.STORED, "status_since", "disabled_since")
+    return [
+        Facts(
+            **{name: row[name] for name in names},
+            silent_since=silent.get(row["id"]),
+            questions=questions.get(row["id"], ()),
+        )
+        for row in rows
+    ]
+
+
+def _questions(found: dict[str, Any]) -> Questions:
+    node_id, iteration = found.pop("node_id"), found.pop("iteration")
+    return Questions(node=None if node_id is None else NodeRef(node_id, iteration), **found)
+
+
+def _judged(row: dict[str, Any], facts: Facts, now: datetime) -> UnhealthyRun:
+    shown = {name: row[name] for name in ("id", "workflow_name", "trigger_id", "started_at")}
+    return UnhealthyRun(**shown, state=derive(facts, now))

@@ -1,0 +1,210 @@
+"""How a run stands, derived from what is stored (workflows W-97, W-98). Pure: nothing is read or written here.
+
+Stored statuses say what was decided; whether a running run still runs is a question of time. Silence is judged as
+`claim_kinds` judges it: a lease that ends exactly now is alive, a run in its back-off is left alone, and another
+program's run is silent when its row was not touched for the grace of 30 seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lastlight_state.workflows.arguments import NodeRef
+from lastlight_state.workflows.health.records import Blocked, RunState
+from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
+
+OwnerAlive = Callable[[str], bool]
+
+CANCEL_PATIENCE = timedelta(seconds=60)
+EXECUTION_PATIENCE = timedelta(minutes=15)
+
+_GATE = (None, "gate")
+_WAITING = {"approval": "waiting_approval", "human_request": "waiting_person"}
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The pending questions of one kind: the earliest, how many there are, and when the first of them expires."""
+
+    kind: str
+    id: str
+    node: NodeRef | None
+    label: str | None
+    asked_at: datetime
+    expires_at: datetime | None
+    count: int = 1
+    first_expiry: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is stored of a run, all of one moment.
+
+    ``status_since`` is when it took its status, ``disabled_since`` when its workflow was switched off, and
+    ``silent_since`` the oldest sign of life of its executions in flight.
+    """
+
+    status: str
+    workflow_name: str
+    started_at: datetime
+    updated_at: datetime
+    transition_seq: int = 1
+    restart_count: int = 0
+    max_restarts: int = 3
+    claim_owner: str | None = None
+    lease_expires_at: datetime | None = None
+    wake_at: datetime | None = None
+    pause_reason: str | None = None
+    waiting_for: str | None = None
+    correlation_id: str | None = None
+    cancel_requested_at: datetime | None = None
+    deadline_at: datetime | None = None
+    queued_at: datetime | None = None
+    status_since: datetime | None = None
+    disabled_since: datetime | None = None
+    silent_since: datetime | None = None
+    questions: tuple[Questions, ...] = ()
+
+    @property
+    def earliest(self) -> Questions | None:
+        """The question that was asked first."""
+        return min(self.questions, key=lambda question: (question.asked_at, question.id), default=None)
+
+
+def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -> RunState:
+    """The state of a run. ``owner_alive`` is asked about an owner whose lease is over, and about no other."""
+    abandoned = facts.status == "running" and is_abandoned(facts, now)
+    owner = facts.claim_owner if abandoned else None
+    busy = owner is not None and owner_alive is not None and bool(owner_alive(owner))
+    state = _state(facts, now, abandoned=abandoned, busy=busy)
+    return RunState(
+        status=facts.status,
+        state=state,
+        blocked=_blocked(facts, now, state),
+        unhealthy=tuple(word for word, is_so in _complaints(facts, now, abandoned and not busy) if is_so),
+        computed_at=now,
+    )
+
+
+def is_abandoned(facts: Facts, now: datetime) -> bool:
+    """Whether a running run may be taken from whoever drove it."""
+    if _ahead(facts.wake_at, now):
+        return False
+    if facts.lease_expires_at is not None:
+        return facts.lease_expires_at < now
+    return _is_strangers(facts) and facts.updated_at < now - GRACE
+
+
+def _state(facts: Facts, now: datetime, *, abandoned: bool, busy: bool) -> str:
+    if facts.status in TERMINAL:
+        return facts.status
+    if facts.status == "queued":
+        return "delayed" if _ahead(facts.wake_at, now) else "queued"
+    if facts.status == "paused":
+        return _paused_state(facts)
+    if facts.status == "running":
+        return _running_state(facts, abandoned=abandoned, busy=busy)
+    return "unknown"
+
+
+def _paused_state(facts: Facts) -> str:
+    if facts.pause_reason in ("timer", "signal"):
+        return f"waiting_{facts.pause_reason}"
+    question = facts.earliest if facts.pause_reason in _GATE else None
+    return "paused" if question is None else _WAITING[question.kind]
+
+
+def _running_state(facts: Facts, *, abandoned: bool, busy: bool) -> str:
+    if facts.claim_owner is None and facts.lease_expires_at is None and not _is_strangers(facts):
+        return "offered"
+    if facts.cancel_requested_at is not None:
+        return "stopping"
+    if busy:
+        return "busy"
+    if abandoned:
+        return "stale" if facts.claim_owner is not None or _is_strangers(facts) else "orphaned"
+    return "running"
+
+
+def _blocked(facts: Facts, now: datetime, state: str) -> Blocked | None:
+    if state in ("queued", "delayed"):
+        return _blocked_in_queue(facts, state)
+    if facts.status == "paused":
+        return _blocked_in_pause(facts)
+    if facts.status == "running" and _ahead(facts.wake_at, now):
+        return Blocked(kind="timer", since=facts.status_since, until=facts.wake_at)
+    if state in ("offered", "stale", "orphaned"):
+        since = facts.lease_expires_at or facts.status_since or facts.updated_at
+        return Blocked(kind="worker", id=facts.claim_owner, since=since)
+    return None
+
+
+def _blocked_in_queue(facts: Facts, state: str) -> Blocked:
+    if facts.disabled_since is not None:
+        return Blocked(kind="workflow_disabled", id=facts.workflow_name, since=facts.disabled_since)
+    if state == "delayed":
+        return Blocked(kind="timer", since=facts.queued_at, until=facts.wake_at)
+    return Blocked(kind="queue", since=facts.queued_at)
+
+
+def _blocked_in_pause(facts: Facts) -> Blocked | None:
+    since, until = facts.status_since, facts.wake_at
+    if facts.pause_reason == "operator":
+        return Blocked(kind="operator", since=since, until=until)
+    if facts.pause_reason == "signal":
+        return Blocked(kind="signal", id=facts.waiting_for, label=facts.correlation_id, since=since, until=until)
+    question = facts.earliest if facts.pause_reason in _GATE else None
+    if question is not None:
+        return Blocked(
+            kind=question.kind,
+            id=question.id,
+            node=question.node,
+            label=question.label,
+            since=question.asked_at,
+            until=question.expires_at,
+            count=sum(each.count for each in facts.questions),
+        )
+    return None if until is None else Blocked(kind="timer", since=since, until=until)
+
+
+def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
+    """Each word, and whether it holds. ``lost``: abandoned, by an owner that nobody knows to be alive."""
+    live, running = facts.status in LIVE, facts.status == "running"
+    return (
+        ("lease_expired", lost and facts.claim_owner is not None),
+        ("never_claimed", lost and facts.claim_owner is None),
+        ("restart_limit", lost and facts.restart_count >= facts.max_restarts),
+        ("deadline_passed", live and _reached(facts.deadline_at, now)),
+        ("gate_expired", live and any(_reached(each.first_expiry, now) for each in facts.questions)),
+        ("cancel_ignored", running and _silent(facts.cancel_requested_at, now, CANCEL_PATIENCE)),
+        ("execution_silent", running and _silent(facts.silent_since, now, EXECUTION_PATIENCE)),
+        ("stuck_paused", facts.status == "paused" and _is_stuck(facts)),
+    )
+
+
+def _is_stuck(facts: Facts) -> bool:
+    """Whether nothing that is stored will ever wake a paused run. An operator's pause is the operator's to end."""
+    if facts.wake_at is not None:
+        return False
+    if facts.pause_reason in _GATE:
+        return not facts.questions
+    return facts.pause_reason == "timer" or (facts.pause_reason == "signal" and facts.waiting_for is None)
+
+
+def _is_strangers(facts: Facts) -> bool:
+    """Whether another program's row: no owner, no lease, never moved by this library (workflows W-49)."""
+    return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
+
+
+def _ahead(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment > now
+
+
+def _reached(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment <= now
+
+
+def _silent(last: datetime | None, now: datetime, patience: timedelta) -> bool:
+    return last is not None and last < now - patience

@@ -1,0 +1,113 @@
+"""The statements of `health`: what a run's state is derived from, for one run or a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.indexes import through
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, constant, prepared
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT
+from lastlight_state.workflows.kernel.nodes import label_of
+from lastlight_state.workflows.kernel.questions import pending
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
+
+#: The columns of a run that its state is derived from.
+STORED = (
+    "status",
+    "workflow_name",
+    "started_at",
+    "updated_at",
+    "transition_seq",
+    "restart_count",
+    "max_restarts",
+    "claim_owner",
+    "lease_expires_at",
+    "wake_at",
+    "pause_reason",
+    "waiting_for",
+    "correlation_id",
+    "cancel_requested_at",
+    "deadline_at",
+    "queued_at",
+)
+
+_status_since = (
+    sa.select(TRANSITIONS.c.at)
+    .where(
+        TRANSITIONS.c.run_id == RUNS.c.id,
+        sa.or_(TRANSITIONS.c.from_status.is_(None), TRANSITIONS.c.from_status != TRANSITIONS.c.to_status),
+    )
+    .order_by(TRANSITIONS.c.seq.desc())
+    .limit(sa.literal_column("1"))
+    .scalar_subquery()
+    .label("status_since")
+)
+_disabled_since = (
+    sa.select(OVERRIDES.c.updated_at)
+    .where(OVERRIDES.c.name == RUNS.c.workflow_name, OVERRIDES.c.enabled == sa.false())
+    .scalar_subquery()
+    .label("disabled_since")
+)
+_SHOWN = (RUNS.c.id, RUNS.c.trigger_id, *(RUNS.c[name] for name in STORED), _status_since, _disabled_since)
+
+ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
+#: A range of an index for each live status: history costs it nothing.
+LIVE = Listing(
+    "live_runs",
+    _SHOWN,
+    order=(RUNS.c.started_at, RUNS.c.id),
+    spread={"statuses": RUNS.c.status},
+    worded=("statuses",),
+    through="ix_workflow_runs_status_summary",
+)
+
+
+def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any]) -> Family:
+    table = run_id.table
+    of_run: dict[str, Any] = {"partition_by": run_id}
+
+    def select(ids: Sequence[sa.BindParameter[Any]]) -> sa.Select[Any]:
+        found = (
+            sa.select(
+                run_id.label("run_id"),
+                constant(kind).label("kind"),
+                *(table.c[name] for name in ("id", "node_id", "iteration", "expires_at")),
+                label_of(run_id, table.c.node_id, table.c.iteration),
+                asked_at.label("asked_at"),
+                sa.func.count().over(**of_run).label("count"),
+                sa.func.min(table.c.expires_at).over(**of_run).label("first_expiry"),
+                sa.func.row_number().over(order_by=(asked_at, table.c.id), **of_run).label("place"),
+            )
+            .where(run_id.in_(ids), pending(table))
+            .subquery()
+        )
+        shown = (column for column in found.c if column.name != "place")
+        return sa.select(*shown).where(found.c.place == sa.literal_column("1"))
+
+    return Family("run", select)
+
+
+#: The earliest pending question of each run, with the number of all, by kind.
+QUESTIONS = (
+    _earliest("approval", APPROVALS.c.workflow_run_id, APPROVALS.c.created_at),
+    _earliest("human_request", REQUESTS.c.run_id, REQUESTS.c.requested_at),
+)
+
+_last_sign = sa.func.coalesce(EXECUTIONS.c.heartbeat_at, EXECUTIONS.c.started_at)
+#: The oldest sign of life among the executions in flight of each run; those that gave none began then.
+SILENT = Family(
+    "run",
+    lambda ids: (
+        through(
+            sa.select(EXECUTIONS.c.workflow_run_id, sa.func.min(_last_sign).label("silent_since")),
+            EXECUTIONS,
+            "ix_executions_in_flight",
+        )
+        .where(EXECUTIONS.c.workflow_run_id.in_(ids), IN_FLIGHT)
+        .group_by(EXECUTIONS.c.workflow_run_id)
+    ),
+)

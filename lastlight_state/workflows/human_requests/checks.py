@@ -1,0 +1,125 @@
+"""What `human_requests` accepts: questions, checked before any statement, and what may be answered to each kind."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import NodeRef, Question
+from lastlight_state.workflows.human_requests import forms as human_forms
+from lastlight_state.workflows.human_requests.records import HumanRequest
+
+
+def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
+    """The parameters of a new request's row. A form's schema is checked here, once and for all."""
+    valid.group("question", question, Question)
+    valid.group("question.node", question.node, NodeRef)
+    kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
+    node_id = valid.identifier("question.node.node_id", question.node.node_id, words.NODE_ID)
+    iteration = valid.number("question.node.iteration", question.node.iteration)
+    own_id = None if question.id is None else valid.identifier("question.id", question.id, words.ID)
+    return {
+        "id": own_id or default_id(run_id, NodeRef(node_id, iteration)),
+        "run_id": run_id,
+        "node_id": node_id,
+        "iteration": iteration,
+        "kind": kind,
+        "blocks_run": blocks_run,
+        "on_expiry": valid.word("question.on_expiry", question.on_expiry, words.ON_EXPIRY),
+        "requested_at": now,
+        "expires_at": None if question.expires_at is None else aware_utc("question.expires_at", question.expires_at),
+        "prompt": _prompt(question.prompt),
+        "options": _options(kind, question.options),
+        "schema": _schema(kind, question.schema),
+    }
+
+
+def default_id(run_id: str, node: NodeRef) -> str:
+    """The id of a node's question: made of run, node and iteration, or the SHA-256 of that where it is too long."""
+    plain = f"human:{valid.content('run_id', run_id, words.RESPONSE)}:{node.node_id}:{node.iteration}"
+    data = plain.encode()
+    return plain if len(data) <= words.ID else hashlib.sha256(data).hexdigest()
+
+
+def response(request: HumanRequest, given: Any) -> str:
+    """What is answered to a request, as JSON text. Raises `InvalidValue` unless it is an answer to its kind."""
+    text = codec.encode("response", given, max_bytes=words.RESPONSE)
+    check = _ANSWERS.get(request.kind)
+    if check is None:
+        raise InvalidValue("response", f"requests of kind {request.kind!r:.80} are not known here")
+    check(request, codec.decode(text))
+    return text
+
+
+def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
+    """The filters of the inbox."""
+    return {
+        "run_id": valid.optional("run_id", run_id, words.ID),
+        "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),
+    }
+
+
+def _prompt(prompt: str) -> str:
+    text = valid.content("question.prompt", prompt, words.PROMPT)
+    if not text.strip():
+        raise InvalidValue("question.prompt", "blank")
+    return text
+
+
+def _options(kind: str, options: Any) -> str | None:
+    if kind != "select":
+        _refuse("options", options, kind)
+        return None
+    if not options:
+        raise InvalidValue("question.options", "a select needs options")
+    return codec.encode("question.options", valid.several("question.options", options), max_bytes=words.OPTIONS)
+
+
+def _schema(kind: str, schema: Any) -> str | None:
+    if kind != "form":
+        _refuse("schema", schema, kind)
+        return None
+    if schema is None:
+        raise InvalidValue("question.schema", "a form needs a schema")
+    text = codec.encode("question.schema", schema, max_bytes=words.FORM_SCHEMA)
+    human_forms.check_schema("question.schema", codec.decode(text))
+    return text
+
+
+def _refuse(name: str, value: Any, kind: str) -> None:
+    if value is not None:
+        raise InvalidValue(f"question.{name}", f"a question of kind {kind} has none")
+
+
+def _text(_: HumanRequest, given: Any) -> None:
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidValue("response", "text is needed that is not blank")
+
+
+def _confirm(_: HumanRequest, given: Any) -> None:
+    valid.flag("response", given)
+
+
+def _select(request: HumanRequest, given: Any) -> None:
+    if codec.canonical(given) not in map(codec.canonical, request.options or ()):
+        raise InvalidValue("response", "none of the options")
+
+
+def _form(request: HumanRequest, given: Any) -> None:
+    if request.schema is not None:
+        human_forms.check_response("response", request.schema, given)
+
+
+_ANSWERS: dict[str, Callable[[HumanRequest, Any], None]] = {
+    "text": _text,
+    "confirm": _confirm,
+    "select": _select,
+    "form": _form,
+}

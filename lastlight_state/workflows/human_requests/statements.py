@@ -1,0 +1,102 @@
+"""The inbox of requests to people: every open one of every live run.
+
+The statements of `human_requests`.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.questions.inbox import Inbox
+from lastlight_state.workflows.questions.rows import Questions, Shape
+from lastlight_state.workflows.tables import REQUESTS
+
+_WIDE = ("options", "schema", "response")
+
+_ANSWER = ("answered_at", "answered_by", "response")
+
+#: The columns that a new request's row states; it is pending, and the rest is of its answer.
+_GIVEN = (
+    "id",
+    "run_id",
+    "node_id",
+    "iteration",
+    "kind",
+    "blocks_run",
+    "on_expiry",
+    "requested_at",
+    "expires_at",
+    "prompt",
+    "options",
+    "schema",
+)
+
+QUESTIONS = Questions(
+    HumanRequest,
+    Shape(
+        name="human_request",
+        code="request",
+        argument="question",
+        table=REQUESTS,
+        run_id=REQUESTS.c.run_id,
+        given=_GIVEN,
+        same=tuple(name for name in _GIVEN if name not in ("id", "requested_at")),
+        end={"by": "answered_by", "at": "answered_at", "response": "response", "closed_reason": "closed_reason"},
+        answers=frozenset({"answered"}),
+        refusals=frozenset(),
+        waiting="waiting_person",
+        policy=REQUESTS.c.on_expiry,
+        title=REQUESTS.c.node_id,
+        due_index="ix_human_requests_due",
+    ),
+)
+
+PENDING = REQUESTS.c.status == constant("pending")
+
+REOPEN = prepared(
+    sa.update(REQUESTS)
+    .where(REQUESTS.c.id == sa.bindparam("request_id"), REQUESTS.c.status == constant("answered"))
+    .values(
+        status="pending",
+        closed_reason=sa.bindparam("reason"),
+        reopened=REQUESTS.c.reopened + 1,
+        **dict.fromkeys(_ANSWER),
+    )
+    .returning(*REQUESTS.c)
+)
+
+OF_RUN = Listing(
+    "human_requests_of_run",
+    tuple(column for column in REQUESTS.c if column.name not in _WIDE),
+    order=(REQUESTS.c.requested_at, REQUESTS.c.id),
+    descending=False,
+    filters={"run_id": REQUESTS.c.run_id == bind("run_id", REQUESTS.c.run_id)},
+)
+
+_ASKED = (
+    "id",
+    "run_id",
+    "node_id",
+    "iteration",
+    "kind",
+    "blocks_run",
+    "on_expiry",
+    "requested_at",
+    "expires_at",
+    "closed_reason",
+    "reopened",
+    "prompt",
+    "options",
+)
+
+INBOX = Inbox(
+    "human_inbox",
+    [REQUESTS.c[name] for name in _ASKED],
+    run_id=REQUESTS.c.run_id,
+    order=(REQUESTS.c.requested_at, REQUESTS.c.id),
+    filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},
+    index="ix_human_requests_inbox",
+)

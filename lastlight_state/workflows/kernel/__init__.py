@@ -1,0 +1,1 @@
+"""What several repositories of this domain share: rows, the fence, transitions, and what hangs on a run."""

@@ -1,0 +1,140 @@
+"""How a live run moves on: phases appended and scratch merged, under the run's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.db.base import later_of
+from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import CorruptData, PayloadTooLarge
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.kernel import fence, rows as run_rows
+from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.records import RunProgress
+from lastlight_state.workflows.tables import RUNS
+
+POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
+
+
+def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
+    """Scratch, its parts checked already, as text. Past the limit it is accepted only when smaller than ``before``."""
+    data = codec.encode_sound(scratch)
+    if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
+        largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))
+        hint = f"largest key {largest[:100]!r}; {POINTER_RULE}"
+        raise PayloadTooLarge("scratch", limit=limits.scratch, actual=len(data), hint=hint)
+    return data.decode()
+
+
+LOCK_PHASES = locking(RUNS.c.phase_history)
+LOCK_SCRATCH = locking(RUNS.c.scratch)
+LOCK_BOTH = locking(RUNS.c.phase_history, RUNS.c.scratch)
+
+_updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
+_phase: dict[str, Any] = {
+    "phase_history": sa.bindparam("phase_history"),
+    "phase_count": sa.bindparam("phase_count"),
+    "current_phase": sa.bindparam("phase"),
+}
+_this_run = RUNS.c.id == sa.bindparam("run_id")
+
+PUT_PHASE = prepared(sa.update(RUNS).where(_this_run).values(**_phase, **_updated))
+PUT_SCRATCH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_updated))
+PUT_BOTH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_phase, **_updated))
+
+_LOCKS = {
+    (True, True): LOCK_BOTH,
+    (True, False): LOCK_PHASES,
+    (False, True): LOCK_SCRATCH,
+    (False, False): run_rows.LOCK,
+}
+_PUTS = {(True, True): PUT_BOTH, (True, False): PUT_PHASE, (False, True): PUT_SCRATCH}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a call adds to a run: a phase entry, a patch of scratch with keys to drop, or both."""
+
+    run_id: str
+    at: datetime
+    entry: dict[str, Any] | None = None
+    patch: dict[str, Any] | None = None
+    remove: Sequence[str] = ()
+
+    @property
+    def parts(self) -> tuple[bool, bool]:
+        return self.entry is not None, self.patch is not None
+
+
+def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
+    """Apply a step to a live run. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`."""
+    row = lock(unit, step)
+    fence.fence(row, claim)
+    run_rows.expect(row, words.LIVE)
+    return _taken(unit, row, step, limits)
+
+
+def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
+    """`take` for a responder, who holds no claim, on a run that the caller has found live under its lock."""
+    return _taken(unit, lock(unit, step), step, limits)
+
+
+def lock(unit: Unit, step: Step) -> dict[str, Any]:
+    """The locked row's state, with what the step adds to. Raises `NotFound`."""
+    return run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
+
+
+def add(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> None:
+    """Apply a step to the row that `lock` gave for it, which the caller has fenced and found live."""
+    if any(step.parts):
+        _taken(unit, row, step, limits)
+
+
+def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> RunProgress:
+    values: dict[str, Any] = {"run_id": step.run_id, "at": step.at}
+    if step.entry is not None:
+        history = _history(row, step.entry, limits)
+        values |= {"phase_history": history, "phase": step.entry["phase"], "phase_count": len(row["phase_history"]) + 1}
+    scratch = None if step.patch is None else _merged(row, step, limits)
+    if scratch is not None:
+        values["scratch"] = scratch
+    unit.change(_PUTS[step.parts], values)
+    return RunProgress.of(
+        {
+            "phase": values.get("phase", row["current_phase"]),
+            "phase_count": values.get("phase_count", row["phase_count"]),
+            "scratch_bytes": None if scratch is None else len(scratch.encode()),
+            "updated_at": max(row["updated_at"], step.at),
+        }
+    )
+
+
+def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> str:
+    history = row["phase_history"]
+    if not isinstance(history, list):
+        raise CorruptData("workflow_runs", row["id"], "phase_history", problem="is no array")
+    if len(history) >= limits.phase_entries:
+        raise PayloadTooLarge("phase_history", limit=limits.phase_entries, actual=len(history) + 1, unit="entries")
+    data = codec.encode_sound([*history, entry])
+    if len(data) > limits.phase_history:
+        raise PayloadTooLarge("phase_history", limit=limits.phase_history, actual=len(data))
+    return data.decode()
+
+
+def _merged(row: Mapping[str, Any], step: Step, limits: Limits) -> str:
+    stored = row["scratch"]
+    if stored is not None and not isinstance(stored, dict):
+        raise CorruptData("workflow_runs", row["id"], "scratch", problem="is no object")
+    merged = {**(stored or {}), **(step.patch or {})}
+    for key in step.remove:
+        merged.pop(key, None)
+    return encoded_scratch(merged, limits, before=stored)

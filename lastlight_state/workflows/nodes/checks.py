@@ -1,0 +1,100 @@
+"""What `nodes` accepts, checked before any statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
+from lastlight_state.workflows.checks import node_columns, presented
+from lastlight_state.workflows.kernel.nodes import WAIT
+from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
+
+MOST_NODES = 1_000
+_NO_WAIT = dict.fromkeys(WAIT)
+_ANY_SIZE = 2**40
+
+
+def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of a put of any number of nodes, each named once."""
+    if len(nodes) > MOST_NODES:
+        raise InvalidValue("nodes", f"{len(nodes)} nodes, more than the limit of {MOST_NODES}", limit=MOST_NODES)
+    rows = [_row(put) for put in nodes]
+    keys = {(row["node_id"], row["iteration"]) for row in rows}
+    if len(keys) < len(rows):
+        raise InvalidValue("nodes", "one is named twice")
+    kept = {
+        f"kept_{field}": _text([node_columns(put.node) for put in nodes if getattr(put, field) is UNSET])
+        for field in FIELDS
+    }
+    return {"run_id": run_id, "at": now, "nodes": _text(rows), **kept, **presented(claim)}
+
+
+def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of a change of state."""
+    return {
+        **key(run_id, node),
+        "state": valid.word("state", state, words.NODE_STATES),
+        "expected": valid.word("expected", expected, words.NODE_STATES),
+        "at": now,
+        **presented(claim),
+    }
+
+
+def key(run_id: str, node: NodeRef) -> dict[str, Any]:
+    """The key of a node."""
+    return {"run_id": valid.sought("run_id", run_id), **node_columns(node)}
+
+
+def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> dict[str, Any]:
+    """The filters of a list of nodes, as its statement names them."""
+    given = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, words.NODE_ID)}
+    if not states:
+        return given
+    wanted = sorted({valid.word("states", state, words.NODE_STATES) for state in valid.several("states", states)})
+    padded = [*wanted, *[wanted[-1]] * (len(ANY_STATE) - len(wanted))]
+    return given | {"states": dict(zip(ANY_STATE, padded, strict=True))}
+
+
+def _row(put: NodePut) -> dict[str, Any]:
+    valid.group("nodes", put, NodePut)
+    return {
+        **node_columns(put.node),
+        "state": None if put.state is UNSET else valid.word("state", put.state, words.NODE_STATES),
+        "label": valid.optional_content("label", _given(put.label), words.LABEL),
+        "output_table": valid.optional("output_table", _given(put.output_table), words.ID),
+        **_wait_columns(put),
+    }
+
+
+def _given(value: Any) -> Any:
+    return None if value is UNSET else value
+
+
+def _wait_columns(put: NodePut) -> dict[str, Any]:
+    wait: Wait | UnsetType | None = put.wait
+    if wait is None or wait is UNSET:
+        return _NO_WAIT
+    valid.group("wait", wait, Wait)
+    if put.state is UNSET or put.state not in words.WAITING_NODE:
+        raise InvalidValue("wait", "comes with a waiting state", permitted=sorted(words.WAITING_NODE))
+    if wait.signal is not None and put.state != "waiting_signal":
+        raise InvalidValue("wait.signal", f"a node that is {put.state} is not found by a signal")
+    if wait.correlation_id is not None and wait.signal is None:
+        raise InvalidValue("wait.correlation_id", "says nothing without a signal")
+    return {
+        "wake_at": None if wait.until is None else iso_text(aware_utc("wait.until", wait.until)),
+        "waiting_for": valid.optional("wait.signal", wait.signal, words.SIGNAL),
+        "correlation_id": valid.optional("wait.correlation_id", wait.correlation_id, words.SIGNAL),
+    }
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    return codec.encode("nodes", rows, max_bytes=_ANY_SIZE)

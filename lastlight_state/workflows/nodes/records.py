@@ -1,0 +1,32 @@
+"""What callers get about the graph of a run: its nodes and its loops."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lastlight_state.db.records import Record
+from lastlight_state.workflows.arguments import NodeRef
+
+
+class Node(Record):
+    """A node of a run's graph in one iteration: its state, how often it was tried, and what it waits for.
+
+    ``wake_at``, ``waiting_for`` and ``correlation_id`` are None unless it waits for them.
+    """
+
+    run_id: str
+    node_id: str
+    iteration: int
+    state: str
+    last_attempt: int
+    output_table: str | None
+    label: str | None
+    wake_at: datetime | None
+    waiting_for: str | None
+    correlation_id: str | None
+    updated_at: datetime
+
+    @property
+    def ref(self) -> NodeRef:
+        """The node as an argument."""
+        return NodeRef(self.node_id, self.iteration)

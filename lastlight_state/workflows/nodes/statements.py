@@ -1,0 +1,116 @@
+"""The statements of `nodes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.backends.sql.json import elements_of, member_of
+from lastlight_state.db import columns
+from lastlight_state.db.indexes import Leading
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import among, constant, prepared
+from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
+from lastlight_state.workflows.kernel.nodes import AT, COLUMNS, HERE, KEY, TOUCHED, WAIT, param, waits
+from lastlight_state.workflows.tables import NODES, RUNS
+from lastlight_state.workflows.words import LIVE, NODE_STATES
+
+_c = NODES.c
+
+#: What a put may leave out. The nodes that leave a field out are listed in the parameter ``kept_<field>``.
+FIELDS = ("state", "label", "output_table", "wait")
+
+_MEMBERS = ("node_id", "iteration", "state", "output_table", "label", *WAIT)
+
+
+def _rows(parameter: str) -> Any:
+    return elements_of(sa.bindparam(parameter, type_=columns.Text)).table_valued(sa.column("value"), name=parameter)
+
+
+def _member(rows: Any, name: str) -> sa.ColumnElement[Any]:
+    return sa.cast(member_of(rows.c.value, name), _c[name].type)
+
+
+def _put() -> sa.Executable:
+    given = _rows("nodes")
+    row = {name: _member(given, name) for name in _MEMBERS}
+    row |= {"run_id": RUNS.c.id, "state": sa.func.coalesce(row["state"], constant("pending")), "updated_at": AT}
+    permitted = sa.select(*row.values()).join_from(RUNS, given, sa.true()).where(PERMITTED)
+    new = insert(NODES).from_select(
+        list(row), permitted.with_for_update(key_share=True, of=RUNS), include_defaults=False
+    )
+    return new.on_conflict_do_update(index_elements=KEY, set_=_replaced(new.excluded)).returning(*COLUMNS)
+
+
+def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
+    """The values of a node that is there: decided from its row as it is, not as a look before may have found it."""
+    kept = {field: _kept(new, field) for field in FIELDS}
+    values = {name: sa.case((kept[name], _c[name]), else_=new[name]) for name in ("state", "label", "output_table")}
+    for name in WAIT:
+        values[name] = sa.case((~waits(values["state"]), sa.null()), (kept["wait"], _c[name]), else_=new[name])
+    return {**values, **TOUCHED}
+
+
+def _kept(new: Any, field: str) -> sa.ColumnElement[bool]:
+    rows = _rows(f"kept_{field}")
+    listed = sa.select(_member(rows, "node_id"), _member(rows, "iteration"))
+    return sa.tuple_(new.node_id, new.iteration).in_(listed)
+
+
+#: Any number of nodes of a live run.
+PUT = prepared(_put())
+
+UPDATE = prepared(
+    sa.update(NODES)
+    .where(
+        _c.run_id == PERMITTED_RUN,
+        _c.node_id == param("node_id"),
+        _c.iteration == param("iteration"),
+        _c.state == sa.bindparam("expected"),
+    )
+    .values(state=param("state"), **{name: sa.case((waits(param("state")), _c[name])) for name in WAIT}, **TOUCHED)
+    .returning(*COLUMNS)
+)
+
+FIND = prepared(sa.select(*COLUMNS).where(*HERE))
+COUNTS = prepared(
+    sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state)
+)
+
+#: The parameters of the filter by state.
+ANY_STATE = tuple(f"state_{i}" for i in range(len(NODE_STATES)))
+
+_filters = {
+    "run_id": _c.run_id == param("run_id"),
+    "node_id": _c.node_id == param("node_id"),
+    "states": _c.state.in_([sa.bindparam(name, type_=_c.state.type) for name in ANY_STATE]),
+}
+LIST = Listing("nodes", COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters)
+ITERATIONS = Listing("iterations", COLUMNS, order=(_c.iteration,), filters=_filters)
+
+_of_live_run = sa.exists().where(RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE))
+
+DUE = Listing(
+    "nodes_due",
+    COLUMNS,
+    order=(_c.wake_at, *KEY),
+    descending=False,
+    always=(_c.wake_at.is_not(None), _c.wake_at <= sa.bindparam("now", type_=_c.wake_at.type), _of_live_run),
+    spread={"states": _c.state},
+    worded=("states",),
+    through="ix_run_nodes_wake",
+)
+WAITING = Listing(
+    "nodes_waiting",
+    COLUMNS,
+    order=(_c.waiting_for, *KEY),
+    descending=False,
+    always=(_c.state == constant("waiting_signal"), _of_live_run),
+    filters={
+        "signal": Leading(_c.waiting_for, sa.bindparam("signal", type_=_c.waiting_for.type)),
+        "correlation_id": _c.correlation_id == param("correlation_id"),
+    },
+    through="ix_run_nodes_waiting",
+)

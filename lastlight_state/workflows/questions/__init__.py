@@ -1,0 +1,1 @@
+"""Questions to people, of both kinds: `approvals` and `human_requests` are built from these."""

@@ -1,0 +1,76 @@
+"""The inboxes: every open question of every live run, of one kind each.
+
+A question past its expiry is not shown, whether a sweep has been there or not. Of the runs only columns are read that
+stand before the large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.indexes import through
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, bind, constant, prepared
+from lastlight_state.workflows.kernel import questions as open_questions
+from lastlight_state.workflows.kernel.nodes import label_of
+from lastlight_state.workflows.tables import RUNS
+from lastlight_state.workflows.words import TERMINAL
+
+#: As good as always true of a pending question's run. Said so that Postgres, which would guess from the share of live
+#: runs among all, does not expect to read the whole inbox for a page and sort it.
+_live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(word) for word in TERMINAL])
+
+
+class Inbox:
+    """The lists of one kind of question: ``orders`` over all runs and ``of_run`` over one, by name of the order.
+
+    ``index`` holds the pending ones in the order of ``order``; ``run_id`` is the column of their run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shown: Sequence[sa.ColumnElement[Any]],
+        *,
+        run_id: sa.Column[str],
+        order: tuple[sa.Column[Any], sa.Column[Any]],
+        filters: Mapping[str, sa.ColumnElement[bool]],
+        index: str,
+    ) -> None:
+        table = run_id.table
+        pending = table.c.status == constant("pending")
+        expires_at = table.c.expires_at
+        is_open = (
+            sa.or_(expires_at.is_(None), expires_at > bind("now", expires_at)),
+            RUNS.c.id == run_id,
+            _live,
+        )
+        columns = (
+            *shown,
+            RUNS.c.workflow_name,
+            RUNS.c.status.label("run_status"),
+            RUNS.c.trigger_id,
+            label_of(run_id, table.c.node_id, table.c.iteration),
+        )
+        this_run = {"run_id": run_id == bind("run_id", run_id)}
+
+        def lists(suffix: str, pending: sa.ColumnElement[bool], **given: Any) -> dict[str, Listing]:
+            return {
+                word: Listing(
+                    f"{name}{suffix}{tail}",
+                    columns,
+                    order=order,
+                    descending=word == "newest",
+                    always=(pending, *is_open),
+                    **given,
+                )
+                for word, tail in (("newest", ""), ("oldest", "_oldest"))
+            }
+
+        self.orders = lists("", pending, filters=filters, through=index)
+        self.of_run = lists("_of_run", open_questions.pending(table), filters={**this_run, **filters})
+        counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, index)
+        self.count: Statement = prepared(counted.where(pending, *is_open))

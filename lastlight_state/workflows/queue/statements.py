@@ -1,0 +1,78 @@
+"""The statements of `queue`. All of them go by the index of what is queued, so history costs them nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.base import later_of
+from lastlight_state.db.indexes import through, unindexed
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, bind, constant, prepared
+from lastlight_state.workflows.kernel.claims import CLAIMED, TAKEN
+from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.runs.statements import SUMMARY
+from lastlight_state.workflows.tables import OVERRIDES, RUNS
+
+_INDEX = "ix_workflow_runs_queue"
+
+_line = (RUNS.c.queued_at, RUNS.c.id)
+#: Whoever queued a run without saying when, past this library, has put it in no place of the line.
+_in_line = (RUNS.c.status == constant("queued"), RUNS.c.queued_at.is_not(None))
+
+_at = bind("at", RUNS.c.queued_at)
+_limit = sa.bindparam("limit", type_=sa.Integer)
+_due = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _at)
+_enabled = RUNS.c.workflow_name.not_in(sa.select(OVERRIDES.c.name).where(OVERRIDES.c.enabled == sa.false()))
+
+LIST = Listing("queue", (*SUMMARY, RUNS.c.queued_at), order=_line, descending=False, always=_in_line, through=_INDEX)
+
+_running = (
+    through(sa.select(RUNS.c.id), RUNS, "ix_workflow_runs_heartbeat")
+    .where(RUNS.c.status == constant("running"))
+    .limit(sa.bindparam("cap", type_=sa.BigInteger))
+    .subquery()
+)
+#: How many runs are running; it counts no further than ``:cap``.
+COUNT_RUNNING = prepared(sa.select(sa.func.count()).select_from(_running))
+
+
+def _first(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    first = through(sa.select(RUNS.c.id), RUNS, _INDEX).where(*_in_line, *conditions)
+    return first.order_by(*_line).limit(_limit)
+
+
+def _next(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return _first(_enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
+
+
+#: Locks the first runs that may be admitted. It passes over one that somebody is changing in this moment: to wait for
+#: it, with others locked already, could be a deadlock.
+NEXT = prepared(_next())
+NEXT_OF = Family("workflow_name", lambda names: _next(RUNS.c.workflow_name.in_(names)))
+
+
+def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    return (
+        sa.update(RUNS)
+        .where(RUNS.c.id.in_(ids), unindexed(RUNS.c.status == constant("queued")))
+        .values(
+            **TAKEN,
+            status="running",
+            status_reason="run.admitted",
+            transition_seq=RUNS.c.transition_seq + 1,
+            updated_at=later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at)),
+            admitted_at=bind("at", RUNS.c.admitted_at),
+            wake_at=None,
+        )
+        .returning(*CLAIMED)
+    )
+
+
+#: Admits locked runs and gives them to ``:claim_owner``.
+TAKE = Family("run", _take)
+
+OVERDUE = prepared(_first(RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at)))
+LOCK = locking(RUNS.c.queued_at)

@@ -1,0 +1,64 @@
+"""Cancelling: asked for, or done at once; one run, or its whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.unit import Unit
+from lastlight_state.workflows import words
+from lastlight_state.workflows.kernel import rows as run_rows, transitions
+from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.runs import statements as sql
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A cancel, as its caller wants it. ``ask`` leaves a running run to its holder."""
+
+    run_id: str
+    said: dict[str, Any]
+    at: datetime
+    tree: bool
+    ask: bool
+
+
+def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
+    """Cancel the run, and its live descendants with ``tree``."""
+    cancelled: dict[str, WorkflowRun] = {}
+    for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
+        row = run_rows.lock(unit, run_id)
+        if run_id == cancel.run_id or row["status"] in words.LIVE:
+            cancelled[run_id] = _one(unit, listeners, row, cancel)
+    if cancel.run_id not in cancelled:
+        raise valid.not_found("workflow_run", cancel.run_id)
+    return cancelled[cancel.run_id]
+
+
+def _tree(unit: Unit, root: str) -> Iterator[str]:
+    """A run and its descendants, each to be locked by the caller before the next; ascending, so that none deadlocks.
+
+    Looked for again after the last lock: a child was made under the lock of its parent, so it was there by then, or
+    it finds its parent cancelled. Those it finds are out of order, hence one such walk at a time.
+    """
+    unit.named_lock("run_tree")
+    seen: set[str] = set()
+    while found := [row["id"] for row in unit.rows(sql.TREE, {"run_id": root}) if row["id"] not in seen]:
+        yield from found
+        seen.update(found)
+
+
+def _one(unit: Unit, listeners: Listeners, row: dict[str, Any], cancel: Cancel) -> WorkflowRun:
+    if row["status"] == "cancelled" and not cancel.ask:
+        return run_rows.get(unit, row["id"])
+    run_rows.expect(row, words.LIVE)
+    said = {**cancel.said, "at": cancel.at, "source": "operator"}
+    if cancel.ask and row["status"] == "running":
+        if row["cancel_requested_at"] is not None:
+            return run_rows.get(unit, row["id"])
+        return transitions.move(unit, transitions.ASK_CANCEL, row, "running", reason="cancel.requested", **said)
+    return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)

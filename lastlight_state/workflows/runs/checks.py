@@ -1,0 +1,79 @@
+"""What `runs` accepts, checked before any statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.ids import new_id
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import words
+from lastlight_state.workflows.arguments import Failure, Provenance, RunOptions, Trigger
+from lastlight_state.workflows.checks import failure_columns, scratch_patch, trigger_columns
+from lastlight_state.workflows.kernel.progress import encoded_scratch
+from lastlight_state.workflows.runs.statements import new_row
+
+_ANY_SIZE = 2**40
+
+
+def new_run(
+    limits: Limits,
+    now: datetime,
+    workflow_name: str,
+    trigger: Trigger,
+    phase: str,
+    context: Any,
+    scratch: dict[str, Any] | None,
+    options: RunOptions,
+) -> dict[str, Any]:
+    """The parameters of a new run's row."""
+    valid.group("options", options, RunOptions)
+    patch = scratch_patch(scratch)
+    return new_row(
+        now,
+        id=new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
+        workflow_name=valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
+        current_phase=valid.identifier("phase", phase, words.PHASE),
+        status=valid.word("status", options.status, ("queued", "running")),
+        context=None if context is None else codec.encode("context", context, max_bytes=limits.context),
+        scratch=None if patch is None else encoded_scratch(patch, limits),
+        parent_run_id=valid.optional("parent_run_id", options.parent_run_id, words.ID),
+        max_restarts=valid.number("max_restarts", options.max_restarts, most=100),
+        wake_at=None if options.not_before is None else aware_utc("not_before", options.not_before),
+        deadline_at=None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
+        **trigger_columns(trigger),
+        **_provenance(options.provenance),
+    )
+
+
+def create_digest(row: Mapping[str, Any], context: Any) -> str:
+    """The digest of what makes two ensures the same: trigger, repository, context and parent."""
+    names = ("trigger_id", "trigger_type", "owner", "repo", "issue_number", "parent_run_id")
+    return codec.digest([[row[name] for name in names], context])
+
+
+def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A patch of scratch, and the keys to drop."""
+    checked = scratch_patch(patch)
+    if checked is None:
+        raise InvalidValue("scratch", "an object is needed, not NoneType")
+    return checked, tuple(valid.content("remove", key, _ANY_SIZE) for key in valid.several("remove", remove))
+
+
+def ending(failure: Failure | None, reason: str | None) -> dict[str, Any]:
+    """How a run ends: its reason code, error text and details."""
+    stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
+    code = valid.optional("reason", reason if reason is not None else stop, words.REASON) or "run.finished"
+    if failure is None:
+        return {"reason": code, "error": None, "error_detail": None}
+    return {"reason": code, **failure_columns(failure)}
+
+
+def _provenance(provenance: Provenance) -> dict[str, Any]:
+    given = vars(valid.group("provenance", provenance, Provenance))
+    return {name: valid.optional(f"provenance.{name}", value, 2_000) for name, value in given.items()}

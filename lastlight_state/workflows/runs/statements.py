@@ -1,0 +1,152 @@
+"""The statements of `runs`, and how a new run's row is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.chains import Chain
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, bind, constant, prepared
+from lastlight_state.workflows import repos as repo_conditions
+from lastlight_state.workflows.indexes import RUN_SUMMARY
+from lastlight_state.workflows.kernel.executions import SUMS
+from lastlight_state.workflows.kernel.progress import _this_run
+from lastlight_state.workflows.kernel.rows import COLUMNS, DETAIL, locking
+from lastlight_state.workflows.kernel.transitions import recorded
+from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
+from lastlight_state.workflows.words import GRACE
+
+_PARENT = RUNS.alias("parent")
+
+
+_enabled = ~sa.exists().where(
+    OVERRIDES.c.name == bind("workflow_name", RUNS.c.workflow_name), OVERRIDES.c.enabled == sa.false()
+)
+_parent_takes_children = sa.and_(
+    _PARENT.c.id == bind("parent_run_id", RUNS.c.parent_run_id),
+    _PARENT.c.status != constant("cancelled"),
+    _PARENT.c.cancel_requested_at.is_(None),
+)
+
+
+@lru_cache(maxsize=256)
+def create(names: frozenset[str]) -> Chain:
+    """The statement that inserts a run stating these columns, and its first transition.
+
+    It decides by itself: the workflow is enabled and the parent is there and not cancelled, or nothing is inserted.
+    The parent's row is locked as a cancel locks it, so a cancel of the tree finds the child, or the child the cancel.
+    There is one for each set of columns that callers use, which are few; the other columns keep their defaults.
+    """
+    stated = [column.name for column in COLUMNS if column.name in names]
+    values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
+    if "parent_run_id" in names:
+        values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
+    head = (
+        sa.insert(RUNS).from_select(stated, values, include_defaults=False).returning(RUNS.c.id, RUNS.c.transition_seq)
+    )
+    return recorded(head, from_status=sa.null())
+
+
+IS_DISABLED = prepared(
+    sa.select(OVERRIDES.c.name).where(
+        OVERRIDES.c.name == sa.bindparam("workflow_name"), OVERRIDES.c.enabled == sa.false()
+    )
+)
+FIND_KEY = prepared(
+    sa.select(*DETAIL).where(
+        RUNS.c.workflow_name == sa.bindparam("workflow_name"),
+        RUNS.c.run_key == sa.bindparam("run_key"),
+        RUNS.c.run_key.is_not(None),
+    )
+)
+
+LOCK_ENDED = locking(RUNS.c.workflow_name, RUNS.c.error)
+
+SET_TRACE = prepared(
+    sa.update(RUNS).where(_this_run).values(trace_id=sa.bindparam("trace_id"), span_id=sa.bindparam("span_id"))
+)
+
+ENDED_BY = prepared(
+    sa.select(TRANSITIONS.c.claim_epoch)
+    .where(
+        TRANSITIONS.c.run_id == sa.bindparam("run_id"),
+        TRANSITIONS.c.to_status == sa.bindparam("status"),
+        TRANSITIONS.c.from_status != TRANSITIONS.c.to_status,  # a note ends nothing
+    )
+    .order_by(TRANSITIONS.c.seq.desc())
+    .limit(sa.literal_column("1"))
+)
+
+#: What a `RunSummary` needs besides its totals.
+SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
+
+_newest = (RUNS.c.started_at, RUNS.c.id)
+
+LIST = Listing(
+    "runs",
+    SUMMARY,
+    order=_newest,
+    spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
+    worded=("statuses",),
+    filters={
+        "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
+        "bare_repo": repo_conditions.bare(RUNS),
+    },
+    either={"owned_repo": repo_conditions.spellings(RUNS)},
+)
+
+TOTALS = Family(
+    "run",
+    lambda ids: (
+        sa.select(EXECUTIONS.c.workflow_run_id, *SUMS)
+        .where(EXECUTIONS.c.workflow_run_id.in_(ids))
+        .group_by(EXECUTIONS.c.workflow_run_id)
+    ),
+)
+
+_children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
+_tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))
+#: A run and its descendants in ascending id; a planted cycle ends, because a union keeps each id once.
+TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
+
+
+def new_row(now: datetime, **facts: Any) -> dict[str, Any]:
+    """A new run's row: everything None that ``facts`` does not state."""
+    queued = facts["status"] == "queued"
+    return {
+        **_BLANK,
+        "started_at": now,
+        "updated_at": now,
+        "queued_at": now if queued else None,
+        "lease_expires_at": None if queued else now + GRACE,
+        **facts,
+    }
+
+
+def first_transition(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the transition that records a run's creation."""
+    return {
+        "to_status": row["status"],
+        "reason": row["status_reason"],
+        "detail": None,
+        "actor": row["triggered_by"],
+        "source": "engine",
+        "presented_epoch": None,
+        "at": row["started_at"],
+    }
+
+
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(column.name for column in COLUMNS),
+    "phase_history": "[]",
+    "restart_count": 0,
+    "phase_count": 0,
+    "transition_seq": 1,
+    "claim_epoch": 0,
+    "status_reason": "run.created",
+}

@@ -1,0 +1,213 @@
+"""Usage: what executions cost, rolled up over runs, triggers, repositories and time. Never reads a text.
+
+Cost is exact: integers of micro-dollars are added, so both databases give equal totals in any order. Days and hours
+are those of UTC. An execution counts where it began, one in flight with what it has reported so far. A workflow's
+executions are those whose skill begins with its name and a colon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows import checks as shared, repos as repo_conditions, words
+from lastlight_state.workflows.kernel import rows as run_rows
+from lastlight_state.workflows.kernel.executions import COUNTED
+from lastlight_state.workflows.usage import statements as sql
+from lastlight_state.workflows.usage.records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
+
+Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill"]
+
+MOST_DAYS, MOST_HOURS = 366, 744
+_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+_NO_OUTCOMES = dict.fromkeys(sorted(words.OUTCOMES), 0)
+_NOTHING = dict.fromkeys(COUNTED, 0)
+
+
+class Rollups(Repository):
+    """``store.workflows.usage``"""
+
+    def for_run(self, run_id: str) -> UsageTotals:
+        """What a run has used. Raises `NotFound` for an unknown run."""
+
+        def work(unit: Unit) -> UsageTotals:
+            totals = _totals(unit, sql.FOR_RUN, {"run_id": run_id})
+            if not totals.executions and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
+                raise valid.not_found("workflow_run", run_id)
+            return totals
+
+        return self._reading(work)
+
+    def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
+        """What the runs of a trigger have used, of these workflows. Executions without a run do not count."""
+        values: dict[str, Any] = {"trigger_id": valid.identifier("trigger_id", trigger_id, words.TRIGGER_ID)}
+        names = None if workflow_names is None else shared.several_workflows(workflow_names)
+        if names is None:
+            return self._reading(lambda unit: _totals(unit, sql.FOR_TRIGGER, values))
+        if not names:
+            return UsageTotals()
+        statement, given = sql.FOR_TRIGGER_AND_NAMES.of(names)
+        return self._reading(lambda unit: _totals(unit, statement, values | given))
+
+    def for_repo(self, owner: str | None, repo: str, *, since: datetime) -> UsageTotals:
+        """What was used for a repository since then. Without an owner: for rows of that name that tell none."""
+        values = {**repo_conditions.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
+        return self._reading(lambda unit: _totals(unit, sql.FOR_REPO, values))
+
+    def daily(
+        self, days: int = 30, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
+    ) -> tuple[UsageBucket, ...]:
+        """Exactly so many days (1 to 366) of UTC, oldest first, ending with today; days without executions are 0.
+
+        ``repo`` is ``"owner/name"``, or a bare name for any owner. Executions dated ahead of now do not count.
+        """
+        count = valid.number("days", days, least=1, most=MOST_DAYS)
+        return self._buckets(count, _DAY, _filters(workflow, repo, model))
+
+    def hourly(
+        self, hours: int = 24, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
+    ) -> tuple[UsageBucket, ...]:
+        """Exactly so many hours (1 to 744), ending with the present one; the rest as `daily`."""
+        count = valid.number("hours", hours, least=1, most=MOST_HOURS)
+        return self._buckets(count, _HOUR, _filters(workflow, repo, model))
+
+    def by(self, dimension: Dimension, *, since: datetime, until: datetime | None = None) -> tuple[UsageGroup, ...]:
+        """The groups of executions that began from ``since`` to before ``until`` (the present), the dearest first.
+
+        At most 500. Repositories are qualified where the owner is known.
+        """
+        statement = sql.BY[valid.word("dimension", dimension, sql.BY)]
+        values = {
+            "since": aware_utc("since", since),
+            "until": self._end() if until is None else aware_utc("until", until),
+        }
+        if values["until"] < values["since"]:
+            raise InvalidValue("until", "before since")
+        return tuple(self._reading(lambda unit: unit.all(UsageGroup, statement, values)))
+
+    def stats(self, *, since: datetime) -> UsageStats:
+        """Counts since then by outcome, skill and trigger type, what runs now, and today; all of one moment."""
+        moment, today = {"since": aware_utc("since", since)}, {"since": _floor(self._now(), _DAY)}
+
+        def work(unit: Unit) -> UsageStats:
+            return UsageStats(
+                since=moment["since"],
+                totals=_totals(unit, sql.SINCE, moment),
+                outcomes=_NO_OUTCOMES
+                | {row["outcome"]: row["executions"] for row in unit.rows(sql.OUTCOMES_SINCE, moment)},
+                skills={row["key"]: row["executions"] for row in unit.rows(sql.SKILLS_SINCE, moment)},
+                trigger_types={row["key"]: row["executions"] for row in unit.rows(sql.TRIGGER_TYPES_SINCE, moment)},
+                running_now=unit.value(sql.RUNNING_NOW),
+                today=_totals(unit, sql.SINCE, today),
+            )
+
+        return self._viewing(work)
+
+    def failure_streak(self, skill: str | None = None, workflow_name: str | None = None, *, limit: int = 10) -> int:
+        """How many of the newest executions that ended failed or were interrupted, one after the other, up to limit.
+
+        A success ends the streak; skipped, deferred and cancelled ones neither count nor end it. Newest by start.
+        """
+        valid.optional("skill", skill, words.SKILL)
+        valid.optional("workflow_name", workflow_name, words.WORKFLOW_NAME)
+        values = {"most": valid.page_limit(limit)}
+        if skill is not None and workflow_name is not None and not skill.startswith(f"{workflow_name}:"):
+            return 0
+
+        def work(unit: Unit) -> int:
+            outcomes = _newest(unit, skill, workflow_name, values)
+            return next((n for n, outcome in enumerate(outcomes) if outcome == "succeeded"), len(outcomes))
+
+        return self._viewing(work)
+
+    def list_threads(
+        self, *, since: datetime | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[ThreadUsage]:
+        """A page of chat threads that were active since then, newest activity first, each with all of its turns.
+
+        Each page walks back over the chat turns between its first thread and its last, with one look-up for each.
+        """
+        given = {"since": None if since is None else {"since": aware_utc("since", since)}}
+        valid.page_limit(limit)
+
+        def work(unit: Unit) -> Page[ThreadUsage]:
+            page = sql.THREADS.page(
+                unit, lambda row: row["trigger_id"], limit=limit, page_token=page_token, given=given
+            )
+            return Page(items=_threads(unit, page.items), next_page_token=page.next_page_token)
+
+        return self._viewing(work)
+
+    def _buckets(self, count: int, size: timedelta, filters: dict[str, Any]) -> tuple[UsageBucket, ...]:
+        last = _floor(self._now(), size)
+        starts = [last - size * back for back in range(count - 1, -1, -1)]
+        letters = 10 if size == _DAY else 13
+        statement = sql.buckets(letters, frozenset(filters))
+        values = {"since": starts[0], "until": self._end()}
+        for given in filters.values():
+            values |= given
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for row in self._reading(lambda unit: unit.rows(statement, values)):
+            found.setdefault(row["bucket"], {})[row["outcome"]] = row
+        return tuple(_bucket(start, found.get(iso_text(start)[:letters], {})) for start in starts)
+
+    def _end(self) -> datetime:
+        """Just behind the present: times have whole milliseconds."""
+        return self._now() + timedelta(milliseconds=1)
+
+
+def _totals(unit: Unit, statement: Any, values: dict[str, Any]) -> UsageTotals:
+    return unit.all(UsageTotals, statement, values)[0]
+
+
+def _bucket(start: datetime, by_outcome: dict[str, dict[str, Any]]) -> UsageBucket:
+    sums = {name: sum(row[name] for row in by_outcome.values()) for name in COUNTED}
+    counts = {outcome: row["executions"] for outcome, row in by_outcome.items()}
+    return UsageBucket.of({**_NOTHING, **sums, "start": start, "outcomes": _NO_OUTCOMES | counts})
+
+
+def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
+    if not triggers:
+        return ()
+    statement, values = sql.TURNS.of(triggers)
+    found = {row["trigger_id"]: row for row in unit.rows(statement, values)}
+    return tuple(ThreadUsage.of(found[trigger]) for trigger in triggers)
+
+
+def _newest(unit: Unit, skill: str | None, workflow: str | None, values: dict[str, Any]) -> list[str]:
+    """The outcomes of the newest executions that succeeded, failed or were interrupted."""
+    skills = [skill] if skill is not None else []
+    statement = sql.NEWEST
+    if workflow is not None and skill is None:
+        of_workflow = sql.skills_of(workflow)
+        skills = [row["skill"] for row in unit.rows(sql.SKILLS_OF_WORKFLOW, of_workflow)]
+        if not skills:
+            return []
+        if len(skills) > sql.MOST_SKILLS:
+            skills, statement, values = [], sql.NEWEST_OF_WORKFLOW, values | of_workflow
+    if skills:
+        statement, given = sql.NEWEST_OF_SKILLS.of(skills)
+        values = values | given
+    return [row["outcome"] for row in unit.rows(statement, values)]
+
+
+def _filters(workflow: str | None, repo: str | None, model: str | None) -> dict[str, Any]:
+    """The filters given, each with its parameters."""
+    given: dict[str, Any] = {}
+    if workflow is not None:
+        given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, words.WORKFLOW_NAME))
+    if model is not None:
+        given["model"] = {"model": valid.identifier("model", model, words.MODEL)}
+    return given if repo is None else given | repo_conditions.asked(repo)
+
+
+def _floor(moment: datetime, size: timedelta) -> datetime:
+    hour = 0 if size == _DAY else moment.hour
+    return moment.replace(hour=hour, minute=0, second=0, microsecond=0)

@@ -1,0 +1,225 @@
+"""The statements of `usage`.
+
+On SQLite they read the two usage indexes alone, which hold every figure; on Postgres ranges of the narrow indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.scalars import before, utc_bucket
+from lastlight_state.db.indexes import AmongFew, through
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, Statement, bind, constant, prepared
+from lastlight_state.workflows import repos as repo_conditions
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+
+MOST_GROUPS = 500
+_COLON: sa.ColumnElement[str] = sa.literal_column("':'")
+_AFTER_COLON = ";"
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")
+_c = EXECUTIONS.c
+
+_since = _c.started_at >= bind("since", _c.started_at)
+_until = _c.started_at < bind("until", _c.started_at)
+_of_repo = repo_conditions.conditions(EXECUTIONS)
+
+
+def _over_all(*shown: Any) -> sa.Select[Any]:
+    return through(sa.select(*shown), EXECUTIONS, "ix_executions_usage")
+
+
+def _over_runs(*shown: Any) -> sa.Select[Any]:
+    return through(sa.select(*shown), EXECUTIONS, "ix_executions_run_usage")
+
+
+FOR_RUN = prepared(_over_runs(*SUMS).where(_c.workflow_run_id == bind("run_id", _c.workflow_run_id)))
+FOR_REPO = prepared(_over_all(*SUMS).where(_since, _of_repo["owned_repo"]))
+
+_runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
+    RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
+)
+FOR_TRIGGER = prepared(_over_runs(*SUMS).where(AmongFew(_c.workflow_run_id, _runs_of_trigger)))
+FOR_TRIGGER_AND_NAMES = Family(
+    "name",
+    lambda names: _over_runs(*SUMS).where(
+        AmongFew(_c.workflow_run_id, _runs_of_trigger.where(RUNS.c.workflow_name.in_(names)))
+    ),
+)
+
+#: The filters of buckets. A workflow's executions have skills that begin with its name and a colon.
+FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
+    "workflow": sa.and_(_c.skill >= bind("first_skill", _c.skill), _c.skill < bind("behind_skills", _c.skill)),
+    "model": _c.model == bind("model", _c.model),
+    **_of_repo,
+}
+
+
+def skills_of(workflow: str) -> dict[str, str]:
+    """The parameters of the filter by workflow: a range, because a colon is directly before a semicolon."""
+    return {"first_skill": f"{workflow}:", "behind_skills": f"{workflow}{_AFTER_COLON}"}
+
+
+@lru_cache(maxsize=128)
+def buckets(letters: int, filters: frozenset[str]) -> Statement:
+    """Sums by bucket and outcome: days have ten letters, hours thirteen."""
+    bucket = utc_bucket(_c.started_at, sa.literal_column(str(letters)))
+    chosen = (FILTERS[name] for name in sorted(filters))
+    return prepared(
+        _over_all(bucket.label("bucket"), OUTCOME, *SUMS)
+        .where(_since, _until, *chosen)
+        .group_by(bucket, OUTCOME.element)
+    )
+
+
+_KEYS: Mapping[str, sa.ColumnElement[Any]] = {
+    "workflow": before(_c.skill, _COLON),
+    "repo": sa.case((_c.owner.is_not(None), _c.owner + sa.literal_column("'/'") + _c.repo), else_=_c.repo),
+    "model": _c.model,
+    "trigger_type": _c.trigger_type,
+    "skill": _c.skill,
+}
+
+
+def _grouped(key: sa.ColumnElement[Any]) -> Statement:
+    """The most expensive groups; SQLite and Postgres would sort NULL to opposite ends."""
+    cost = SUMS[1].element
+    return prepared(
+        _over_all(key.label("key"), *SUMS)
+        .where(_since, _until)
+        .group_by(key)
+        .order_by(cost.desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
+        .limit(sa.literal_column(str(MOST_GROUPS)))
+    )
+
+
+BY = {dimension: _grouped(key) for dimension, key in _KEYS.items()}
+
+
+def _counted(column: sa.Column[Any]) -> Statement:
+    count = sa.func.count()
+    return prepared(
+        _over_all(column.label("key"), count.label("executions"))
+        .where(_since)
+        .group_by(column)
+        .order_by(count.desc(), column)
+        .limit(sa.literal_column(str(MOST_GROUPS)))
+    )
+
+
+SINCE = prepared(_over_all(*SUMS).where(_since))
+OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_since).group_by(OUTCOME.element))
+SKILLS_SINCE = _counted(_c.skill)
+TRIGGER_TYPES_SINCE = _counted(_c.trigger_type)
+RUNNING_NOW = prepared(
+    through(sa.select(sa.func.count().label("running")), EXECUTIONS, "ix_executions_in_flight").where(IN_FLIGHT)
+)
+
+JUDGED = ("succeeded", "failed", "interrupted")
+_judged = OUTCOME.element.in_([constant(word) for word in JUDGED])
+MOST_SKILLS = 50
+
+
+def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
+    """One page of rows, found by skill: the usage index would lead through everything that is newer."""
+    found = (
+        through(sa.select(_c.started_at, _c.id, OUTCOME), EXECUTIONS, "idx_executions_skill")
+        .where(_c.skill == skill, _judged)
+        .order_by(_c.started_at.desc(), _c.id.desc())
+        .limit(bind("most", _c.turns))
+    )
+    return sa.select(found.subquery())
+
+
+def _newest_of_skills(skills: Any) -> Any:
+    found = sa.union_all(*map(_newest_of_skill, skills)).subquery()
+    return (
+        sa.select(found.c.outcome).order_by(found.c.started_at.desc(), found.c.id.desc()).limit(bind("most", _c.turns))
+    )
+
+
+def _newest(*conditions: sa.ColumnElement[bool]) -> Statement:
+    return prepared(
+        _over_all(OUTCOME)
+        .where(_judged, *conditions)
+        .order_by(_c.started_at.desc(), _c.id.desc())
+        .limit(bind("most", _c.turns))
+    )
+
+
+NEWEST = _newest()
+NEWEST_OF_SKILLS = Family("skill", _newest_of_skills)
+#: For workflows of very many skills: through everything that is newer.
+NEWEST_OF_WORKFLOW = _newest(FILTERS["workflow"])
+
+_first = sa.select(sa.func.min(_c.skill).label("skill")).where(FILTERS["workflow"]).cte(recursive=True)
+_next = (
+    sa.select(sa.func.min(_c.skill))
+    .where(_c.skill > _first.c.skill, _c.skill < bind("behind_skills", _c.skill))
+    .scalar_subquery()
+)
+_skills = _first.union_all(sa.select(_next).where(_first.c.skill.is_not(None)))
+#: From skill to skill by their index, however many executions each has.
+SKILLS_OF_WORKFLOW = prepared(
+    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(sa.literal_column(str(MOST_SKILLS + 1)))
+)
+
+_IS_CHAT = _c.skill == constant("chat")
+_ALIKE = EXECUTIONS.alias("turn")
+
+
+def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """The condition in a form of which Postgres thinks that it often holds, and for which it sees no index.
+
+    Otherwise it would collect all turns of a thread, or of all threads, before it looks at the first.
+    """
+    return sa.case((condition, _ONE), else_=sa.literal_column("0")) >= _ONE
+
+
+#: The next turn of the thread. A subquery with an order and a limit is no join for any planner, and one look at an
+#: index for each turn.
+_newer_turn = (
+    through(sa.select(_ALIKE.c.id), _ALIKE, "ix_executions_trigger_started")
+    .where(
+        _ALIKE.c.trigger_id == _c.trigger_id,
+        _ALIKE.c.started_at >= _c.started_at,
+        sa.or_(_ALIKE.c.started_at > _c.started_at, _ALIKE.c.id > _c.id),
+        _often(_ALIKE.c.skill == constant("chat")),
+    )
+    .order_by(_ALIKE.c.started_at)
+    .limit(_ONE)
+    .scalar_subquery()
+)
+
+#: The newest turn of each thread: the one that no other is newer than.
+THREADS = Listing(
+    "chat_threads",
+    (_c.trigger_id, _c.started_at, _c.id),
+    order=(_c.started_at, _c.id),
+    filters={"since": _since},
+    always=(_IS_CHAT, _often(_newer_turn.is_(None))),
+    through="idx_executions_skill",
+)
+
+TURNS = Family(
+    "trigger",
+    lambda triggers: (
+        through(
+            sa.select(
+                _c.trigger_id,
+                sa.func.min(_c.started_at).label("first_at"),
+                sa.func.max(_c.started_at).label("last_at"),
+                *SUMS,
+            ),
+            EXECUTIONS,
+            "ix_executions_trigger_started",
+        )
+        .where(_c.trigger_id.in_(triggers), _IS_CHAT)
+        .group_by(_c.trigger_id)
+    ),
+)

@@ -1,0 +1,42 @@
+"""Arithmetic on stored times in SQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.scalars import millis_between
+from lastlight_state.db import columns
+from lastlight_state.testing import Database
+
+START = datetime(2026, 2, 28, 23, 59, 59, 999_000, tzinfo=UTC)
+STEPS = [
+    timedelta(),
+    timedelta(milliseconds=1),
+    timedelta(milliseconds=-1),
+    timedelta(seconds=1.234),
+    timedelta(days=400, milliseconds=7),
+    timedelta(days=-366, milliseconds=-999),
+]
+
+
+def test_milliseconds_between_two_times_are_exact(database: Database) -> None:
+    """backends B-55: a question with two answers that agree."""
+    start, end = (sa.bindparam(name, type_=columns.Timestamp) for name in ("start", "end"))
+    with database.open().transaction() as tx:
+        for step in STEPS:
+            found = tx.connection.execute(
+                sa.select(millis_between(start, end)), {"start": START, "end": START + step}
+            ).scalar()
+            assert found == step / timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("missing", ["start", "end"])
+def test_with_one_time_missing_there_is_nothing_between(database: Database, missing: str) -> None:
+    """backends B-55."""
+    start, end = (sa.bindparam(name, type_=columns.Timestamp) for name in ("start", "end"))
+    with database.open().transaction() as tx:
+        values = {"start": START, "end": START, missing: None}
+        assert tx.connection.execute(sa.select(millis_between(start, end)), values).scalar() is None

@@ -1,0 +1,102 @@
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, strategies as st
+
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+
+PRINTABLE = st.text(
+    st.characters(codec="utf-8", min_codepoint=32, exclude_characters="\x7f"), min_size=1, max_size=60
+).filter(str.strip)
+
+
+@given(text=PRINTABLE)
+def test_names_are_kept_verbatim(text: str) -> None:
+    """house H-22."""
+    assert valid.identifier("name", text) == text
+    assert valid.optional("name", text) == text
+    assert valid.optional("name", None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "blank"),
+        (" \u2003 ", "blank"),
+        ("a\0b", "NUL"),
+        ("a\nb", "control character"),
+        ("a\x7fb", "control character"),
+        ("half \ud83d", "lone surrogate"),
+        ("é" * 129, "258 bytes, more than the limit of 256"),
+        (5, "text is needed, not int"),
+        (b"bytes", "text is needed, not bytes"),
+        (None, "text is needed, not NoneType"),
+    ],
+)
+def test_what_is_no_name_is_refused(name: Any, problem: str) -> None:
+    """house H-22: limits count UTF-8 bytes."""
+    with pytest.raises(InvalidValue, match=f"name: {problem}"):
+        valid.identifier("name", name)
+
+
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50))
+def test_free_text_is_kept_verbatim_to_the_last_byte_of_its_limit(text: str) -> None:
+    """house H-22."""
+    size = len(text.encode())
+    assert valid.content("text", text, size) == text
+    if size:
+        with pytest.raises(PayloadTooLarge) as raised:
+            valid.content("text", text, size - 1, hint="write less")
+        assert (raised.value.limit, raised.value.actual) == (size - 1, size)
+
+
+def test_free_text_may_be_empty_and_missing_text_stays_missing() -> None:
+    assert valid.content("text", "", 0) == ""
+    assert valid.optional_content("text", None, 0) is None
+    with pytest.raises(InvalidValue, match="NUL"):
+        valid.optional_content("text", "a\0b", 10)
+
+
+def test_a_word_is_one_of_its_vocabulary() -> None:
+    """house H-21: strict on write."""
+    vocabulary = valid.words(Literal["running", "failed"])
+    assert valid.word("status", "running", vocabulary) == "running"
+    for wrong in ("Running", "", 5, None, ["running"]):
+        with pytest.raises(InvalidValue) as raised:
+            valid.word("status", wrong, vocabulary)
+        assert raised.value.details["permitted"] == ("failed", "running")
+
+
+def test_a_wrong_word_is_not_repeated_at_length() -> None:
+    with pytest.raises(InvalidValue) as raised:
+        valid.word("status", "x" * 10_000, frozenset({"running"}))
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, True, 1.0, "1", None])
+def test_what_is_no_number_within_bounds_is_refused(number: Any) -> None:
+    with pytest.raises(InvalidValue, match="count: "):
+        valid.number("count", number)
+
+
+def test_bounds_belong_to_the_range() -> None:
+    assert [valid.number("n", n, least=-1, most=1) for n in (-1, 0, 1)] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("limit", [0, 501, -1, None, "10", True])
+def test_a_page_has_one_to_five_hundred_items(limit: Any) -> None:
+    """house H-12: at most 500."""
+    with pytest.raises(InvalidValue, match="limit: "):
+        valid.page_limit(limit)
+    assert [valid.page_limit(n) for n in (1, 500)] == [1, 500]
+
+
+@pytest.mark.parametrize("check", [valid.flag, valid.several])
+def test_a_truth_value_and_several_values_are_not_guessed(check: Callable[[str, Any], Any]) -> None:
+    for wrong in ("true", 1, None):
+        with pytest.raises(InvalidValue, match="what: "):
+            check("what", wrong)
+    assert valid.flag("what", False) is False
+    assert valid.several("what", ("a", "b")) == ["a", "b"]

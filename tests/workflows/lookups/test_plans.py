@@ -1,0 +1,72 @@
+"""How look-ups are read: each from an index, and none by going through history to find a few."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.workflows.filled import fill
+from support.workflows.plans import plan_of
+from support.workflows.steps import Raw
+
+from lastlight_state import StateStore
+from lastlight_state.testing import Database
+from lastlight_state.workflows.lookups import statements as sql, stories as run_story
+
+Rows = pytest.mark.parametrize("rows", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
+
+TRIGGER = (("trigger_id", 0),)
+CHECKED: list[tuple[Any, str, str]] = [
+    (
+        sql.for_trigger((*TRIGGER, ("statuses", 4)), "oldest"),
+        "idx_workflow_runs_trigger (trigger_id=? AND status=?)",
+        "Index",
+    ),
+    (sql.for_trigger(TRIGGER, "newest"), "idx_workflow_runs_trigger (trigger_id=?)", "idx_workflow_runs_trigger"),
+    (sql.for_trigger((*TRIGGER, ("workflow_names", 1)), "newest"), "idx_workflow_runs_trigger (trigger_id=?)", "Index"),
+    (sql.latest_by_workflow((*TRIGGER, ("workflow_names", 2))), "idx_workflow_runs_trigger (trigger_id=?)", "Index"),
+    (sql.CHILDREN.statement({"run_id": "r1"}, paged=True), "ix_workflow_runs_parent", "ix_workflow_runs_parent"),
+    (sql.ANCESTORS, "sqlite_autoindex_workflow_runs_1 (id=?)", "pk_workflow_runs"),
+    (sql.TRANSITION_ORDERS["newest"].statement({"run_id": "r1"}, paged=True), "(run_id=? AND", "run_transitions"),
+    (sql.counting((("statuses", 2),)), "COVERING INDEX", "Index"),
+    (sql.counting((("workflow_names", 1), ("since", 0))), "idx_workflow_runs_name_started", "Index"),
+    (sql.counting((("owned_repo", 0),)), "INDEX", "Index"),
+    (sql.NAMES, "COVERING INDEX idx_workflow_runs_name_started (workflow_name>?)", "Index Only Scan"),
+    (sql.REPOS, "COVERING INDEX ix_workflow_runs_repo", "ix_workflow_runs_repo"),
+    (sql.ACTIVITY, "ix_workflow_runs_repo (owner=? AND repo=? AND started_at>?)", "ix_workflow_runs_repo"),
+    (sql.SEARCH.statement({"since": 1, "text": {}}, paged=True), "ix_executions_usage", "ix_executions_started"),
+    (run_story.ATTEMPTS, "uq_executions_attempt", "Index"),
+    (run_story.WAITS, "idx_approvals_workflow", "Index"),
+    (run_story.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
+    (run_story.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
+    (run_story.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
+    (run_story.GATES_OF_RUN, "idx_approvals_workflow (workflow_run_id=?)", "Index"),
+    (run_story.REQUESTS_OF_RUN, "ix_human_requests_run (run_id=?)", "Index"),
+]
+
+
+def check(database: Database, store: StateStore) -> None:
+    now = database.clock.now()
+    values: dict[str, Any] = {
+        "trigger_id": "t1", "run_id": "r1", "node_id": "n", "iteration": 0, "most": 50, "after": "", "pattern": "%x%",
+        "repo_owner": "acme", "repo_name": "x1", "qualified": "acme/x1", "since": now + timedelta(seconds=1),
+        "after_0": now + timedelta(seconds=50), "after_1": "x",
+        **{f"statuses_{i}": "running" for i in range(4)}, **{f"workflow_names_{i}": "w1" for i in range(4)},
+    }  # fmt: skip
+    for statement, on_sqlite, on_postgres in CHECKED:
+        given = {**values, "after_0": 5} if "run_transitions" in str(statement.element) else values
+        sorted_here = "idx_workflow_runs_trigger" in on_sqlite  # the runs of one trigger, which are few
+        plan = plan_of(database, store, statement, given, in_order=not sorted_here)
+        assert (on_sqlite if database.name == "sqlite" else on_postgres) in plan.text, plan
+        assert not plan.scans_the_table, plan
+
+
+@Rows
+def test_look_ups_read_indexes(database: Database, every_backend: StateStore, raw: Raw, rows: int) -> None:
+    """workflows W-96, W-101: with statistics, and on SQLite without any."""
+    if database.name == "sqlite":
+        check(database, every_backend)
+    raw.many_runs(rows)
+    fill(raw, rows)
+    check(database, every_backend)
