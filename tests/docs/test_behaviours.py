@@ -6,8 +6,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from docs.citations import PAGES, Citation, behaviour_pages, citations, defined, definitions, lines, texts, uncited
-from docs.pages import ROOT, name_of
+from support.docs.citations import (
+    PAGES,
+    Citation,
+    behaviour_pages,
+    citations,
+    defined,
+    definitions,
+    lines,
+    texts,
+    uncited,
+)
+from support.docs.pages import ROOT, name_of
 
 FOLDERS = ("tests", "lastlight_state", "alembic", "benchmarks", "examples", "docs")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from docs.pages import ROOT, name_of
+from support.docs.pages import ROOT, name_of
 
 PAGES = ROOT / "docs" / "behaviours"
 
