@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from sqlalchemy.engine import Connection, Engine
 
 from lastlight_state.backends import backend_of_engine, open_backend
-from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.joined import hooks_follow, undone_together
@@ -64,7 +64,7 @@ class Transaction(Domains):
     @cached_property
     def connection(self) -> Connection:
         """A SQLAlchemy connection inside this transaction, for statements of your own. Never commit it."""
-        return self._unit.backend.connection(self._unit.lease)
+        return self._unit.backend.connection(self._unit.checkout)
 
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` once, after the commit, in the order of these calls; never after a rollback.
@@ -161,8 +161,8 @@ class StateStore(Domains):
     @contextmanager
     def view(self) -> Iterator[View]:
         """Read one moment: every read in the block sees the same commits. It blocks no writer."""
-        lease = self._scope.begin(Mode.SNAPSHOT)
-        with self._block(lease, "view") as unit:
+        checkout = self._scope.begin(Mode.SNAPSHOT)
+        with self._block(checkout, "view") as unit:
             scope = TransactionScope(unit, self.metrics, may_write=False)
             try:
                 yield View(self._context.within(scope))
@@ -175,21 +175,22 @@ class StateStore(Domains):
         *,
         claim: Claim | None = None,
         label: str | None = None,
-        keyed: bool = False,
+        repeatable: bool = False,
     ) -> T:
-        """The result of ``work(tx)``, run as a whole again while the database is busy; so it must be repeatable.
+        """Run ``work(tx)`` in a transaction of its own and return its result.
 
+        While the database is busy, the whole of ``work`` is run again, with its effects outside the database.
         ``claim`` is confirmed at the beginning of each of these transactions, as in `transaction`.
-        ``keyed`` says that a second run finds what the first one wrote; then it is also repeated when the connection
-        was lost during COMMIT, and nobody knows whether it took place. Otherwise that is `BackendUnavailable`.
+        ``repeatable``: a second run finds what the first one wrote. Then it is also run again when the connection was
+        lost during COMMIT, whose outcome nobody knows; otherwise that raises `BackendUnavailable`.
         """
-        self._scope.admit()
+        self._scope.refuse_closed()
 
         def attempt() -> T:
             with self._transaction(self.backend.acquire(Mode.WRITE), label) as transaction:
                 return work(_held(transaction, claim))
 
-        return self._scope.retry.run(attempt, keyed=keyed)
+        return self._scope.retry.run(attempt, repeatable=repeatable)
 
     def close(self) -> None:
         """Give everything back. Idempotent; later calls are `StoreClosed`.
@@ -208,8 +209,8 @@ class StateStore(Domains):
         self.close()
 
     @contextmanager
-    def _transaction(self, lease: Lease, label: str | None) -> Iterator[Transaction]:
-        with self._block(lease, label) as unit:
+    def _transaction(self, checkout: Checkout, label: str | None) -> Iterator[Transaction]:
+        with self._block(checkout, label) as unit:
             scope = TransactionScope(unit, self.metrics)
             try:
                 yield Transaction(self._context.within(scope), unit)
@@ -218,25 +219,25 @@ class StateStore(Domains):
         run_hooks(unit, self.metrics)
 
     @contextmanager
-    def _block(self, lease: Lease, label: str | None) -> Iterator[Unit]:
+    def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:
         backend, thread = self.backend, threading.get_ident()
-        unit = Unit(backend, lease)
+        unit = Unit(backend, checkout)
         self._scope.transactions.add(thread)
         try:
             yield unit
             refuse_dead(unit)
-            backend.commit(lease)
+            backend.commit(checkout)
         except BaseException as error:
-            backend.rollback(lease)
+            backend.rollback(checkout)
             _label(error, label)
             raise
         finally:
             self._scope.transactions.discard(thread)
-            backend.release(lease)
+            backend.release(checkout)
 
     @contextmanager
     def _joined(self, connection: Connection, label: str | None) -> Iterator[Transaction]:
-        self._scope.admit()
+        self._scope.refuse_closed()
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         unit = Unit(self.backend, self.backend.join(connection))
@@ -252,7 +253,7 @@ class StateStore(Domains):
         finally:
             self._scope.transactions.discard(thread)
             scope.end()
-            self.backend.leave(unit.lease)
+            self.backend.leave(unit.checkout)
         hooks_follow(connection, unit, self.metrics)
 
 

@@ -151,7 +151,9 @@ def test_a_commit_that_postgres_refuses_is_repeated_from_the_beginning(
     assert (len(naps), names(store)) == (4, ["a transaction", "one statement"])
 
 
-def test_a_commit_of_unknown_outcome_is_repeated_only_when_the_writes_are_keyed(postgres_database: Database) -> None:
+def test_a_commit_of_unknown_outcome_is_repeated_only_when_the_writes_are_repeatable(
+    postgres_database: Database,
+) -> None:
     """backends B-51."""
     postgres_database.raw().execute(AT_COMMIT.format(times=1, fail=DISCONNECT))
     store = postgres_database.open()
@@ -160,7 +162,7 @@ def test_a_commit_of_unknown_outcome_is_repeated_only_when_the_writes_are_keyed(
         store.run(create)
     assert (raised.value.outcome, len(naps)) == ("unknown", 0)
     postgres_database.raw().execute("ALTER SEQUENCE attempts RESTART")
-    store.run(lambda tx: ensure(tx, "key"), keyed=True)
+    store.run(lambda tx: ensure(tx, "key"), repeatable=True)
     assert (len(naps), len(names(store))) == (1, 1)
     postgres_database.raw().execute("ALTER SEQUENCE attempts RESTART")
     with pytest.raises(BackendUnavailable, match="closed the connection") as raised:

@@ -82,14 +82,14 @@ class _StoreRunner:
         self.in_transaction: set[asyncio.Task[Any]] = set()
 
     def read(self, call: Callable[[], T]) -> Awaitable[T]:
-        self.admit()
+        self.refuse_closed()
         return self.readers.run(call)
 
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
-        self.admit()
+        self.refuse_closed()
         return self.writers.run(call)
 
-    def admit(self) -> None:
+    def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""
         if self.in_transaction and asyncio.current_task() in self.in_transaction:
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
@@ -187,16 +187,16 @@ class AsyncStateStore(AsyncDomains):
         *,
         claim: Claim | None = None,
         label: str | None = None,
-        keyed: bool = False,
+        repeatable: bool = False,
     ) -> T:
         """As `StateStore.run`: ``work`` is a plain function of a sync transaction, run on a worker thread."""
-        return await self._lanes.write(partial(self._store.run, work, claim=claim, label=label, keyed=keyed))
+        return await self._lanes.write(partial(self._store.run, work, claim=claim, label=label, repeatable=repeatable))
 
     async def close(self) -> None:
         """As `StateStore.close`, after the calls that were under way. Idempotent; not inside a transaction."""
         lanes = self._lanes
         if lanes.writers.is_open:
-            lanes.admit()
+            lanes.refuse_closed()
             lanes.close()
             closing = Lane("closing")
             await closing.run(partial(lanes.then, self._store.close))
@@ -210,7 +210,7 @@ class AsyncStateStore(AsyncDomains):
 
     @asynccontextmanager
     async def _pinned(self, opening: Callable[[], Any]) -> AsyncIterator[tuple[Any, Runner]]:
-        self._lanes.admit()
+        self._lanes.refuse_closed()
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         lane = Lane("transaction")
         try:

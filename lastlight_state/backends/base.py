@@ -54,7 +54,7 @@ class Mode(Enum):
         self.begins = begins
 
 
-class Lease:
+class Checkout:
     """A driver connection lent to one unit. ``owner`` and ``before`` are the backend's own: its handle, its past."""
 
     __slots__ = ("before", "broken", "driver", "mode", "owner")
@@ -86,7 +86,7 @@ class Options:
 
 
 class Backend(ABC):
-    """One open database. Thread-safe; leases are not: one unit uses one at a time.
+    """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
     Errors: every method translates the driver's errors with `translate`, so callers meet `StateError` alone.
@@ -134,22 +134,22 @@ class Backend(ABC):
         return False
 
     @abstractmethod
-    def acquire(self, mode: Mode) -> Lease:
+    def acquire(self, mode: Mode) -> Checkout:
         """A connection for a unit, with ``mode``'s transaction begun.
 
         Writers of one SQLite file queue here. Raises `BackendBusy` or `BackendUnavailable`; then nothing is held.
         """
 
     @abstractmethod
-    def commit(self, lease: Lease) -> None:
+    def commit(self, checkout: Checkout) -> None:
         """Commit the unit's transaction. After an error the outcome is as the error says."""
 
     @abstractmethod
-    def rollback(self, lease: Lease) -> None:
+    def rollback(self, checkout: Checkout) -> None:
         """Undo the unit's transaction, if it still has one. Never raises: a connection that cannot is marked broken."""
 
     @abstractmethod
-    def release(self, lease: Lease) -> None:
+    def release(self, checkout: Checkout) -> None:
         """Give the connection back; a broken one is closed instead of lent again."""
 
     @abstractmethod
@@ -161,12 +161,12 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def connection(self, lease: Lease) -> Connection:
+    def connection(self, checkout: Checkout) -> Connection:
         """A SQLAlchemy connection over the leased driver connection, for callers' own statements."""
 
     @abstractmethod
-    def join(self, connection: Connection) -> Lease:
-        """A lease on a caller's connection, which is inside the caller's own transaction. Never committed by us."""
+    def join(self, connection: Connection) -> Checkout:
+        """A checkout on a caller's connection, which is inside the caller's own transaction. Never committed by us."""
 
     def refuse_stranger(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
@@ -178,15 +178,15 @@ class Backend(ABC):
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 
-    def leave(self, lease: Lease) -> None:  # noqa: B027 - most have nothing to do
+    def leave(self, checkout: Checkout) -> None:  # noqa: B027 - most have nothing to do
         """End what `join` began: the connection is as it came, and the transaction still the caller's."""
 
-    def alive(self, lease: Lease) -> bool:
+    def alive(self, checkout: Checkout) -> bool:
         """Whether the unit's transaction can go on: nobody ended it meanwhile, and no failure did."""
         return True
 
     @abstractmethod
-    def named_lock(self, lease: Lease, name: str) -> None:
+    def named_lock(self, checkout: Checkout, name: str) -> None:
         """Hold ``name`` until the unit ends; others who ask for it wait."""
 
     @abstractmethod
@@ -226,7 +226,7 @@ class Backend(ABC):
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
 
     @abstractmethod
-    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+    def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         """Size and settings of the database, and which of these tables there are. Reads no table of ours."""
 
     @abstractmethod

@@ -30,23 +30,23 @@ class Retry:
     sleep: Callable[[float], None] = time.sleep
     stretch: Callable[[], float] = field(default=lambda: random.uniform(0.75, 1.25))  # noqa: S311 - not for secrets
 
-    def run(self, attempt: Callable[[], T], *, keyed: bool = False) -> T:
+    def run(self, attempt: Callable[[], T], *, repeatable: bool = False) -> T:
         """The result of ``attempt``, which is a whole unit and may run several times.
 
-        ``keyed``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
+        ``repeatable``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
         """
         try:
             return attempt()
         except BackendError as error:
-            return self.again(attempt, error, keyed=keyed)
+            return self.again(attempt, error, repeatable=repeatable)
 
-    def again(self, attempt: Callable[[], T], error: BackendError, *, keyed: bool = False) -> T:
+    def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool = False) -> T:
         """The result of a repetition after the first attempt failed with ``error``, or the last error."""
         repeats, in_doubt = 0, False
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"
             busy = isinstance(error, BackendBusy)
-            allowed = self._limit_when_busy(error) if busy else _when_unavailable(error, keyed)
+            allowed = self._limit_when_busy(error) if busy else _when_unavailable(error, repeatable)
             if repeats >= allowed:
                 if in_doubt:
                     error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
@@ -64,9 +64,9 @@ class Retry:
         return 0 if error.details.get("final") else self.limit
 
 
-def _when_unavailable(error: BackendError, keyed: bool) -> int:
+def _when_unavailable(error: BackendError, repeatable: bool) -> int:
     if not isinstance(error, BackendUnavailable):
         return 0
-    if error.outcome == "unknown" and not keyed:
+    if error.outcome == "unknown" and not repeatable:
         return 0
     return int(error.details.get("repeats", 0))

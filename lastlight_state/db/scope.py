@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from lastlight_state.backends.base import LOST, Backend, Lease, Mode
+from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import (
@@ -53,15 +53,15 @@ class Scope(ABC):
     def viewing(self, work: Work[T]) -> T: ...
 
     @abstractmethod
-    def once(self, work: Work[T], *, keyed: bool = False) -> T: ...
+    def once(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
     @abstractmethod
-    def writing(self, work: Work[T], *, keyed: bool = False) -> T: ...
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
-    def chained(self, work: Work[T], *, keyed: bool = False) -> T:
+    def chained(self, work: Work[T], *, repeatable: bool = False) -> T:
         """For a work that is one `Chain`: one statement where the database can, else a transaction."""
         run = self.once if self.backend.writes_in_ctes else self.writing
-        return run(work, keyed=keyed)
+        return run(work, repeatable=repeatable)
 
 
 class StoreScope(Scope):
@@ -78,27 +78,27 @@ class StoreScope(Scope):
         _every_scope.add(self)
 
     def reading(self, work: Work[T]) -> T:
-        return self._run(Mode.READ, work, keyed=True)
+        return self._run(Mode.READ, work, repeatable=True)
 
     def viewing(self, work: Work[T]) -> T:
-        return self._run(Mode.SNAPSHOT, work, keyed=True)
+        return self._run(Mode.SNAPSHOT, work, repeatable=True)
 
-    def once(self, work: Work[T], *, keyed: bool = False) -> T:
-        return self._run(Mode.ONE, work, keyed=keyed)
+    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
+        return self._run(Mode.ONE, work, repeatable=repeatable)
 
-    def writing(self, work: Work[T], *, keyed: bool = False) -> T:
-        return self._run(Mode.WRITE, work, keyed=keyed)
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+        return self._run(Mode.WRITE, work, repeatable=repeatable)
 
-    def admit(self) -> None:
+    def refuse_closed(self) -> None:
         """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
         if self.transactions and threading.get_ident() in self.transactions:
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
 
-    def begin(self, mode: Mode) -> Lease:
-        """A lease whose transaction is begun, with retries."""
-        self.admit()
+    def begin(self, mode: Mode) -> Checkout:
+        """A checkout whose transaction is begun, with retries."""
+        self.refuse_closed()
         return self.retry.run(lambda: self.backend.acquire(mode))
 
     def close(self) -> bool:
@@ -113,31 +113,31 @@ class StoreScope(Scope):
         self._unusable = MisuseError("this store was opened before fork(): open one in the child")
         self.backend.forked()
 
-    def _run(self, mode: Mode, work: Work[T], *, keyed: bool) -> T:
-        self.admit()
+    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool) -> T:
+        self.refuse_closed()
         in_doubt: list[Callable[[], object]] = []
         try:
             return self._attempt(mode, work, in_doubt)
         except BackendError as error:
-            return self.retry.again(lambda: self._attempt(mode, work, in_doubt), error, keyed=keyed)
+            return self.retry.again(lambda: self._attempt(mode, work, in_doubt), error, repeatable=repeatable)
 
     def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
         backend = self.backend
-        lease = backend.acquire(mode)
-        unit = Unit(backend, lease)
+        checkout = backend.acquire(mode)
+        unit = Unit(backend, checkout)
         try:
             result = work(unit)
             if mode.begins:
-                backend.commit(lease)
+                backend.commit(checkout)
         except BaseException as error:
-            backend.rollback(lease)
+            backend.rollback(checkout)
             if mode is Mode.ONE and isinstance(error, BackendUnavailable) and error.details.get("reason") == LOST:
                 error.outcome = "unknown"  # the one statement may have committed before its answer was lost
             if isinstance(error, BackendUnavailable) and error.outcome == "unknown":
                 in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
             raise
         finally:
-            backend.release(lease)
+            backend.release(checkout)
         if unit.hooks or in_doubt:
             unit.hooks = unit.hooks or in_doubt
             run_hooks(unit, self.metrics)
@@ -160,11 +160,11 @@ class TransactionScope(Scope):
 
     viewing = reading
 
-    def once(self, work: Work[T], *, keyed: bool = False) -> T:
+    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
         self._admit_write()
         return self._guarded(work)
 
-    def writing(self, work: Work[T], *, keyed: bool = False) -> T:
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
         self._admit_write()
         return self._guarded(work)
 
@@ -198,7 +198,7 @@ class TransactionScope(Scope):
 
 def refuse_dead(unit: Unit) -> None:
     """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
-    if not unit.backend.alive(unit.lease):
+    if not unit.backend.alive(unit.checkout):
         raise MisuseError("this transaction failed or was ended inside its block, and nothing of it can be committed")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from lastlight_state.backends.base import Backend, Lease
+from lastlight_state.backends.base import Backend, Checkout
 from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import Compiled, Statement, Values
@@ -20,13 +20,13 @@ NOTHING: Values = {}
 class Unit:
     """One unit on one connection. Not for use by two threads, nor after the call that it was made for."""
 
-    __slots__ = ("_execute", "backend", "hooks", "lease")
+    __slots__ = ("_execute", "backend", "checkout", "hooks")
 
-    def __init__(self, backend: Backend, lease: Lease) -> None:
+    def __init__(self, backend: Backend, checkout: Checkout) -> None:
         self.backend = backend
-        self.lease = lease
+        self.checkout = checkout
         self.hooks: list[Callable[[], object]] = []
-        self._execute = lease.driver.execute
+        self._execute = checkout.driver.execute
 
     def change(self, statement: Statement, values: Values = NOTHING) -> int:
         """Run a write; the number of rows it changed."""
@@ -70,7 +70,7 @@ class Unit:
 
     def named_lock(self, name: str) -> None:
         """Wait until no other unit holds ``name``, and hold it until this one ends."""
-        self.backend.named_lock(self.lease, name)
+        self.backend.named_lock(self.checkout, name)
 
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` once after this unit's commit, never after a rollback."""

@@ -51,7 +51,7 @@ class Statistics(Repository):
         )
 
     def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, dict[str, Any]]:
-        measures = unit.backend.measures(unit.lease, TABLES)
+        measures = unit.backend.measures(unit.checkout, TABLES)
         present = frozenset(measures.tables)
         messages: MessageCounts = table_counts.messages(unit, present, self._now())
         statuses: Mapping[str, tuple[StatusCount, ...]] = table_counts.statuses(unit, present)

@@ -50,7 +50,7 @@ class Messages(Repository):
         row = message_checks.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
         found = known("session_id", session_id)
         if row["platform_message_id"] is not None:
-            return self._writing(lambda unit: deliveries.append(unit, found, [row], now), keyed=True)[0]
+            return self._writing(lambda unit: deliveries.append(unit, found, [row], now), repeatable=True)[0]
         values = {**row, "session_id": found, "at": now}
         appended = self._chained(lambda unit: _append(unit, sql.APPEND, values, row))
         if appended is None:
@@ -65,8 +65,8 @@ class Messages(Repository):
         now = self._now()
         rows = message_checks.drafts(drafts, now, self._settings.limits.message_content)
         found = known("session_id", session_id)
-        keyed = all(row["platform_message_id"] is not None for row in rows)
-        return self._writing(lambda unit: deliveries.append(unit, found, rows, now), keyed=keyed)
+        repeatable = all(row["platform_message_id"] is not None for row in rows)
+        return self._writing(lambda unit: deliveries.append(unit, found, rows, now), repeatable=repeatable)
 
     def try_append_to_thread(
         self, place: ThreadPlace, draft: MessageDraft, *, clip: int | None = words.CLIP
@@ -143,7 +143,7 @@ class Messages(Repository):
             values = {**where, **row, "at": now}
             made = self._chained(lambda unit: _append(unit, sql.APPEND_HERE, values, row))
         else:
-            made = self._writing(lambda unit: _deliver_here(unit, where, row, now), keyed=True)
+            made = self._writing(lambda unit: _deliver_here(unit, where, row, now), repeatable=True)
         if made is None and self._reading(lambda unit: unit.row(sql.IS_SOMEBODY_HERE, where)):
             raise LostRace("the newest session of the place was retired while it was looked up")
         return made

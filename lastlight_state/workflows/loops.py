@@ -110,7 +110,7 @@ class Loops(Repository):
             "iteration": valid.number("iteration", iteration),
             "done": valid.flag("done", done),
         }
-        return run_writes.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, PUT, values), keyed=True)
+        return run_writes.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
         """Move a loop from iteration ``expected`` to the next; a loop without a row is at 0.
@@ -136,7 +136,9 @@ class Loops(Repository):
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         values = self._values(run_id, loop_id, claim)
-        return run_writes.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, FINISH, values), keyed=True)
+        return run_writes.decide(
+            self._scope, run_id, claim, lambda unit: unit.find(Loop, FINISH, values), repeatable=True
+        )
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """The loop, or None."""
@@ -168,7 +170,7 @@ class Loops(Repository):
         values = execution_checks.output(limits, execution_id, text, claim)
         save = Change(executions.SAVE_OUTPUT, values, claim)
         output = Output(valid.identifier("key", key, words.ID), save, now, shared.scratch_patch(state) or {})
-        self._writing(lambda unit: loop_outputs.carry(unit, run_id, output, limits), keyed=True)
+        self._writing(lambda unit: loop_outputs.carry(unit, run_id, output, limits), repeatable=True)
 
     def find_output(self, run_id: str, key: str) -> str | None:
         """The text that the last iteration handed on, in one round trip; None where there is none, or no such run.

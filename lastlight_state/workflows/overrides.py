@@ -60,7 +60,7 @@ class Overrides(Repository):
             "updated_by": valid.optional("by", by, words.ACTOR),
             "reason": valid.optional_content("reason", reason, words.SUMMARY),
         }
-        return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), keyed=True)[0])
+        return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0])
 
     def find(self, name: str) -> WorkflowOverride | None:
         """The override of this workflow, or None where the default holds."""
@@ -75,4 +75,4 @@ class Overrides(Repository):
     def clear(self, name: str) -> bool:
         """Go back to the default: enabled. Whether there was an override; none is no error."""
         values = {"name": valid.sought("name", name)}
-        return self._once(lambda unit: unit.change(CLEAR, values), keyed=True) > 0
+        return self._once(lambda unit: unit.change(CLEAR, values), repeatable=True) > 0

@@ -18,11 +18,11 @@ DEFAULT = Options()
 
 def measures_of(url: str | Path, options: Options = DEFAULT, tables: tuple[str, ...] = ()) -> Measures:
     with closing(open_backend(url, options)) as backend:
-        lease = backend.acquire(Mode.READ)
+        checkout = backend.acquire(Mode.READ)
         try:
-            return backend.measures(lease, tables)
+            return backend.measures(checkout, tables)
         finally:
-            backend.release(lease)
+            backend.release(checkout)
 
 
 def test_only_the_tables_that_are_there_are_told(fresh_database: Database) -> None:
@@ -90,11 +90,11 @@ def test_a_table_that_was_never_analysed_has_no_estimate(postgres_url: str) -> N
 
 def test_what_the_database_refuses_is_an_error_of_the_library(fresh_database: Database) -> None:
     backend = fresh_database.open().backend
-    lease = backend.acquire(Mode.READ)
-    lease.driver.close()
+    checkout = backend.acquire(Mode.READ)
+    checkout.driver.close()
     try:
         with pytest.raises(StateError):
-            backend.measures(lease, ())
+            backend.measures(checkout, ())
     finally:
-        lease.broken = True
-        backend.release(lease)
+        checkout.broken = True
+        backend.release(checkout)

@@ -111,9 +111,9 @@ def test_an_io_error_is_repeated_as_busy_is() -> None:
     assert retry(Sleeper()).run(failing(*[IO_ERROR] * 6)) == "done"
 
 
-def test_an_unknown_outcome_is_repeated_only_when_the_writes_are_keyed() -> None:
+def test_an_unknown_outcome_is_repeated_only_when_the_writes_are_repeatable() -> None:
     """backends B-51."""
-    assert retry(Sleeper()).run(failing(UNKNOWN), keyed=True) == "done"
+    assert retry(Sleeper()).run(failing(UNKNOWN), repeatable=True) == "done"
     with pytest.raises(BackendUnavailable):
         retry(Sleeper()).run(failing(UNKNOWN))
 
@@ -123,7 +123,7 @@ def test_what_an_earlier_attempt_may_have_written_is_not_forgotten(last: Backend
     """backends B-51: the outcome is unknown, even when the last attempt certainly wrote nothing."""
     last = type(last)("the last", **last.details)
     with pytest.raises(type(last)) as raised:
-        retry(Sleeper()).run(failing(UNKNOWN, *[last] * 6), keyed=True)
+        retry(Sleeper()).run(failing(UNKNOWN, *[last] * 6), repeatable=True)
     assert raised.value.details["outcome"] == "unknown"
 
 

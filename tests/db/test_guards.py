@@ -48,11 +48,11 @@ def test_a_guard_refuses_on_both_databases_what_it_says_and_nothing_else(every_b
             "UPDATE scratch_things SET kind = 'x'",
             f"INSERT INTO scratch_things (id, at, kind) VALUES ('t9', '{AT}', 'never')",
         ):
-            lease = backend.acquire(Mode.WRITE)
+            checkout = backend.acquire(Mode.WRITE)
             with refused():
-                lease.driver.execute(sql)
-            backend.rollback(lease)
-            backend.release(lease)
+                checkout.driver.execute(sql)
+            backend.rollback(checkout)
+            backend.release(checkout)
         with every_backend.transaction() as tx:
             tx.connection.exec_driver_sql("DELETE FROM scratch_things WHERE number = 5")
             tx.connection.exec_driver_sql("UPDATE scratch_things SET number = 7")

@@ -307,11 +307,11 @@ def test_a_busy_file_is_named_when_joining(state_store: StateStore, state_dir: A
         connection.exec_driver_sql("PRAGMA foreign_keys = ON")
         connection.exec_driver_sql("PRAGMA recursive_triggers = ON")
         connection.commit()
-        lease = state_store.backend.acquire(Mode.WRITE)
+        checkout = state_store.backend.acquire(Mode.WRITE)
         with connection.begin(), pytest.raises(BackendBusy), state_store.transaction(connection=connection):
             pass
-        state_store.backend.rollback(lease)
-        state_store.backend.release(lease)
+        state_store.backend.rollback(checkout)
+        state_store.backend.release(checkout)
     engine.dispose()
 
 

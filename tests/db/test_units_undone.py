@@ -32,8 +32,8 @@ def test_hooks_of_a_unit_whose_commit_was_in_doubt_run_once_when_it_turns_out_do
     scope, told, attempts = every_backend._scope, [], []
     commit = scope.backend.commit
 
-    def commit_and_lose_the_answer(lease: Any) -> None:
-        commit(lease)
+    def commit_and_lose_the_answer(checkout: Any) -> None:
+        commit(checkout)
         scope.backend.commit = commit  # type: ignore[method-assign]
         raise BackendUnavailable("the connection was lost", outcome="unknown", repeats=1)
 
@@ -43,7 +43,7 @@ def test_hooks_of_a_unit_whose_commit_was_in_doubt_run_once_when_it_turns_out_do
             unit.after_commit(lambda: told.append("told"))
 
     scope.backend.commit = commit_and_lose_the_answer  # type: ignore[method-assign]
-    scope.writing(work, keyed=True)
+    scope.writing(work, repeatable=True)
     assert (len(attempts), told) == (2, ["told"])
 
 

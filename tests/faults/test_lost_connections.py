@@ -73,7 +73,7 @@ def test_while_the_server_is_away_calls_are_unavailable_and_afterwards_they_are_
         assert store.workflows.runs.get(run.id) == run
 
 
-def test_a_commit_whose_answer_was_lost_is_not_repeated_unless_it_is_keyed(postgres_database: Database) -> None:
+def test_a_commit_whose_answer_was_lost_is_not_repeated_unless_it_is_repeatable(postgres_database: Database) -> None:
     """backends B-51: a COMMIT of unknown outcome."""
     with dropped_answers(postgres_database.url) as (url, drop):
         store = postgres_database.open()
@@ -85,15 +85,15 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated_unless_it_is_keyed(postg
             assert names(store) == ["transaction"]
 
             drop("COMMIT\0")
-            ensured = far.workflows.runs.ensure("key", "keyed", trigger=TRIGGER, phase="p")
+            ensured = far.workflows.runs.ensure("key", "by key", trigger=TRIGGER, phase="p")
             assert not ensured.created
-            assert sorted(names(store)) == ["keyed", "transaction"]
+            assert sorted(names(store)) == ["by key", "transaction"]
 
             drop("INSERT")
             with pytest.raises(BackendUnavailable) as raised:
                 far.workflows.runs.create("statement", trigger=TRIGGER, phase="p")
             assert raised.value.outcome == "unknown"
-            assert sorted(names(store)) == ["keyed", "statement", "transaction"]
+            assert sorted(names(store)) == ["by key", "statement", "transaction"]
             assert far.metrics.retries == 1
 
 

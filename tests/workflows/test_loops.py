@@ -288,9 +288,9 @@ if child == 0:
     store = StateStore.open(url, migrate=False)
     acquire = store.backend.acquire
     def acquire_dying(mode):
-        lease = acquire(mode)
-        lease.driver = Dying(lease.driver)
-        return lease
+        checkout = acquire(mode)
+        checkout.driver = Dying(checkout.driver)
+        return checkout
     store.backend.acquire = acquire_dying
     store.workflows.loops.carry(run_id, "fix", execution_id=execution_id, text="text", state={"tries": 1})
     os._exit(0)

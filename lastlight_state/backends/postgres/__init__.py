@@ -19,7 +19,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres.catalogue import catalogue_of
@@ -72,108 +72,108 @@ class PostgresBackend(Backend):
         self._version_checked = False
         self._closed = False
 
-    def acquire(self, mode: Mode) -> Lease:
+    def acquire(self, mode: Mode) -> Checkout:
         if self.options.read_only and mode.writes:
             raise ReadOnlyTransaction("the store is open for reading only")
-        lease = self._checkout(mode)
+        checkout = self._checkout(mode)
         if mode.begins:
             try:
-                lease.driver.execute(_BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
+                checkout.driver.execute(_BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
             except BaseException as error:
-                lease.broken = True
-                self.release(lease)
+                checkout.broken = True
+                self.release(checkout)
                 if isinstance(error, psycopg.Error):
                     raise translate(error) from error
                 raise
-        return lease
+        return checkout
 
-    def alive(self, lease: Lease) -> bool:
-        return bool(lease.driver.pgconn.transaction_status == TransactionStatus.INTRANS)
+    def alive(self, checkout: Checkout) -> bool:
+        return bool(checkout.driver.pgconn.transaction_status == TransactionStatus.INTRANS)
 
-    def commit(self, lease: Lease) -> None:
+    def commit(self, checkout: Checkout) -> None:
         try:
-            lease.driver.execute("COMMIT")
+            checkout.driver.execute("COMMIT")
         except psycopg.Error as error:
             failure = translate(error)
             if isinstance(failure, BackendUnavailable):
                 failure.outcome = "unknown"
             raise failure from error
 
-    def rollback(self, lease: Lease) -> None:
+    def rollback(self, checkout: Checkout) -> None:
         try:
-            if lease.driver.info.transaction_status != TransactionStatus.IDLE:
-                lease.driver.execute("ROLLBACK")
+            if checkout.driver.info.transaction_status != TransactionStatus.IDLE:
+                checkout.driver.execute("ROLLBACK")
         except psycopg.Error:
-            lease.broken = True
+            checkout.broken = True
 
-    def release(self, lease: Lease) -> None:
-        in_transaction = lease.driver.info.transaction_status != TransactionStatus.IDLE
-        if lease.broken or in_transaction or self._closed:  # a pool that was disposed of keeps what comes late
-            lease.owner.invalidate()
+    def release(self, checkout: Checkout) -> None:
+        in_transaction = checkout.driver.info.transaction_status != TransactionStatus.IDLE
+        if checkout.broken or in_transaction or self._closed:  # a pool that was disposed of keeps what comes late
+            checkout.owner.invalidate()
             return
         if not self._owns_engine:
-            give_back(lease)
-        lease.owner.close()
+            give_back(checkout)
+        checkout.owner.close()
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
-    def named_lock(self, lease: Lease, name: str) -> None:
+    def named_lock(self, checkout: Checkout, name: str) -> None:
         try:
-            lease.driver.execute(_NAMED_LOCK, (self.schema, name))
+            checkout.driver.execute(_NAMED_LOCK, (self.schema, name))
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def connection(self, lease: Lease) -> Connection:
-        connection = Connection(self._engine, connection=lease.owner)
+    def connection(self, checkout: Checkout) -> Connection:
+        connection = Connection(self._engine, connection=checkout.owner)
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
 
-    def join(self, connection: Connection) -> Lease:
+    def join(self, connection: Connection) -> Checkout:
         self.refuse_stranger(connection)
         driver: Any = connection.connection.dbapi_connection
-        if driver.autocommit and not self.alive(Lease(driver, Mode.WRITE)):
+        if driver.autocommit and not self.alive(Checkout(driver, Mode.WRITE)):
             raise MisuseError(
                 "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
             )
-        lease = Lease(driver, Mode.WRITE, owner=connection.connection)
-        borrow(lease)
-        return lease
+        checkout = Checkout(driver, Mode.WRITE, owner=connection.connection)
+        borrow(checkout)
+        return checkout
 
-    def leave(self, lease: Lease) -> None:
-        give_back(lease)
+    def leave(self, checkout: Checkout) -> None:
+        give_back(checkout)
 
     @contextmanager
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
-        lease = self.acquire(Mode.WRITE)
+        checkout = self.acquire(Mode.WRITE)
         try:
-            schema = self.schema or self._current_schema(lease)
-            self._lock_migration(lease, schema, lock_timeout)
-            self._enter_schema(lease, schema)
+            schema = self.schema or self._current_schema(checkout)
+            self._lock_migration(checkout, schema, lock_timeout)
+            self._enter_schema(checkout, schema)
             waits = int(min(lock_timeout, DDL_WAIT_SECONDS) * 1000)
-            lease.driver.execute(f"SET LOCAL lock_timeout = {waits}; SET LOCAL statement_timeout = 0")
-            connection = Connection(self._engine, connection=lease.owner)
+            checkout.driver.execute(f"SET LOCAL lock_timeout = {waits}; SET LOCAL statement_timeout = 0")
+            connection = Connection(self._engine, connection=checkout.owner)
             connection.begin()
             yield connection
-            self.commit(lease)
+            self.commit(checkout)
         except psycopg.Error as error:
             raise translate(error) from error
         finally:
-            self.rollback(lease)
-            self.release(lease)
+            self.rollback(checkout)
+            self.release(checkout)
 
     @contextmanager
     def scratch(self) -> Iterator[Connection]:
-        lease = self.acquire(Mode.WRITE)
+        checkout = self.acquire(Mode.WRITE)
         try:
-            self._enter_schema(lease, f"lastlight_scratch_{uuid4().hex}")
-            connection = Connection(self._engine, connection=lease.owner)
+            self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
+            connection = Connection(self._engine, connection=checkout.owner)
             connection.begin()
             yield connection
         except psycopg.Error as error:
             raise translate(error) from error
         finally:
-            self.rollback(lease)
-            self.release(lease)
+            self.rollback(checkout)
+            self.release(checkout)
 
     def script(self, body: str, lock_timeout: float) -> str:
         schema, exists, _ = self._place()
@@ -184,22 +184,22 @@ class PostgresBackend(Backend):
         return grants(role, database, schema, rights)
 
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
-        lease = self.acquire(Mode.READ)
+        checkout = self.acquire(Mode.READ)
         try:
-            return list(lease.driver.execute(sql).fetchall())
+            return list(checkout.driver.execute(sql).fetchall())
         except psycopg.Error as error:
             if error.sqlstate in UNDEFINED:
                 return None
             raise translate(error) from error
         finally:
-            self.release(lease)
+            self.release(checkout)
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue_of(connection.connection.dbapi_connection)
 
-    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+    def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:
-            return measured(lease.driver, self.schema, tables)
+            return measured(checkout.driver, self.schema, tables)
         except psycopg.Error as error:
             raise translate(error) from error
 
@@ -211,19 +211,19 @@ class PostgresBackend(Backend):
             self._closed = True
             self._engine.dispose()
 
-    def _checkout(self, mode: Mode) -> Lease:
+    def _checkout(self, mode: Mode) -> Checkout:
         owner = checked_out(self._engine)
-        lease = Lease(owner.dbapi_connection, mode, owner=owner)
+        checkout = Checkout(owner.dbapi_connection, mode, owner=owner)
         if not self._owns_engine:
-            borrow(lease)
-            lease.driver.autocommit = True
+            borrow(checkout)
+            checkout.driver.autocommit = True
         if not self._version_checked:
-            self._check_version(lease)
-        return lease
+            self._check_version(checkout)
+        return checkout
 
-    def _check_version(self, lease: Lease) -> None:
-        if lease.driver.info.server_version < OLDEST:
-            self.release(lease)
+    def _check_version(self, checkout: Checkout) -> None:
+        if checkout.driver.info.server_version < OLDEST:
+            self.release(checkout)
             raise NotSupported("the server is older than PostgreSQL 14")
         self._version_checked = True
 
@@ -240,23 +240,23 @@ class PostgresBackend(Backend):
             raise InvalidValue("schema", "the connection's search_path names no schema that exists")
         return schema
 
-    def _current_schema(self, lease: Lease) -> str:
-        return self._known(lease.driver.execute("SELECT current_schema()").fetchone()[0])
+    def _current_schema(self, checkout: Checkout) -> str:
+        return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
 
-    def _lock_migration(self, lease: Lease, schema: str, lock_timeout: float) -> None:
+    def _lock_migration(self, checkout: Checkout, schema: str, lock_timeout: float) -> None:
         """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
         number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
-        while not lease.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
+        while not checkout.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
             time.sleep(_POLL_SECONDS)
 
-    def _enter_schema(self, lease: Lease, schema: str) -> None:
+    def _enter_schema(self, checkout: Checkout, schema: str) -> None:
         """Make the schema the place of everything that follows, and make it at all if it is not there.
 
         Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
         """
         name = quoted(schema)
-        if lease.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
-            lease.driver.execute(f"CREATE SCHEMA {name}")
-        lease.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
+        if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
+            checkout.driver.execute(f"CREATE SCHEMA {name}")
+        checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")

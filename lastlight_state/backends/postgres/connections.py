@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from lastlight_state import codec
-from lastlight_state.backends.base import Lease, Options
+from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.postgres.errors import translate
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 
@@ -71,17 +71,17 @@ def checked_out(engine: Engine) -> Any:
         owner.invalidate()
 
 
-def borrow(lease: Lease) -> None:
+def borrow(checkout: Checkout) -> None:
     """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it."""
-    driver = lease.driver
-    lease.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
+    driver = checkout.driver
+    checkout.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
     driver.adapters.register_loader(_JSONB, _json_loader())
 
 
-def give_back(lease: Lease) -> None:
+def give_back(checkout: Checkout) -> None:
     """Make a caller's connection what it was."""
-    driver = lease.driver
-    autocommit, loader = lease.before
+    driver = checkout.driver
+    autocommit, loader = checkout.before
     driver.adapters.register_loader(_JSONB, loader)
     if driver.autocommit != autocommit:
         driver.autocommit = autocommit

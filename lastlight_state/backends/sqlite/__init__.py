@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.base import Backend, Lease, Mode, Options
+from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
@@ -82,47 +82,47 @@ class SqliteBackend(Backend):
     def disturbed(self) -> bool:
         return self._connections.disturbed
 
-    def acquire(self, mode: Mode) -> Lease:
+    def acquire(self, mode: Mode) -> Checkout:
         if mode.writes and self.options.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         try:
-            lease = self._connections.writer(mode) if mode.writes else self._connections.reader(mode)
+            checkout = self._connections.writer(mode) if mode.writes else self._connections.reader(mode)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         if mode.begins:
-            self._begin(lease, "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED")
-        return lease
+            self._begin(checkout, "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED")
+        return checkout
 
-    def commit(self, lease: Lease) -> None:
+    def commit(self, checkout: Checkout) -> None:
         try:
-            lease.driver.execute("COMMIT")
+            checkout.driver.execute("COMMIT")
         except sqlite3.Error as error:
             raise translate(error) from error
 
-    def rollback(self, lease: Lease) -> None:
+    def rollback(self, checkout: Checkout) -> None:
         try:
-            if lease.driver.in_transaction:
-                lease.driver.execute("ROLLBACK")
+            if checkout.driver.in_transaction:
+                checkout.driver.execute("ROLLBACK")
         except sqlite3.Error:
-            lease.broken = True
+            checkout.broken = True
 
-    def release(self, lease: Lease) -> None:
-        if lease.mode.writes:
-            self._connections.give_back_writer(lease)
+    def release(self, checkout: Checkout) -> None:
+        if checkout.mode.writes:
+            self._connections.give_back_writer(checkout)
         else:
-            self._connections.give_back_reader(lease)
+            self._connections.give_back_reader(checkout)
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
-    def named_lock(self, lease: Lease, name: str) -> None:
+    def named_lock(self, checkout: Checkout, name: str) -> None:
         """Nothing to do: a writing unit is alone in the file already."""
 
-    def connection(self, lease: Lease) -> Connection:
-        lent = StaticPool(lambda: lease.driver, reset_on_return=None).connect()
+    def connection(self, checkout: Checkout) -> Connection:
+        lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         return Connection(self._lent_dialect(), connection=lent)
 
-    def join(self, connection: Connection) -> Lease:
+    def join(self, connection: Connection) -> Checkout:
         self.refuse_stranger(connection)
         driver: Any = connection.connection.dbapi_connection
         for pragma in ("foreign_keys", "recursive_triggers"):
@@ -130,38 +130,40 @@ class SqliteBackend(Backend):
                 raise MisuseError(
                     f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
                 )
-        lease = Lease(driver, Mode.WRITE, owner=connection)
+        checkout = Checkout(driver, Mode.WRITE, owner=connection)
         if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
             try:
                 driver.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
                 raise translate(error) from error
-        return lease
+        return checkout
 
-    def alive(self, lease: Lease) -> bool:
-        return bool(lease.driver.in_transaction)
+    def alive(self, checkout: Checkout) -> bool:
+        return bool(checkout.driver.in_transaction)
 
     @contextmanager
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
-        lease = self.acquire(Mode.ONE)
+        checkout = self.acquire(Mode.ONE)
         try:
-            lease.driver.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
-            lease.driver.execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # no transaction can change it
-            lease.driver.execute("BEGIN IMMEDIATE")
-            connection = self.connection(lease)
+            checkout.driver.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
+            checkout.driver.execute(
+                f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}"
+            )  # no transaction can change it
+            checkout.driver.execute("BEGIN IMMEDIATE")
+            connection = self.connection(checkout)
             connection.begin()
             yield connection
-            lease.driver.execute("COMMIT")
+            checkout.driver.execute("COMMIT")
         except sqlite3.Error as error:
             raise translate(error) from error
         finally:
-            self.rollback(lease)
+            self.rollback(checkout)
             try:
-                lease.driver.execute("PRAGMA foreign_keys = ON")
-                lease.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+                checkout.driver.execute("PRAGMA foreign_keys = ON")
+                checkout.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
             except sqlite3.Error:
-                lease.broken = True
-            self.release(lease)
+                checkout.broken = True
+            self.release(checkout)
 
     @contextmanager
     def scratch(self) -> Iterator[Connection]:
@@ -181,15 +183,15 @@ class SqliteBackend(Backend):
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         if self._path is not None and not self._path.exists():
             return None
-        lease = self.acquire(Mode.READ)
+        checkout = self.acquire(Mode.READ)
         try:
-            return list(lease.driver.execute(sql).fetchall())
+            return list(checkout.driver.execute(sql).fetchall())
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") == "SQLITE_ERROR":  # a SELECT of ours is well-formed: no table
                 return None
             raise translate(error) from error
         finally:
-            self.release(lease)
+            self.release(checkout)
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue_of(connection.connection.dbapi_connection)
@@ -197,9 +199,9 @@ class SqliteBackend(Backend):
     def shape(self, connection: Connection) -> Catalogue:
         return shape_of(connection.connection.dbapi_connection)
 
-    def measures(self, lease: Lease, tables: Sequence[str]) -> Measures:
+    def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:
-            return measured(lease.driver, self._path, tables, self._connections.journal_mode)
+            return measured(checkout.driver, self._path, tables, self._connections.journal_mode)
         except sqlite3.Error as error:
             raise translate(error) from error
 
@@ -212,12 +214,12 @@ class SqliteBackend(Backend):
     def close(self) -> None:
         self._connections.close()
 
-    def _begin(self, lease: Lease, begin: str) -> None:
+    def _begin(self, checkout: Checkout, begin: str) -> None:
         try:
-            lease.driver.execute(begin)
+            checkout.driver.execute(begin)
         except BaseException as error:  # a signal's exception may come after the BEGIN that it interrupted succeeded
-            self.rollback(lease)
-            self.release(lease)
+            self.rollback(checkout)
+            self.release(checkout)
             if isinstance(error, sqlite3.Error):
                 raise translate(error) from error
             raise

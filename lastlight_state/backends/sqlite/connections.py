@@ -17,7 +17,7 @@ from urllib.parse import quote
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 
-from lastlight_state.backends.base import Lease, Mode, Options
+from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.sqlite import files, forks as sqlite_forks
 from lastlight_state.backends.sqlite.glance import Glance
 from lastlight_state.backends.sqlite.pragmas import BUSY_SECONDS, pragmas, set_up
@@ -45,7 +45,7 @@ class Connections(ABC):
         """The file's journal mode where a connection cannot tell it."""
         return None
 
-    def writer(self, mode: Mode) -> Lease:
+    def writer(self, mode: Mode) -> Checkout:
         """The connection that may write, after those who asked before. Raises `BackendBusy` after a minute."""
         if not self._queue.acquire(QUEUE_SECONDS):
             raise BackendBusy("waited too long for the other writers of this process", final=True)
@@ -55,18 +55,18 @@ class Connections(ABC):
             self._queue.release()
             raise
 
-    def give_back_writer(self, lease: Lease) -> None:
+    def give_back_writer(self, checkout: Checkout) -> None:
         """End a writer's turn."""
         try:
-            self._close_writer(lease)
+            self._close_writer(checkout)
         finally:
             self._queue.release()
 
     @abstractmethod
-    def reader(self, mode: Mode) -> Lease: ...
+    def reader(self, mode: Mode) -> Checkout: ...
 
     @abstractmethod
-    def give_back_reader(self, lease: Lease) -> None: ...
+    def give_back_reader(self, checkout: Checkout) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -75,10 +75,10 @@ class Connections(ABC):
         """In a child process: leave the parent's connections alone."""
 
     @abstractmethod
-    def _open_writer(self, mode: Mode) -> Lease: ...
+    def _open_writer(self, mode: Mode) -> Checkout: ...
 
     @abstractmethod
-    def _close_writer(self, lease: Lease) -> None: ...
+    def _close_writer(self, checkout: Checkout) -> None: ...
 
 
 class FileConnections(Connections):
@@ -105,22 +105,22 @@ class FileConnections(Connections):
     def journal_mode(self) -> str | None:
         return self._glance.journal_mode if self._glance is not None else None
 
-    def reader(self, mode: Mode) -> Lease:
+    def reader(self, mode: Mode) -> Checkout:
         try:
             connection = self._readers.pop()
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
         self._lent.add(connection)
-        return Lease(connection, mode)
+        return Checkout(connection, mode)
 
-    def give_back_reader(self, lease: Lease) -> None:
+    def give_back_reader(self, checkout: Checkout) -> None:
         with self._guard:
-            self._lent.discard(lease.driver)
-            if not (self._closed or lease.broken):
-                self._readers.append(lease.driver)
+            self._lent.discard(checkout.driver)
+            if not (self._closed or checkout.broken):
+                self._readers.append(checkout.driver)
                 return
-        lease.driver.close()
+        checkout.driver.close()
 
     def close(self) -> None:
         with self._guard:
@@ -144,17 +144,17 @@ class FileConnections(Connections):
         )
         self._readers, self._lent, self._writer = [], set(), None
 
-    def _open_writer(self, mode: Mode) -> Lease:
+    def _open_writer(self, mode: Mode) -> Checkout:
         if self._writer is None:
             files.create_private_file(self._path)
             files.refuse_unwritable(self._path)
             self._writer = self._connect()
-        return Lease(self._writer, mode)
+        return Checkout(self._writer, mode)
 
-    def _close_writer(self, lease: Lease) -> None:
-        if lease.broken or self._closed:
+    def _close_writer(self, checkout: Checkout) -> None:
+        if checkout.broken or self._closed:
             self._writer = None
-            lease.driver.close()
+            checkout.driver.close()
 
     def _connect(self) -> sqlite3.Connection:
         sqlite_forks.let_go(self._path)
@@ -189,21 +189,21 @@ class SharedConnection(Connections):
         )
         set_up(self._connection, tuple(pragmas(options, None)))
 
-    def reader(self, mode: Mode) -> Lease:
+    def reader(self, mode: Mode) -> Checkout:
         return self.writer(mode)
 
-    def give_back_reader(self, lease: Lease) -> None:
-        self.give_back_writer(lease)
+    def give_back_reader(self, checkout: Checkout) -> None:
+        self.give_back_writer(checkout)
 
     def close(self) -> None:
         if self._queue.acquire(QUEUE_SECONDS):
             self._connection.close()
             self._queue.release()
 
-    def _open_writer(self, mode: Mode) -> Lease:
-        return Lease(self._connection, mode)
+    def _open_writer(self, mode: Mode) -> Checkout:
+        return Checkout(self._connection, mode)
 
-    def _close_writer(self, lease: Lease) -> None:
+    def _close_writer(self, checkout: Checkout) -> None:
         """Kept: the database is this connection."""
 
 
@@ -220,37 +220,37 @@ class EngineConnections(Connections):
         self._in_memory = path is None
         self._pragmas = tuple(pragmas(options, None if path is None else files.file_system(path)))
 
-    def reader(self, mode: Mode) -> Lease:
+    def reader(self, mode: Mode) -> Checkout:
         return self.writer(mode) if self._in_memory else self._open_writer(mode)
 
-    def give_back_reader(self, lease: Lease) -> None:
+    def give_back_reader(self, checkout: Checkout) -> None:
         if self._in_memory:
-            self.give_back_writer(lease)
+            self.give_back_writer(checkout)
         else:
-            self._close_writer(lease)
+            self._close_writer(checkout)
 
     def close(self) -> None:
         """The engine is the caller's."""
 
-    def _open_writer(self, mode: Mode) -> Lease:
+    def _open_writer(self, mode: Mode) -> Checkout:
         owner = self._checkout()
         driver: Any = owner.dbapi_connection
-        lease = Lease(driver, mode, owner=owner, before=driver.isolation_level)
+        checkout = Checkout(driver, mode, owner=owner, before=driver.isolation_level)
         try:
             driver.isolation_level = None
             set_up(driver, self._pragmas)
         except BaseException:
-            lease.broken = True
-            self._close_writer(lease)
+            checkout.broken = True
+            self._close_writer(checkout)
             raise
-        return lease
+        return checkout
 
-    def _close_writer(self, lease: Lease) -> None:
-        if lease.broken:
-            lease.owner.invalidate()
+    def _close_writer(self, checkout: Checkout) -> None:
+        if checkout.broken:
+            checkout.owner.invalidate()
             return
-        lease.driver.isolation_level = lease.before
-        lease.owner.close()
+        checkout.driver.isolation_level = checkout.before
+        checkout.owner.close()
 
     def _checkout(self) -> Any:
         try:

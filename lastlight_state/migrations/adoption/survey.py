@@ -57,13 +57,13 @@ class Survey:
 
 def look(backend: Backend) -> Survey | None:
     """What an adoption would meet, in one snapshot; None where the product has no databases of the original."""
-    lease = backend.acquire(Mode.SNAPSHOT)
+    checkout = backend.acquire(Mode.SNAPSHOT)
     try:
         with translated(backend):
-            return surveyed(backend, backend.connection(lease))
+            return surveyed(backend, backend.connection(checkout))
     finally:
-        backend.rollback(lease)
-        backend.release(lease)
+        backend.rollback(checkout)
+        backend.release(checkout)
 
 
 def surveyed(backend: Backend, connection: Connection) -> Survey | None:

@@ -50,7 +50,7 @@ class Crons(Repository):
         instant = cron_checks.said_instant(next_run_at)
         now = self._now()
         return self._writing(
-            lambda unit: definitions.put(unit, said, now, enabled=switch, next_run_at=instant), keyed=True
+            lambda unit: definitions.put(unit, said, now, enabled=switch, next_run_at=instant), repeatable=True
         )
 
     def sync(self, specs: Mapping[str, CronSpec]) -> SyncReport:
@@ -103,7 +103,7 @@ class Crons(Repository):
         Its name may come back with `put` or `sync`. Raises `NotFound`.
         """
         now = self._now()
-        return self._writing(lambda unit: definitions.retire(unit, name, now), keyed=True)
+        return self._writing(lambda unit: definitions.retire(unit, name, now), repeatable=True)
 
     def update_run(
         self,

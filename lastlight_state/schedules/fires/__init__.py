@@ -72,7 +72,7 @@ class Fires(Repository):
         `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB as JSON.
         """
         held, ended, now = fire_checks.held(claim), fire_checks.outcome(outcome), self._now()
-        return self._writing(lambda unit: fire_ends.finish(unit, held, ended, now), keyed=True)
+        return self._writing(lambda unit: fire_ends.finish(unit, held, ended, now), repeatable=True)
 
     def release(self, claim: FireClaim) -> None:
         """Give the fire back undone: the next `claim_stale` takes it, and counts one attempt. Errors as `heartbeat`."""
@@ -152,7 +152,7 @@ class Fires(Repository):
 
     def _held(self, statement: Any, held: dict[str, Any], until: datetime) -> dict[str, Any]:
         """What a statement on a held fire returns."""
-        row = self._once(lambda unit: unit.row(statement, {**held, "lease_until": until}), keyed=True)
+        row = self._once(lambda unit: unit.row(statement, {**held, "lease_until": until}), repeatable=True)
         if row is None:
             raise self._reading(lambda unit: fire_ends.refusal(unit, held))
         return row

@@ -44,7 +44,7 @@ class Overrides(Repository):
         said = override_checks.changes(enabled, schedule, timezone)
         row = {"name": shared.name("name", name), "updated_by": valid.optional("by", by, words.BY), **said}
         now = self._now()
-        return self._writing(lambda unit: _put(unit, {**row, "updated_at": now}, now), keyed=True)
+        return self._writing(lambda unit: _put(unit, {**row, "updated_at": now}, now), repeatable=True)
 
     def get(self, name: str) -> CronOverride:
         """The override of this cron. Raises `NotFound` where the default holds."""
@@ -66,7 +66,7 @@ class Overrides(Repository):
     def clear(self, name: str) -> bool:
         """Go back to the default, and plan the cron anew. Whether there was an override; none is no error."""
         key, now = valid.sought("name", name), self._now()
-        return self._writing(lambda unit: _clear(unit, key, now), keyed=True)
+        return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
         """What holds for each of these configured crons: field by field the override, or else the default.

@@ -79,7 +79,9 @@ class Approvals(QuestionRepository[Approval]):
         """
         answer = approval_checks.answer(approval_id, decision, by, response, digest, scratch, via, self._now())
         limits = self._settings.limits
-        return self._writing(lambda unit: approval_answers.record(unit, self._listeners, limits, answer), keyed=True)
+        return self._writing(
+            lambda unit: approval_answers.record(unit, self._listeners, limits, answer), repeatable=True
+        )
 
     def consume(self, approval_id: str, *, action: Any, execution_id: str, claim: Claim | None = None) -> Approval:
         """Use an approved gate for its action, once: call it before acting.
@@ -88,7 +90,7 @@ class Approvals(QuestionRepository[Approval]):
         ``action`` is not the one that was approved, `Conflict` ``approval_<status>`` when none was.
         """
         use = approval_checks.use(approval_id, action, execution_id, self._now())
-        return self._writing(lambda unit: approval_use.consume(unit, use, claim), keyed=True)
+        return self._writing(lambda unit: approval_use.consume(unit, use, claim), repeatable=True)
 
     def cancel(self, approval_id: str, *, by: str, reason: str) -> Approval:
         """End a pending gate without an answer; its run goes on as after one. Repeat-safe.

@@ -60,10 +60,10 @@ class Claims(Repository):
         now = self._now()
         values = claim_checks.holding(now, owner, lease)
         values |= {"run_id": run_id, "expected_epoch": claim_checks.epoch("expected_epoch", expected_epoch)}
-        row = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), keyed=True)
+        row = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), repeatable=True)
         if row is None:
             contested = values | claim_kinds.moment(now)
-            row = self._writing(lambda unit: claim_takes.take(unit, contested), keyed=True)
+            row = self._writing(lambda unit: claim_takes.take(unit, contested), repeatable=True)
         return claim_takes.claim_of(row, lease)
 
     def try_take(
@@ -101,7 +101,9 @@ class Claims(Repository):
         if not held:
             return {}
         values = claim_renewals.together(held, self._now())
-        rows = {row["id"]: row for row in self._once(lambda unit: unit.rows(sql.HEARTBEAT_MANY, values), keyed=True)}
+        rows = {
+            row["id"]: row for row in self._once(lambda unit: unit.rows(sql.HEARTBEAT_MANY, values), repeatable=True)
+        }
         lost = {run_id: claim for run_id, claim in held.items() if run_id not in rows}
         why = self._reading(lambda unit: claim_renewals.why_lost(unit, lost)) if lost else {}
         return {
@@ -158,7 +160,7 @@ class Claims(Repository):
 
     def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
         """What the statement makes of the claim, if it holds the run."""
-        row = self._once(lambda unit: unit.row(statement, values), keyed=statement is sql.HEARTBEAT)
+        row = self._once(lambda unit: unit.row(statement, values), repeatable=statement is sql.HEARTBEAT)
         if row is None:
             why = self._reading(lambda unit: claim_renewals.why_lost(unit, {claim.run_id: claim}))
             raise why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)

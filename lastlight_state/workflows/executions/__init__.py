@@ -137,7 +137,7 @@ class Executions(Repository):
             self._note_lost_log(unit, ended)
 
         change = Change(sql.FINISH, values, claim, judge, then)
-        return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), keyed=True)
+        return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
 
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
         """End what is in flight in this run (of this skill) as interrupted; the number of executions ended.
@@ -254,10 +254,10 @@ class Executions(Repository):
         return made or self._writing(lambda unit: execution_writes.insert(unit, row, claim))
 
     def _change(self, change: Change) -> Execution:
-        return self._once(change.attempt, keyed=True) or self._writing(change.look_again, keyed=True)
+        return self._once(change.attempt, repeatable=True) or self._writing(change.look_again, repeatable=True)
 
     def _report(self, values: dict[str, Any]) -> Execution:
-        reported = self._once(lambda unit: unit.find(Execution, sql.REPORT, values), keyed=True)
+        reported = self._once(lambda unit: unit.find(Execution, sql.REPORT, values), repeatable=True)
         if reported is None:
             raise valid.not_found("execution", values["execution_id"])
         return reported

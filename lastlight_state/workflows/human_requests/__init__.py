@@ -73,7 +73,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         asked = self._reading(lambda unit: sql.QUESTIONS.get(unit, request_id))
         text = human_checks.response(asked, response)  # before the lock: a large form takes its time
         answer = Answer(request_id, text, responder, now)
-        return self._writing(lambda unit: human_answers.record(unit, answer), keyed=True)
+        return self._writing(lambda unit: human_answers.record(unit, answer), repeatable=True)
 
     def cancel(self, request_id: str, *, by: str, reason: str) -> HumanRequest:
         """End a pending request without an answer; its run goes on as after one. Repeat-safe.

@@ -79,13 +79,13 @@ def decide(
     attempt: Callable[[Unit], T | None],
     refusal: Callable[[Unit], StateError] = lambda unit: LostRace("another write came in between"),  # noqa: ARG005
     *,
-    keyed: bool = False,
+    repeatable: bool = False,
 ) -> T:
     """What ``attempt``, a single statement, wrote.
 
     Where it wrote nothing: `NotFound`, `ClaimLost`, `Conflict` ``run_status``, or else the ``refusal``.
     """
-    done = scope.once(attempt, keyed=keyed)
+    done = scope.once(attempt, repeatable=repeatable)
     return scope.writing(lambda unit: _again(unit, run_id, claim, attempt, refusal)) if done is None else done
 
 

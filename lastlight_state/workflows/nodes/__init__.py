@@ -61,7 +61,7 @@ class Nodes(Repository):
         if not nodes:
             self._writing(lambda unit: run_writes.permit(unit, run_id, claim))
             return ()
-        stored = run_writes.decide(self._scope, run_id, claim, attempt, keyed=True)
+        stored = run_writes.decide(self._scope, run_id, claim, attempt, repeatable=True)
         return tuple(stored[put.node] for put in nodes)
 
     def update(

@@ -42,7 +42,7 @@ class QuestionRepository(Repository, Generic[Q]):
 
     def _open(self, opening: Opening[Q], work: Callable[[Unit], Q]) -> Q:
         try:
-            return self._writing(work, keyed=True)
+            return self._writing(work, repeatable=True)
         except Conflict as error:
             if error.code == "unique":  # another run took the id in this very moment
                 raise AlreadyExists(self._questions.name, opening.values["id"]) from error
@@ -58,7 +58,7 @@ class QuestionRepository(Repository, Generic[Q]):
             reason=said["detail"],
             at=now,
         )
-        return self._writing(work, keyed=True)
+        return self._writing(work, repeatable=True)
 
     def _expire_due(self, now: datetime, limit: int) -> tuple[str, ...]:
         """One transaction for each run that has something due, and none where nothing is."""

@@ -83,7 +83,7 @@ class Runs(Repository):
         row["create_digest"] = run_checks.create_digest(row, context)
         found = self._reading(lambda unit: unit.find(WorkflowRun, sql.FIND_KEY, row))
         if found is None:
-            ensured = self._insert(row, lambda: self._writing(lambda unit: _find_or_insert(unit, row), keyed=True))
+            ensured = self._insert(row, lambda: self._writing(lambda unit: _find_or_insert(unit, row), repeatable=True))
         else:
             ensured = EnsuredRun.of({"run": found, "created": False})
         if ensured.run.create_digest != row["create_digest"]:

@@ -38,12 +38,12 @@ def create(on: Any, name: str = "w") -> str:
 
 def asked(store: StateStore, sql: str, mode: Mode = Mode.READ) -> Any:
     """The answer of a connection that a unit of this mode gets."""
-    lease = store.backend.acquire(mode)
+    checkout = store.backend.acquire(mode)
     try:
-        return lease.driver.execute(sql).fetchone()[0]
+        return checkout.driver.execute(sql).fetchone()[0]
     finally:
-        store.backend.rollback(lease)
-        store.backend.release(lease)
+        store.backend.rollback(checkout)
+        store.backend.release(checkout)
 
 
 def kill(database: Database, pid: int) -> None:
@@ -82,10 +82,10 @@ def test_a_pooler_gets_no_prepared_statements_and_no_startup_options(postgres_da
     store = postgres_database.open(settings=settings)
     for _ in range(10):
         create(store)
-    lease = store.backend.acquire(Mode.READ)
-    assert lease.driver.prepare_threshold is None
-    assert lease.driver.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
-    store.backend.release(lease)
+    checkout = store.backend.acquire(Mode.READ)
+    assert checkout.driver.prepare_threshold is None
+    assert checkout.driver.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    store.backend.release(checkout)
 
 
 def test_otherwise_a_statement_is_prepared_when_it_has_been_used_often(postgres_database: Database) -> None:
@@ -120,22 +120,22 @@ def test_the_pool_is_bounded_and_says_when_it_is_exhausted(
     """backends B-32: timeouts that name themselves."""
     monkeypatch.setattr(postgres_connections, "POOL_SECONDS", 0.05)
     store = postgres_database.open(settings=Settings(pool_size=2))
-    leases = [store.backend.acquire(Mode.READ) for _ in range(2)]
+    checkouts = [store.backend.acquire(Mode.READ) for _ in range(2)]
     with pytest.raises(BackendUnavailable, match="all connections of the pool stayed in use") as raised:
         create(store)
     assert raised.value.details["reason"] == "pool"
-    for lease in leases:
-        store.backend.release(lease)
+    for checkout in checkouts:
+        store.backend.release(checkout)
     create(store)
 
 
 def test_a_connection_that_died_in_the_pool_is_found_before_it_is_used(postgres_database: Database) -> None:
     """backends B-32: no ping before each use, and no failed unit either."""
     store = postgres_database.open(settings=Settings(pool_size=3))
-    leases = [store.backend.acquire(Mode.READ) for _ in range(3)]
-    pids = [lease.driver.info.backend_pid for lease in leases]
-    for lease in leases:
-        store.backend.release(lease)
+    checkouts = [store.backend.acquire(Mode.READ) for _ in range(3)]
+    pids = [checkout.driver.info.backend_pid for checkout in checkouts]
+    for checkout in checkouts:
+        store.backend.release(checkout)
     for pid in pids:
         kill(postgres_database, pid)
     run = create(store)
@@ -331,10 +331,10 @@ def test_a_password_of_any_characters_reaches_the_server(postgres_server: Throwa
         admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{literal}'")
         try:
             backend = open_backend(url.replace("+psycopg", ""), Options())
-            lease = backend.acquire(Mode.READ)
-            assert lease.driver.info.password == PASSWORD
-            assert lease.driver.execute("SELECT current_user").fetchone() == (role,)
-            backend.release(lease)
+            checkout = backend.acquire(Mode.READ)
+            assert checkout.driver.info.password == PASSWORD
+            assert checkout.driver.execute("SELECT current_user").fetchone() == (role,)
+            backend.release(checkout)
             backend.close()
         finally:
             admin.execute(f"DROP ROLE {role}")

@@ -30,12 +30,12 @@ def path(sqlite_template: SqliteTemplate, state_dir: Path, frozen_clock: FrozenC
 
 def settings_of(store: StateStore, *names: str, mode: Mode = Mode.READ) -> list[Any]:
     """The pragmas of the connection that a unit of this mode gets."""
-    lease = store.backend.acquire(mode)
+    checkout = store.backend.acquire(mode)
     try:
-        return [lease.driver.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+        return [checkout.driver.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
     finally:
-        store.backend.rollback(lease)
-        store.backend.release(lease)
+        store.backend.rollback(checkout)
+        store.backend.release(checkout)
 
 
 @pytest.mark.parametrize("mode", [Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE])
@@ -51,11 +51,11 @@ def test_a_reading_unit_cannot_write_even_by_mistake(path: Path) -> None:
     """backends B-21: read units never write."""
     with StateStore.open(path) as store:
         for mode in (Mode.READ, Mode.SNAPSHOT):
-            lease = store.backend.acquire(mode)
+            checkout = store.backend.acquire(mode)
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
-                lease.driver.execute("DELETE FROM workflow_overrides")
-            store.backend.rollback(lease)
-            store.backend.release(lease)
+                checkout.driver.execute("DELETE FROM workflow_overrides")
+            store.backend.rollback(checkout)
+            store.backend.release(checkout)
 
 
 def test_full_durability_syncs_each_commit(path: Path) -> None:
@@ -95,10 +95,10 @@ def test_closing_updates_the_planners_statistics(path: Path) -> None:
             for _ in range(300):
                 tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         store.workflows.runs.list(limit=10)
-        lease = store.backend.acquire(Mode.WRITE)  # the writer's own queries are what optimize goes by
-        lease.driver.execute("SELECT id FROM workflow_runs WHERE status = 'running' ORDER BY started_at").fetchall()
-        store.backend.commit(lease)
-        store.backend.release(lease)
+        checkout = store.backend.acquire(Mode.WRITE)  # the writer's own queries are what optimize goes by
+        checkout.driver.execute("SELECT id FROM workflow_runs WHERE status = 'running' ORDER BY started_at").fetchall()
+        store.backend.commit(checkout)
+        store.backend.release(checkout)
     with sqlite3.connect(path) as plain:
         assert plain.execute("SELECT count(*) FROM sqlite_stat1 WHERE tbl = 'workflow_runs'").fetchone()[0] > 0
     plain.close()
@@ -242,11 +242,11 @@ def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path) -> None
     """backends B-40: the next caller must find the connection clean."""
     with StateStore.open(path) as store:
         for mode in (Mode.WRITE, Mode.SNAPSHOT):
-            lease = store.backend.acquire(mode)
-            lease.driver.close()
-            store.backend.rollback(lease)
-            assert lease.broken
-            store.backend.release(lease)
+            checkout = store.backend.acquire(mode)
+            checkout.driver.close()
+            store.backend.rollback(checkout)
+            assert checkout.broken
+            store.backend.release(checkout)
         store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         with store.view() as view:
             assert len(view.workflows.runs.list()) == 1

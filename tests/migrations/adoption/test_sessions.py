@@ -105,11 +105,11 @@ def test_nothing_is_rebuilt_while_foreign_keys_are_on(sqlite_place: Place) -> No
     """messaging M-7: dropping the old table would take the messages along."""
     original(sqlite_place, STRICT, session("s"))
     backend = sqlite_place.backend()
-    lease = backend.acquire(Mode.WRITE)
+    checkout = backend.acquire(Mode.WRITE)
     with pytest.raises(MisuseError, match="while foreign keys are on"):
-        SqliteOriginal(lease.driver).loosen("messaging_sessions")
-    backend.rollback(lease)
-    backend.release(lease)
+        SqliteOriginal(checkout.driver).loosen("messaging_sessions")
+    backend.rollback(checkout)
+    backend.release(checkout)
 
 
 DUPLICATES = (

@@ -117,9 +117,9 @@ def act():
     store = StateStore.open(url, migrate=False, clock=FrozenClock(datetime.fromisoformat(now)))
     acquire = store.backend.acquire
     def acquire_dying(mode):
-        lease = acquire(mode)
-        lease.driver = Dying(lease.driver)
-        return lease
+        checkout = acquire(mode)
+        checkout.driver = Dying(checkout.driver)
+        return checkout
     store.backend.acquire = acquire_dying
     store.schedules.crons.claim_due("dying")
 

@@ -163,9 +163,9 @@ def act():
     store = StateStore.open(url, migrate=False)
     acquire = store.backend.acquire
     def acquire_dying(mode):
-        lease = acquire(mode)
-        lease.driver = Dying(lease.driver)
-        return lease
+        checkout = acquire(mode)
+        checkout.driver = Dying(checkout.driver)
+        return checkout
     store.backend.acquire = acquire_dying
     make(store, change, run_id)
 
