@@ -1,0 +1,41 @@
+"""The row of a run, as domains meet it that hang rows on runs and know nothing of the domain of runs.
+
+Whether the run *exists* is the database's to say: each of their tables has the foreign key of `run_id_column`, which
+refuses a row of an unknown run in the statement that writes it, and `of_known_run` raises that as `NotFound`. So there
+is no look beforehand, and nothing that could change between a look and the write.
+
+Who *holds* the run, and its status, they do not look at. A write that only the holder may make is made in
+``store.transaction(claim=...)`` or ``store.run(..., claim=...)``: both confirm the claim first, with a lock that keeps
+it from changing hands until the commit, so that all writes of the block are the holder's, or none is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import MappedColumn, mapped_column
+
+from lastlight_state.db import columns, valid
+from lastlight_state.errors import Conflict
+
+T = TypeVar("T")
+
+#: What `NotFound` calls a run.
+RUN = "workflow_run"
+
+
+def run_id_column(**options: Any) -> MappedColumn[str]:
+    """The column of a model that says which run a row belongs to: a foreign key, without a cascade."""
+    return mapped_column(columns.Text, ForeignKey("workflow_runs.id"), **options)
+
+
+def of_known_run(run_id: str, write: Callable[[], T]) -> T:
+    """What ``write`` returns, whose only foreign keys are of this run. Raises `NotFound` for an unknown run."""
+    try:
+        return write()
+    except Conflict as error:
+        if error.code != "foreign_key":
+            raise
+        raise valid.not_found(RUN, run_id) from error
