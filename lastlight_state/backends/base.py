@@ -55,12 +55,16 @@ class Mode(Enum):
 
 
 class Checkout:
-    """A driver connection lent to one unit. ``owner`` and ``before`` are the backend's own: its handle, its past."""
+    """A driver connection lent to one unit. ``owner`` and ``before`` are the backend's own: its handle, its past.
 
-    __slots__ = ("before", "broken", "driver", "mode", "owner")
+    ``execute`` is the driver's; `lastlight_state.testing.racing` puts itself in front of it.
+    """
+
+    __slots__ = ("before", "broken", "driver", "execute", "mode", "owner")
 
     def __init__(self, driver: Any, mode: Mode, owner: Any = None, before: Any = None) -> None:
         self.driver = driver
+        self.execute = driver.execute
         self.mode = mode
         self.owner = owner
         self.before = before

@@ -26,7 +26,7 @@ class Unit:
         self.backend = backend
         self.checkout = checkout
         self.hooks: list[Callable[[], object]] = []
-        self._execute = checkout.driver.execute
+        self._execute = checkout.execute
 
     def change(self, statement: Statement, values: Values = NOTHING) -> int:
         """Run a write; the number of rows it changed."""

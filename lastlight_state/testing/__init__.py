@@ -12,16 +12,28 @@ if TYPE_CHECKING:
     from lastlight_state.testing.clock import FrozenClock
     from lastlight_state.testing.databases import Database, PostgresTemplate, SqliteTemplate
     from lastlight_state.testing.postgres import ThrowawayPostgres
+    from lastlight_state.testing.races import Race, racing
 
-__all__ = ["Database", "FrozenClock", "PostgresTemplate", "SqliteTemplate", "ThrowawayPostgres", "blocking_store"]
+__all__ = [
+    "Database",
+    "FrozenClock",
+    "PostgresTemplate",
+    "Race",
+    "SqliteTemplate",
+    "ThrowawayPostgres",
+    "blocking_store",
+    "racing",
+]
 
 _HOMES = {
     "Database": "databases",
     "FrozenClock": "clock",
     "PostgresTemplate": "databases",
+    "Race": "races",
     "SqliteTemplate": "databases",
     "ThrowawayPostgres": "postgres",
     "blocking_store": "blocking",
+    "racing": "races",
 }
 
 

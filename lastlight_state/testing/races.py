@@ -1,0 +1,107 @@
+"""Races that a test arranges: something else happens between two statements of one call.
+
+A call that looks, decides and then writes is wrong if what it looked at changes in between. With `racing` a test makes
+that change at the very statement, once, instead of hoping that threads meet there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.store import StateStore
+
+#: How transaction statements begin. They are not counted: where a call needs them differs between databases.
+TRANSACTION_WORDS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA", "SET ")
+
+
+class Race:
+    """What was sent in the block of `racing`, and what is still to happen in between.
+
+    ``statements`` are the texts of the statements, in order, without those that begin or end transactions.
+    """
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self._planned: list[tuple[int | str, Callable[[], object]]] = []
+        self._acting = threading.local()
+
+    def before(self, statement: int | str, act: Callable[[], object]) -> None:
+        """Call ``act`` once, just before a statement is sent.
+
+        ``statement`` is its number in the block, from 1, or the text that it begins with: then the next such one.
+        ``act`` runs in the thread that sends the statement and must use another store or connection. On SQLite it
+        cannot write while the call holds the file's write lock.
+        """
+        self._planned.append((statement, act))
+
+    @property
+    def left(self) -> int:
+        """How many planned acts have not happened. A test asserts that it is 0: otherwise it has proved nothing."""
+        return len(self._planned)
+
+    def _sending(self, sql: Any) -> None:
+        text = str(sql)
+        if text.startswith(TRANSACTION_WORDS) or getattr(self._acting, "now", False):
+            return
+        self.statements.append(text)
+        number = len(self.statements)
+        for planned in list(self._planned):
+            at, act = planned
+            if at == number or (isinstance(at, str) and text.startswith(at)):
+                self._planned.remove(planned)
+                self._act(act)
+
+    def _act(self, act: Callable[[], object]) -> None:
+        self._acting.now = True
+        try:
+            act()
+        finally:
+            self._acting.now = False
+
+
+@contextmanager
+def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
+    """Watch the statements of this store's calls in the block, and let planned acts happen between them.
+
+    ::
+
+        with racing(store) as race:
+            race.before("UPDATE workflow_runs", lambda: other.workflows.claims.heartbeat(claim))
+            store.workflows.claims.give_up(...)
+        assert race.left == 0
+
+    For one test at a time: all threads that use the store are watched.
+    """
+    backend = _sync(store).backend
+    race = Race()
+    acquire = backend.acquire
+
+    def watched(*args: Any, **options: Any) -> Any:
+        checkout = acquire(*args, **options)
+        execute = checkout.execute
+
+        def send(sql: Any, *given: Any, **more: Any) -> Any:
+            race._sending(sql)
+            return execute(sql, *given, **more)
+
+        checkout.execute = send
+        return checkout
+
+    backend.acquire = watched  # type: ignore[method-assign] - put back below
+    try:
+        yield race
+    finally:
+        del backend.acquire  # the method of the class is seen again
+
+
+def _sync(store: Any) -> StateStore:
+    """The sync store behind an async face, or behind one that waits for each call."""
+    if isinstance(store, StateStore):
+        return store
+    if isinstance(store, AsyncStateStore):
+        return store._store
+    return _sync(store._target)
