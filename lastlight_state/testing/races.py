@@ -26,7 +26,9 @@ class Race:
 
     def __init__(self) -> None:
         self.statements: list[str] = []
+        self._units = 0
         self._planned: list[tuple[int | str, Callable[[], object]]] = []
+        self._units_planned: list[tuple[int, Callable[[], object]]] = []
         self._acting = threading.local()
 
     def before(self, statement: int | str, act: Callable[[], object]) -> None:
@@ -38,10 +40,26 @@ class Race:
         """
         self._planned.append((statement, act))
 
+    def before_unit(self, number: int, act: Callable[[], object]) -> None:
+        """Call ``act`` once, just before the unit of this number in the block begins, counted from 1.
+
+        A unit is one call through the store, or one block of `StateStore.transaction` or `StateStore.view`; some calls
+        take several. No lock is held yet: ``act`` may write on either database.
+        """
+        self._units_planned.append((number, act))
+
     @property
     def left(self) -> int:
         """How many planned acts have not happened. A test asserts that it is 0: otherwise it has proved nothing."""
-        return len(self._planned)
+        return len(self._planned) + len(self._units_planned)
+
+    def _beginning(self) -> None:
+        if getattr(self._acting, "now", False):
+            return
+        self._units += 1
+        for planned in [planned for planned in self._units_planned if planned[0] == self._units]:
+            self._units_planned.remove(planned)
+            self._act(planned[1])
 
     def _sending(self, sql: Any) -> None:
         text = str(sql)
@@ -81,6 +99,7 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
     acquire = backend.acquire
 
     def watched(*args: Any, **options: Any) -> Any:
+        race._beginning()
         checkout = acquire(*args, **options)
         execute = checkout.execute
 
@@ -91,7 +110,7 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
         checkout.execute = send
         return checkout
 
-    backend.acquire = watched  # type: ignore[method-assign] - put back below
+    backend.acquire = watched  # type: ignore[method-assign]
     try:
         yield race
     finally:

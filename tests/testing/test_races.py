@@ -48,3 +48,16 @@ def test_a_store_is_as_it_was_after_the_block(store: StateStore, database: Datab
     store.workflows.runs.list()
     assert happened == []
     assert race.statements == []
+
+
+def test_an_act_happens_before_a_unit_begins(store: StateStore, database: Database) -> None:
+    """packaging PT-25: while no lock is held, so it may write on either database."""
+    other = database.open()
+    runs = store.workflows.runs
+    run = runs.create("review", trigger=Trigger("t-1"), phase="plan")
+    with racing(store) as race:
+        race.before_unit(2, lambda: other.workflows.runs.merge_scratch(run.id, {"theirs": 1}))
+        runs.get(run.id)
+        runs.merge_scratch(run.id, {"ours": 1})
+    assert race.left == 0
+    assert runs.get(run.id).scratch == {"theirs": 1, "ours": 1}
