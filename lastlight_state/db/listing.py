@@ -1,12 +1,13 @@
 """A list as its repository declares it: columns, order, filters. Each combination of filters is compiled once.
 
-Filters of one value are conditions. A filter of several values over the column that leads an index is *spread*: one
-bounded index range for each value, merged, so that a page never sorts or scans what it does not show.
+A filter of one value is a condition. A filter of several values over the column that leads an index is *spread*: one
+bounded index range for each value, merged, so that a page neither sorts nor scans rows that it does not show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -14,33 +15,37 @@ import sqlalchemy as sa
 from lastlight_state.db import columns, pages, valid
 from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Statement, Values, constant
-from lastlight_state.db.unit import NOTHING, Unit
-from lastlight_state.errors import InvalidValue
+from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
+from lastlight_state.db.unit import Unit
 
 T = TypeVar("T")
 
 #: Conditions of which a row meets one, and the condition that it meets any.
 _Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
 
-#: The values of a column that is spread: how many parameters, or the words themselves.
-_Several = int | tuple[str, ...]
+#: The values of a spread filter: how many parameters, or the words themselves.
+_Several: TypeAlias = int | tuple[str, ...]
 
+#: The most values that one filter takes.
 MOST_VALUES = 50
+#: The most statements that one list keeps compiled.
 MOST_SHAPES = 512
-_SIZES = (1, 2, 4, 8, 20, 50)
 
 
 class Listing:
     """A keyset list. ``filters`` and ``spread`` are named after the arguments of the method that lists.
 
-    ``columns`` are what a summary shows; ``order`` columns are among them, all descending or all ascending.
-    A condition of ``filters`` uses the parameter of its own name, or those of the mapping that it is given;
-    ``spread`` names columns that take several values; ``either`` filters by conditions of which a row meets one, each
-    with an index range of its own where no column is spread; ``through`` the index to read by (`db.indexes.through`);
-    ``source`` the join that the columns come from, if they are of more than one table. ``worded`` are those of
-    ``spread`` whose values are checked words of ours: they stand in the SQL itself. A plan that is made for any word
-    may go through all that is common to find what is rare.
+    ``shown``       the columns of an item, those of ``order`` among them
+    ``order``       the columns to sort by, all descending or, with ``descending=False``, all ascending
+    ``filters``     conditions; each uses the parameter of its own name, or those of the mapping given as its value
+    ``spread``      columns with a filter of several values, each value an index range of its own
+    ``worded``      names in ``spread`` with a closed vocabulary: their values are SQL literals, because with parameters
+                    Postgres' generic plan may scan all rows of a common status to find a rare one
+    ``either``      filters by conditions of which a row must meet one; each condition is an index range of its own as
+                    long as no column is spread
+    ``always``      conditions of every page
+    ``through``     the index that SQLite must read by (`db.indexes.through`)
+    ``source``      the join that the columns come from, if they are of more than one table
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Listing:
         self._shown = tuple(shown)
         self._order = tuple(order)
         self._key = [column.name for column in order]
+        self._kinds = [datetime if column.type is columns.Timestamp else column.type.python_type for column in order]
         self._filters = dict(filters or {})
         self._spread = dict(spread or {})
         self._either = dict(either or {})
@@ -80,11 +86,11 @@ class Listing:
         limit: int,
         page_token: str | None = None,
         given: Mapping[str, Any] | None = None,
-        also: Values = NOTHING,
+        also: Values = NO_VALUES,
     ) -> Page[T]:
-        """One page of the rows that the filters ``given`` admit. None filters nothing; an empty sequence admits none.
+        """One page of the rows that pass the filters ``given``. None filters nothing; an empty sequence passes no row.
 
-        ``also`` are parameters of the conditions that always stand, such as the present time: no part of a token.
+        ``also`` are parameters of the ``always`` conditions, such as the present time. A token does not depend on them.
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
@@ -101,7 +107,7 @@ class Listing:
         key: Sequence[Any] | None,
         limit: int,
         *,
-        also: Values = NOTHING,
+        also: Values = NO_VALUES,
     ) -> list[dict[str, Any]]:
         """The next ``limit`` rows after ``key``."""
         if any(name in self._spread and not value for name, value in chosen.items()):
@@ -114,16 +120,13 @@ class Listing:
         return [row[name] for name in self._key]
 
     def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
-        """The key that a token stands for. Raises `InvalidValue` for a token of another list or filter."""
+        """The key of a token. Raises `InvalidValue` for a token of another list or other filters."""
         key = pages.decode_token([self._name, chosen], page_token)
         return None if key is None else self.checked_key(key)
 
     def checked_key(self, key: Sequence[Any]) -> list[Any]:
-        """A key as it came out of a token, its times as times. Raises `InvalidValue` when it is no key of this list."""
-        try:
-            return [_part(column, part) for part, column in zip(key, self._order, strict=True)]
-        except (InvalidValue, TypeError, ValueError, OverflowError):
-            raise InvalidValue("page_token", "damaged, or made by something else") from None
+        """A key from a token, its times as times. Raises `InvalidValue` for anything that is no key of this list."""
+        return pages.checked(key, self._kinds, nullable=True)
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
         """The statement that a page with these filters runs, for tests of its plan."""
@@ -138,15 +141,14 @@ class Listing:
             if name not in self._spread:
                 values |= value if isinstance(value, Mapping) else {name: value}
                 continue
-            if len(value) > MOST_VALUES:
-                raise InvalidValue(name, f"{len(value)} values, more than the limit of {MOST_VALUES}")
+            valid.at_most(name, value, MOST_VALUES)
             unique = list(dict.fromkeys(value))
             if name in self._worded:
                 several.append((name, tuple(sorted(unique))))
                 continue
-            size = next(size for size in _SIZES if size >= len(unique))
+            size = size_for(len(unique))
             several.append((name, size))
-            values |= {f"{name}_{i}": part for i, part in enumerate([*unique, *[None] * (size - len(unique))])}
+            values |= padded(name, unique, size)
         shape = (frozenset(chosen), tuple(several), key is not None, limit)
         statement = self._made.get(shape)
         if statement is None:
@@ -171,12 +173,10 @@ class Listing:
 
     @staticmethod
     def _alternatives(column: sa.Column[Any], name: str, values: _Several) -> _Alternatives:
-        words: list[sa.ColumnElement[Any]]
         if isinstance(values, int):
-            words = [sa.bindparam(f"{name}_{i}", type_=column.type) for i in range(values)]
-        else:
-            words = [constant(word) for word in values]
-        return [column == word for word in words], column.in_(words)
+            given = AnyOf(name, column, values)
+            return [column == value for value in given.parameters], given.condition
+        return [column == constant(word) for word in values], among(column, values)
 
     def _range(self, conditions: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
         shown = sa.select(*self._shown).where(*conditions)
@@ -184,33 +184,12 @@ class Listing:
             shown = shown.select_from(self._source)
         if self._through:
             shown = through(shown, self._order[0].table, self._through)
-        return shown.order_by(*self._directions(self._order)).limit(_written(limit))
+        return shown.order_by(*self._directions(self._order)).limit(number(limit))
 
     def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()
         order = [merged.c[column.name] for column in self._order]
-        return sa.select(merged).order_by(*self._directions(order)).limit(_written(limit))
+        return sa.select(merged).order_by(*self._directions(order)).limit(number(limit))
 
     def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
         return [column.desc() if self._descending else column.asc() for column in order]
-
-
-def _part(column: sa.Column[Any], part: Any) -> Any:
-    """A value of the column, from JSON that anybody may have written."""
-    if part is None:
-        return None
-    if column.type is columns.Timestamp:
-        return columns.parse_time(part)
-    kind = column.type.python_type
-    if kind is str:
-        return valid.content("page_token", part, pages.LONGEST)
-    if kind is int:
-        return valid.number("page_token", part, least=-(2**63))
-    if type(part) is not kind:
-        raise TypeError(part)
-    return part
-
-
-def _written(limit: int) -> sa.ColumnElement[int]:
-    """The limit in the SQL itself: as a parameter it would keep Postgres from planning a prepared page only once."""
-    return sa.literal_column(str(limit), sa.Integer)

@@ -21,4 +21,9 @@ def unpack(where: str, text: str) -> Any:
     try:
         return orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (ValueError, TypeError, binascii.Error):
-        raise InvalidValue(where, "damaged, or made by something else") from None
+        raise damaged(where) from None
+
+
+def damaged(where: str) -> InvalidValue:
+    """The error for a text that `pack` did not make, or that somebody changed."""
+    return InvalidValue(where, "damaged, or made by something else")

@@ -1,35 +1,44 @@
 """Keyset pages: lists that cost the same at any depth, with opaque tokens.
 
-A token names the last key of its page and carries a digest of what was asked, so that it cannot be used with another
-list or another filter. There is no offset and no total.
+A token holds the key of the last row of its page and a digest of what was asked, so that it is refused by another list
+and for other filters. There is no offset and no total.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from types import UnionType
+from typing import Any, TypeAlias
 
 import orjson
 import sqlalchemy as sa
 
-from lastlight_state.db import opaque
+from lastlight_state.db import opaque, valid
+from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
-__all__ = ["LONGEST", "Page", "after", "after_values", "decode_token", "encode_token"]
+__all__ = ["LONGEST", "Page", "after", "after_values", "checked", "decode_token", "encode_token", "key"]
 
-#: Bytes of a text in a key: no index entry is longer.
+#: The longest text in a key, in bytes: no index entry is longer.
 LONGEST = 4096
+
+#: What a part of a key must be: a type, or a range of whole numbers.
+Kind: TypeAlias = type | UnionType | range
 
 
 def encode_token(asked: Any, key: Sequence[Any]) -> str:
-    """The token that goes on after ``key`` in the list that ``asked`` describes."""
+    """The token for the page that follows ``key`` in the list that ``asked`` describes."""
     return opaque.pack([_digest(asked), list(key)])
 
 
 def decode_token(asked: Any, token: str | None) -> list[Any] | None:
-    """The key of a token, None for none. Raises `InvalidValue` for a damaged one, or one of another list or filter."""
+    """The unchecked key of a token, or None without a token.
+
+    Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
+    """
     if token is None:
         return None
     match opaque.unpack("page_token", token):
@@ -38,7 +47,27 @@ def decode_token(asked: Any, token: str | None) -> list[Any] | None:
                 raise InvalidValue("page_token", "made for another list or another filter")
             return key
         case _:
-            raise InvalidValue("page_token", "damaged, or made by something else")
+            raise opaque.damaged("page_token")
+
+
+def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | None:
+    """The key of a token, each part checked to be of its kind, or None without a token.
+
+    Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
+    """
+    found = decode_token(asked, token)
+    return None if found is None else checked(found, kinds)
+
+
+def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
+    """The parts of a key from a token as statements take them; texts that stand for times become times.
+
+    Anybody can write a token, so a part of another kind is `InvalidValue`. ``nullable`` permits None.
+    """
+    try:
+        return [None if part is None and nullable else _part(part, kind) for part, kind in zip(key, kinds, strict=True)]
+    except (InvalidValue, TypeError, ValueError, OverflowError):
+        raise opaque.damaged("page_token") from None
 
 
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
@@ -51,6 +80,18 @@ def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) 
 def after_values(key: Sequence[Any]) -> dict[str, Any]:
     """The parameters of `after`."""
     return {f"after_{i}": part for i, part in enumerate(key)}
+
+
+def _part(part: Any, kind: Kind) -> Any:
+    if isinstance(kind, range):
+        return valid.number("page_token", part, least=kind.start, most=kind.stop - 1)
+    if kind is datetime:
+        return parse_time(part)
+    if kind is int:
+        return valid.number("page_token", part, least=-(2**63))
+    if not isinstance(part, kind) or (isinstance(part, bool) and kind is not bool):
+        raise TypeError(part)
+    return valid.content("page_token", part, LONGEST) if isinstance(part, str) else part
 
 
 def _digest(asked: Any) -> str:

@@ -1,17 +1,25 @@
-"""What every repository has: a scope to run in, the clock, and the sentinel for "not given"."""
+"""What every repository has: a scope to run in, the clock, the common reads, and the sentinel for "not given"."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
+from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.records import Page, Record
 from lastlight_state.db.scope import Scope
+from lastlight_state.db.statements import NO_VALUES, Statement, Values
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 
 
 class _Unset(Enum):
@@ -53,7 +61,12 @@ class Face:
 
 
 class Repository:
-    """Base of all repositories: methods check their words, then hand a work to one of the four ways of running it."""
+    """Base of all repositories: a method checks its arguments, then runs a statement or a work.
+
+    `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. Where something
+    is decided between statements, a work (a function of the `Unit` that it runs in) is handed to ``_reading``,
+    ``_viewing``, ``_once``, ``_writing`` or ``_chained`` (`db.scope`).
+    """
 
     def __init__(self, context: Context) -> None:
         scope = context.scope
@@ -77,3 +90,44 @@ class Repository:
 
     def _now(self) -> datetime:
         return self._clock.now()
+
+    def _find(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> R | None:
+        """The first row as a record, or None."""
+        return self._reading(lambda unit: unit.find(record, statement, values))
+
+    def _one(self, record: type[R], statement: Statement, values: Values, *, kind: str, key: Any) -> R:
+        """The row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
+        found = self._find(record, statement, values)
+        if found is None:
+            raise valid.not_found(kind, key)
+        return found
+
+    def _all(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> list[R]:
+        """All rows as records. For statements that limit their result themselves."""
+        return self._reading(lambda unit: unit.all(record, statement, values))
+
+    def _value(self, statement: Statement, values: Values = NO_VALUES) -> Any:
+        """The first column of the first row, or None without a row."""
+        return self._reading(lambda unit: unit.value(statement, values))
+
+    def _changed(
+        self, record: type[R], statement: Statement, values: Values = NO_VALUES, *, repeatable: bool = False
+    ) -> R | None:
+        """Run a write that is one statement; the row that it returned as a record, or None where it changed nothing."""
+        return self._once(lambda unit: unit.find(record, statement, values), repeatable=repeatable)
+
+    def _page(
+        self,
+        listing: Listing,
+        make: Callable[[dict[str, Any]], T],
+        given: Mapping[str, Any] | None,
+        limit: int,
+        page_token: str | None,
+        *,
+        also: Values = NO_VALUES,
+    ) -> Page[T]:
+        """A page of a list: of the rows that pass the filters ``given``, as `Listing.page`. Checks the limit."""
+        valid.page_limit(limit)
+        return self._reading(
+            lambda unit: listing.page(unit, make, limit=limit, page_token=page_token, given=given, also=also)
+        )

@@ -21,15 +21,15 @@ from lastlight_state.db import columns
 from lastlight_state.db.rows import Convert, builder
 from lastlight_state.errors import CorruptData
 
-
-def bind(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
-    """A parameter with the type of a column."""
-    return sa.bindparam(name, type_=column.type)
-
-
 Values = Mapping[str, Any]
-#: What converters raise for stored values that they cannot make sense of, a value of another type included.
+
+NO_VALUES: Values = {}
+
+#: What converters raise for stored values that they cannot read, a value of another type included.
 UNREADABLE = (ValueError, TypeError, OverflowError)
+
+#: How many values a list of parameters can hold. Few sizes, so that few statements are ever compiled.
+SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 
 
 class Compiled:
@@ -109,27 +109,63 @@ def prepared(element: sa.Executable) -> Statement:
     return Statement(element)
 
 
+def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
+    """A parameter with the type of a column."""
+    return sa.bindparam(name, type_=column.type)
+
+
+def number(value: int) -> sa.ColumnElement[int]:
+    """A whole number written into the SQL. A parameter instead would hide it from the planner, and cost a conversion.
+
+    A LIMIT above all: with a parameter Postgres plans a prepared page anew each time, or for an average limit.
+    """
+    return sa.literal_column(str(int(value)), sa.Integer)
+
+
 def constant(word: str) -> sa.ColumnElement[str]:
-    """A word of ours written into the SQL itself, where a partial index must recognise it."""
+    """A word written into the SQL, so that a partial index on that word can serve the statement."""
     if not word.replace("_", "").isalpha():
         raise ValueError(word)
     return sa.literal_column(f"'{word}'", columns.Text)
 
 
 def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Whether the column holds one of these constants."""
+    """Whether the column holds one of these words, which are written into the SQL."""
     found: sa.ColumnElement[bool] = column.in_([constant(word) for word in words])
     return found
+
+
+def size_for(count: int) -> int:
+    """The smallest of `SIZES` that holds ``count`` values (at most 500)."""
+    return next(size for size in SIZES if size >= count)
+
+
+def padded(name: str, values: Sequence[Any], size: int) -> dict[str, Any]:
+    """These values as parameters ``<name>_0`` … ``<name>_{size-1}``. Those left over are None, which equals nothing."""
+    padding = [None] * (size - len(values))
+    return {f"{name}_{i}": value for i, value in enumerate([*values, *padding])}
+
+
+class AnyOf:
+    """``column IN (…)`` with ``size`` parameters, named ``<name>_0`` … ``<name>_{size-1}``."""
+
+    def __init__(self, name: str, column: sa.ColumnElement[Any], size: int) -> None:
+        self._name = name
+        self._size = size
+        self.parameters = [bind(f"{name}_{i}", column) for i in range(size)]
+        self.condition: sa.ColumnElement[bool] = column.in_(self.parameters)
+
+    def of(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The parameters for at most ``size`` values, as `padded`."""
+        return padded(self._name, values, self._size)
 
 
 class Family:
     """Statements that differ only in how many values they compare with, such as ``id IN (…)``.
 
-    ``make(n)`` builds the one for n values, named ``<name>_0`` … ``<name>_{n-1}``. Sizes are rounded up, so that few
-    statements are ever compiled; `pad` fills the rest with the last value.
+    ``make`` gets a list of parameters, named ``<name>_0``, ``<name>_1`` …, and returns the statement. There is one
+    statement for each of `SIZES`. Parameters left over repeat the last value.
     """
-
-    _SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 
     def __init__(self, name: str, make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable]) -> None:
         self._name = name
@@ -138,7 +174,7 @@ class Family:
 
     def of(self, values: Sequence[Any]) -> tuple[Statement, dict[str, Any]]:
         """The statement for that many values (1 to 500), and its parameters."""
-        size = next(size for size in self._SIZES if size >= len(values))
+        size = size_for(len(values))
         statement, names = self._made.get(size) or self._make_for(size)
         return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
 

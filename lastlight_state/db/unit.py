@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 from lastlight_state.backends.base import Backend, Checkout
 from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
-from lastlight_state.db.statements import Compiled, Statement, Values
+from lastlight_state.db.statements import NO_VALUES, Compiled, Statement, Values
 from lastlight_state.errors import InvalidValue, StateError
 
 R = TypeVar("R", bound=Record)
-
-NOTHING: Values = {}
 
 
 class Unit:
@@ -28,33 +26,33 @@ class Unit:
         self.hooks: list[Callable[[], object]] = []
         self._execute = checkout.execute
 
-    def change(self, statement: Statement, values: Values = NOTHING) -> int:
+    def change(self, statement: Statement, values: Values = NO_VALUES) -> int:
         """Run a write; the number of rows it changed."""
         compiled = statement.on(self.backend)
         return int(self._run(compiled, values).rowcount)
 
-    def row(self, statement: Statement, values: Values = NOTHING) -> dict[str, Any] | None:
+    def row(self, statement: Statement, values: Values = NO_VALUES) -> dict[str, Any] | None:
         """The only (or first) row, as Python values by column name, or None."""
         compiled = statement.on(self.backend)
         found = self._fetch(compiled, values)
         return compiled.row(found[0]) if found else None
 
-    def rows(self, statement: Statement, values: Values = NOTHING) -> list[dict[str, Any]]:
+    def rows(self, statement: Statement, values: Values = NO_VALUES) -> list[dict[str, Any]]:
         """All rows."""
         compiled = statement.on(self.backend)
         return compiled.rows(self._fetch(compiled, values))
 
-    def value(self, statement: Statement, values: Values = NOTHING) -> Any:
+    def value(self, statement: Statement, values: Values = NO_VALUES) -> Any:
         """The first column of the first row, or None where there is no row."""
         found = self.row(statement, values)
         return None if found is None else next(iter(found.values()))
 
-    def find(self, record: type[R], statement: Statement, values: Values = NOTHING) -> R | None:
+    def find(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> R | None:
         """The first row as a record, or None."""
         found = self.row(statement, values)
         return None if found is None else record.of(found)
 
-    def all(self, record: type[R], statement: Statement, values: Values = NOTHING) -> list[R]:
+    def all(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> list[R]:
         """All rows as records. For statements that bound their result themselves."""
         return [record.of(found) for found in self.rows(statement, values)]
 

@@ -1,8 +1,12 @@
-"""Checks of a caller's values, before any statement: each returns what is stored, or raises `InvalidValue`."""
+"""Checks of a caller's values, made before any statement runs.
+
+Each returns the value to store, or raises `InvalidValue` with the name of the argument.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sized
+from datetime import timedelta
 from typing import Any, TypeVar, get_args, overload
 
 from lastlight_state import codec
@@ -17,13 +21,13 @@ _FIRST_PRINTABLE, _DELETE = " ", "\x7f"
 def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
     """A name or id: text that is not blank, without control characters, of at most ``max_bytes`` of UTF-8.
 
-    Longer ones are `InvalidValue`, because they stand in indexes, whose entries Postgres bounds.
+    Names stand in indexes, and Postgres limits the size of an index entry.
     """
     text = _text(where, value)
     if not text.strip():
-        raise InvalidValue(where, "blank")
+        raise InvalidValue(where, "must not be blank")
     if min(text) < _FIRST_PRINTABLE or _DELETE in text:
-        raise InvalidValue(where, "control character")
+        raise InvalidValue(where, "must not contain control characters")
     size = len(text.encode())
     if size > max_bytes:
         raise InvalidValue(where, f"{size} bytes, more than the limit of {max_bytes}", limit=max_bytes, actual=size)
@@ -56,7 +60,7 @@ def optional_content(where: str, value: str | None, max_bytes: int) -> str | Non
 def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
     """One of a closed set of words."""
     if not isinstance(value, str) or value not in vocabulary:
-        raise InvalidValue(where, f"{value!r:.80} is not in the vocabulary", permitted=sorted(vocabulary))
+        raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(vocabulary))
     return value
 
 
@@ -66,39 +70,56 @@ def words(literal: Any) -> frozenset[str]:
 
 
 def several(where: str, values: Any) -> list[Any]:
-    """The values of a sequence or set. One text is refused: its letters are a sequence, too."""
+    """The values of a sequence or set, as a list. A single text is refused: it would count as a list of letters."""
     if isinstance(values, str) or not isinstance(values, Collection):
-        raise InvalidValue(where, f"several values are needed, not {type(values).__name__}")
+        raise InvalidValue(where, f"expected a list of values, got {type(values).__name__}")
     return list(values)
 
 
+def at_most(where: str, values: Sized, limit: int) -> None:
+    """Refuse more than ``limit`` values."""
+    if len(values) > limit:
+        raise InvalidValue(
+            where, f"{len(values)} values, more than the limit of {limit}", limit=limit, actual=len(values)
+        )
+
+
 def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> int:
-    """A whole number within bounds, both included. Booleans are none."""
+    """A whole number from ``least`` to ``most``. A bool is refused."""
     if type(value) is not int:
-        raise InvalidValue(where, f"a whole number is needed, not {type(value).__name__}")
+        raise InvalidValue(where, f"expected a whole number, got {type(value).__name__}")
     if not least <= value <= most:
-        raise InvalidValue(where, f"{value} is not between {least} and {most}", least=least, most=most)
+        raise InvalidValue(where, f"must be between {least} and {most}, got {value}", least=least, most=most)
+    return value
+
+
+def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: timedelta = timedelta.max) -> timedelta:
+    """A `timedelta` from ``least`` to ``most``."""
+    if not isinstance(value, timedelta):
+        raise InvalidValue(where, f"expected a timedelta, got {type(value).__name__}")
+    if not least <= value <= most:
+        raise InvalidValue(where, f"must be between {least} and {most}, got {value}", least=least, most=most)
     return value
 
 
 def flag(where: str, value: Any) -> bool:
-    """True or False itself: no number, no text."""
+    """A bool. Numbers and texts are refused."""
     if type(value) is not bool:
-        raise InvalidValue(where, "a truth value is needed")
+        raise InvalidValue(where, "must be True or False")
     return value
 
 
 def group(where: str, value: Any, kind: type[G]) -> G:
-    """An argument group, such as a ``Trigger``: of this class and no other."""
+    """An argument group, such as a ``Trigger``: an instance of ``kind``."""
     if not isinstance(value, kind):
-        raise InvalidValue(where, f"a {kind.__name__} is needed, not {type(value).__name__}")
+        raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def not_found(kind: str, key: Any) -> StateError:
-    """The error for a row that is not there: `InvalidValue` if no database could hold its key, else `NotFound`.
+    """The error for a row that was not found: `InvalidValue` if no database can hold its key, else `NotFound`.
 
-    One database refuses to look for such a key, the other finds nothing; so it is judged where nothing was found.
+    Postgres refuses such a key and SQLite finds nothing; checked here so that both raise the same.
     """
     if isinstance(key, str):
         codec.check_text(kind, key)
@@ -106,7 +127,7 @@ def not_found(kind: str, key: Any) -> StateError:
 
 
 def sought(where: str, key: Any) -> str:
-    """A key to look for where finding nothing is no error: `InvalidValue` if no database could hold it."""
+    """A text to look for, where finding nothing is no error. `InvalidValue` if no database can hold it."""
     return _text(where, key)
 
 
@@ -117,7 +138,7 @@ def page_limit(value: Any) -> int:
 
 def _text(where: str, value: Any) -> str:
     if type(value) is not str:
-        raise InvalidValue(where, f"text is needed, not {type(value).__name__}")
+        raise InvalidValue(where, f"expected text, got {type(value).__name__}")
     if not value.isascii() or "\0" in value:
         codec.check_text(where, value)
     return value

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lastlight_state.db.pages import decode_token, encode_token
+from lastlight_state.db.pages import LONGEST, decode_token, encode_token, key
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
@@ -42,6 +42,45 @@ def test_what_is_no_token_is_refused(token: Any) -> None:
     """house H-13: opaque tokens."""
     with pytest.raises(InvalidValue, match="page_token"):
         decode_token(["list"], token)
+
+
+def test_a_key_is_of_its_kinds() -> None:
+    at = datetime(2026, 2, 3, tzinfo=UTC)
+    given = [at, "é", -1, 3, 0.5]
+    kinds = (datetime, str, int, range(4), float | str)
+    assert key("list", encode_token("list", given), kinds) == given
+    assert key("list", None, kinds) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ("yesterday", datetime),
+        (5, datetime),
+        (5, str),
+        ("a\0b", str),
+        ("x" * (LONGEST + 1), str),
+        ("5", int),
+        (True, int),
+        (2**63, int),
+        (4, range(4)),
+        (-1, range(4)),
+        (None, str),
+        (True, int | str),
+        ([], int | str),
+    ],
+)
+def test_a_forged_part_of_a_key_is_refused(part: Any, kind: Any) -> None:
+    """house H-13: opaque tokens."""
+    with pytest.raises(InvalidValue, match="page_token: damaged, or made by something else"):
+        key("list", encode_token("list", [part]), (kind,))
+
+
+@pytest.mark.parametrize("parts", [[], ["a", "b"]])
+def test_a_key_has_as_many_parts_as_the_order(parts: list[Any]) -> None:
+    """house H-13: opaque tokens."""
+    with pytest.raises(InvalidValue, match="page_token: damaged, or made by something else"):
+        key("list", encode_token("list", parts), (str,))
 
 
 def test_a_page_is_walked_and_counted_like_its_items() -> None:

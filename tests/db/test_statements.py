@@ -11,7 +11,7 @@ from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore, codec
 from lastlight_state.db import columns
-from lastlight_state.db.statements import Compiled, Family, Statement, among, constant, prepared
+from lastlight_state.db.statements import AnyOf, Compiled, Family, Statement, among, constant, number, prepared
 from lastlight_state.errors import CorruptData
 from lastlight_state.testing import Database
 from lastlight_state.workflows import PhaseEntry, Trigger
@@ -123,13 +123,33 @@ def test_words_of_ours_stand_in_the_text_and_nothing_else_may(scratch: StateStor
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 50, 51, 500])
 def test_a_family_compares_with_any_number_of_values(scratch: StateStore, size: int) -> None:
     """backends B-61: few statements are ever compiled."""
-    for number in range(3):
-        insert(scratch, id=f"t{number}")
-    wanted = [f"t{number}" for number in range(1, size + 1)]
+    for i in range(3):
+        insert(scratch, id=f"t{i}")
+    wanted = [f"t{i}" for i in range(1, size + 1)]
     statement, values = IN.of(wanted)
     found = scratch._scope.reading(lambda unit: [row["id"] for row in unit.rows(statement, values)])
     assert found == wanted[:2][:size]
     assert len(IN._made) <= 9
+
+
+def test_a_list_of_parameters_takes_up_to_as_many_values_as_it_has(scratch: StateStore) -> None:
+    for thing, kind in (("t1", "a"), ("t2", "b"), ("t3", None)):
+        insert(scratch, id=thing, kind=kind)
+    kinds = AnyOf("kind", c.kind, 2)
+    statement = prepared(sa.select(c.id).where(kinds.condition).order_by(c.id))
+
+    def found(*values: str) -> list[str]:
+        return [row["id"] for row in scratch._scope.reading(lambda unit: unit.rows(statement, kinds.of(values)))]
+
+    assert [found("a", "b"), found("b"), found()] == [["t1", "t2"], ["t2"], []]
+    assert kinds.of(["b"]) == {"kind_0": "b", "kind_1": None}
+
+
+def test_a_number_stands_in_the_statement_itself(every_backend: StateStore) -> None:
+    statement = prepared(sa.select(c.id).where(c.number == number(-7)).limit(number(5)))
+    compiled = statement.on(every_backend.backend)
+    assert "= -7" in compiled.sql
+    assert "LIMIT 5" in compiled.sql
 
 
 def test_values_that_are_more_than_a_family_has_room_for_are_a_mistake_of_ours() -> None:

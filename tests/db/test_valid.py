@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.workflows import Trigger
 
 PRINTABLE = st.text(
     st.characters(codec="utf-8", min_codepoint=32, exclude_characters="\x7f"), min_size=1, max_size=60
@@ -23,16 +25,16 @@ def test_names_are_kept_verbatim(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("", "blank"),
-        (" \u2003 ", "blank"),
+        ("", "must not be blank"),
+        (" \u2003 ", "must not be blank"),
         ("a\0b", "NUL"),
-        ("a\nb", "control character"),
-        ("a\x7fb", "control character"),
+        ("a\nb", "must not contain control characters"),
+        ("a\x7fb", "must not contain control characters"),
         ("half \ud83d", "lone surrogate"),
         ("é" * 129, "258 bytes, more than the limit of 256"),
-        (5, "text is needed, not int"),
-        (b"bytes", "text is needed, not bytes"),
-        (None, "text is needed, not NoneType"),
+        (5, "expected text, got int"),
+        (b"bytes", "expected text, got bytes"),
+        (None, "expected text, got NoneType"),
     ],
 )
 def test_what_is_no_name_is_refused(name: Any, problem: str) -> None:
@@ -83,6 +85,33 @@ def test_what_is_no_number_within_bounds_is_refused(number: Any) -> None:
 
 def test_bounds_belong_to_the_range() -> None:
     assert [valid.number("n", n, least=-1, most=1) for n in (-1, 0, 1)] == [-1, 0, 1]
+
+
+def test_a_duration_is_a_timedelta_within_its_bounds() -> None:
+    minute, hour = timedelta(minutes=1), timedelta(hours=1)
+    assert [valid.duration("lease", each, least=minute, most=hour) for each in (minute, hour)] == [minute, hour]
+    assert valid.duration("age", timedelta(0)) == timedelta(0)
+    for wrong, problem in [
+        (60, "expected a timedelta, got int"),
+        (timedelta(0), "must be between 0:01:00 and 1:00:00, got 0:00:00"),
+        (timedelta(days=1), "must be between"),
+    ]:
+        with pytest.raises(InvalidValue, match=f"lease: {problem}"):
+            valid.duration("lease", wrong, least=minute, most=hour)
+
+
+def test_more_values_than_the_limit_are_refused() -> None:
+    valid.at_most("ids", ["a", "b"], 2)
+    with pytest.raises(InvalidValue, match="ids: 3 values, more than the limit of 2") as raised:
+        valid.at_most("ids", ["a", "b", "c"], 2)
+    assert (raised.value.details["limit"], raised.value.details["actual"]) == (2, 3)
+
+
+def test_an_argument_group_is_of_its_class() -> None:
+    trigger = Trigger(type="cli", id="t")
+    assert valid.group("trigger", trigger, Trigger) is trigger
+    with pytest.raises(InvalidValue, match="trigger: expected a Trigger, got dict"):
+        valid.group("trigger", {"type": "cli", "id": "t"}, Trigger)
 
 
 @pytest.mark.parametrize("limit", [0, 501, -1, None, "10", True])
