@@ -47,15 +47,17 @@ def no_update(table: str) -> tuple[Guard, ...]:
     return (Guard(f"{table}_no_update", table, "update", f"rows of {table} never change"),)
 
 
-def no_replacement(table: str, *, key: tuple[str, ...] = ("id",)) -> tuple[Guard, ...]:
-    """The guard that refuses to insert an existing key.
+def no_replacement(table: str, *, key: tuple[str, ...] = ("id",), name: str = "", also: str = "") -> tuple[Guard, ...]:
+    """The guard that refuses to insert an existing key, NULL being none.
 
     On SQLite ``INSERT OR REPLACE`` deletes the old row without a delete trigger, unless ``recursive_triggers`` is on,
-    which a stray connection does not have. Postgres has no such statement.
+    which a stray connection does not have. Postgres has no such statement. ``name`` tells the guards of several keys
+    apart; ``also`` is the predicate of a partial key.
     """
-    same = " AND ".join(f"{name} = NEW.{name}" for name in key)
+    same = " AND ".join([*(f"{column} = NEW.{column}" for column in key), *([also] if also else [])])
     when = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
-    return (Guard(f"{table}_no_replace", table, "insert", f"that row of {table} exists", when=when, only="sqlite"),)
+    guard = f"{table}_no_replace" + (f"_{name}" if name else "")
+    return (Guard(guard, table, "insert", f"that row of {table} exists", when=when, only="sqlite"),)
 
 
 def _declared(metadata: MetaData) -> dict[str, Guard]:

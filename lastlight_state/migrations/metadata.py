@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards
+from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
 from lastlight_state.receipts import guards as receipts_guards, models as receipts_models
 from lastlight_state.schedules import guards as schedules_guards, models as schedules_models
@@ -24,6 +25,8 @@ DECLARED_BY = (
     schedules_guards,
     messaging_models,
     messaging_guards,
+    journal_models,
+    journal_guards,
 )
 
 #: Every table and index of the central schema.

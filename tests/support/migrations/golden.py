@@ -1,6 +1,6 @@
 """Golden databases: populated dumps of each revision on each product, kept under ``tests/fixtures/golden``.
 
-``python tests/support/migrations/golden.py`` writes those of revisions that are not released yet, and those that are
+``python -P tests/support/migrations/golden.py`` writes those of revisions that are not released yet, and those that are
 missing; a released one is never written again. A dump is a script: the schema as that revision's own upgrade makes it,
 and rows.
 """

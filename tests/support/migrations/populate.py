@@ -16,7 +16,19 @@ MOMENT = "2026-02-03T12:34:56.789Z"
 ROWS = 3
 OWNERS = {
     "session_id": {"messaging_messages"},
-    "run_id": {"run_transitions", "run_nodes", "run_loops", "human_requests"},
+    "run_id": {
+        "run_transitions",
+        "run_nodes",
+        "run_loops",
+        "human_requests",
+        "run_sequences",
+        "run_events",
+        "run_signals",
+        "run_frames",
+        "tool_calls",
+        "sandboxes",
+        "scores",
+    },
 }
 """Foreign keys, which name the row of the same number."""
 

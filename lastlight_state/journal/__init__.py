@@ -1,0 +1,1 @@
+"""The journal: what happened in runs, in order."""
