@@ -12,7 +12,7 @@ from lastlight_state.migrations import history, scripts
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[2]
-LARGE = {"output_text", "error", "policy"}
+LARGE = {"output_text", "error", "policy", "body"}
 
 
 def test_file_names_tell_the_revisions() -> None:
