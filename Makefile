@@ -40,7 +40,7 @@ endif
 
 # The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
 soak: $(VENV)/.test
-	$(BIN)/python -m pytest -m soak $(ARGS)
+	$(BIN)/python -m pytest -m soak --timeout=3600 $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .

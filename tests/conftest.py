@@ -1,13 +1,31 @@
 """The library's own tests use the plugin that it ships, and pytest's own for tests of that plugin."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, SqliteTemplate
 
 pytest_plugins = ["pytester"]
+
+# A slow machine is no failure, and each run tries new examples, wherever it runs; a failure prints how to repeat it.
+settings.register_profile(
+    "lastlight",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("lastlight")
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C: a shell's background job starts with SIGINT ignored, and its children would ignore it, too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import Said, lastlight_state
+from support.processes import started
 
 from lastlight_state.cli.commands.demo import recording, supervisor, worker
 from lastlight_state.cli.commands.demo.story import STEPS, TRIGGER, WORKFLOW
@@ -182,11 +183,11 @@ def test_a_worker_that_fails_is_an_error(database: Database) -> None:
 def test_an_interrupted_demo_leaves_no_worker_behind(database: Database, tmp_path: Path) -> None:
     """maintenance OP-72."""
     command = [*PROGRAM, "demo", "--url", database.url, "--state-dir", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    with started(command) as program:
         assert program.stderr is not None
         pid = next(int(line.split()[-2]) for line in program.stderr if line.endswith("started\n"))
         program.send_signal(signal.SIGTERM)
-        program.communicate()
+        program.communicate(timeout=60)
     assert program.returncode == 143
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import STATES, Said, Target, call_on, files_of, lastlight_state
+from support.processes import started
 
 from lastlight_state.agent_log import Cwd
 from lastlight_state.cli.program import run
@@ -190,7 +190,7 @@ def test_following_a_run_ends_with_it_and_finds_the_session_that_began_later(log
     """maintenance OP-72."""
     command = [*PROGRAM, "log", logged.run, *logged.words, "--follow", "--json", "--quiet"]
     store = logged.store
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+    with started(command, stderr=None) as program:
         assert program.stdout is not None
         seen = [json.loads(program.stdout.readline()) for _ in range(6)]
         write(store, SECOND)
@@ -224,11 +224,11 @@ def test_following_a_run_waits_for_its_first_session(database: Database) -> None
 def test_following_a_session_goes_on_until_it_is_stopped(logged: Logged) -> None:
     """maintenance OP-72."""
     command = [*PROGRAM, "log", FIRST, *logged.words, "--follow", "--limit", "1", "--raw"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    with started(command) as program:
         assert program.stdout is not None
         assert "no such file" in program.stdout.readline()
         write(logged.store, FIRST)
         assert f"Do {FIRST}." in program.stdout.readline()
         program.send_signal(signal.SIGINT)
-        program.communicate()
+        program.communicate(timeout=60)
     assert program.returncode == 130

@@ -14,6 +14,7 @@ from typing import TextIO
 
 import pytest
 from support.cli.calls import Said, Target, lastlight_state
+from support.processes import started
 
 import lastlight_state as library
 from lastlight_state.agent_log import Cwd
@@ -196,12 +197,12 @@ def test_a_signal_ends_a_waiting_command_with_its_own_exit_code(
     with (
         closing(connect(Settings(url=postgres_url))) as backend,
         backend.migration(5),
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program,
+        started(command) as program,
     ):
         assert program.stderr is not None
         assert program.stderr.readline().startswith("migrating ")
         program.send_signal(number)
-        out, err = program.communicate()
+        out, err = program.communicate(timeout=60)
     assert program.returncode == code
     assert json.loads(out)["error"]["code"] == word
     assert "Traceback" not in err
