@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from typing import Any, TypeAlias
@@ -78,6 +79,11 @@ def canonical(value: Any) -> bytes:
 def digest(value: Any) -> str:
     """SHA-256 of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def exact_text(amount: Decimal) -> str:
+    """An exact amount as text, without exponent and needless zeros: ``0.1``, ``1000000``, ``0``."""
+    return format(amount.normalize(), "f") if amount else "0"
 
 
 def check_text(where: str, text: str) -> None:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.codec import exact_text
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
+
+#: The fields that the repr of a record shows, as far as it has them: which one it is, and how it stands. Never contents.
+TELLING = frozenset(
+    "id run_id fire_id execution_id session_id name workflow_name cron_name skill gate node_id iteration loop_id slug "
+    "kind role status outcome state source owner epoch seq phase current_phase created created_at started_at at "
+    "lease_expires_at".split()
+)
+#: Characters of a text in a repr.
+_SHORT = 80
+_NUMBERS = (int, float, Decimal)
+_SCALARS = (str, *_NUMBERS, datetime)
 
 _new = object.__new__
 #: The four slots of a pydantic model, filled without a look-up by name for each record.
@@ -31,10 +48,26 @@ def made(kind: type[R], values: dict[str, Any]) -> R:
     return record
 
 
-class Record(BaseModel):
-    """Base of all records: immutable, compared by value, JSON in and out with ``model_dump_json`` and its inverse."""
+def _time_text(moment: datetime) -> str:
+    return iso_text(aware_utc("time", moment))
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+#: How values that JSON does not have are written, by the type of their schema.
+_WRITTEN = {
+    "timedelta": core_schema.plain_serializer_function_ser_schema(timedelta.total_seconds, when_used="json"),
+    "datetime": core_schema.plain_serializer_function_ser_schema(_time_text, when_used="json"),
+    "decimal": core_schema.plain_serializer_function_ser_schema(exact_text, when_used="json"),
+}
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, compared by value, JSON in and out with ``model_dump_json`` and its inverse.
+
+    The JSON has times as the database does (``2026-02-03T12:34:56.789Z``), lengths of time in seconds, and exact
+    amounts as text. The repr names the record and how it stands; it never shows contents.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, ser_json_timedelta="float")
 
     _every_field: ClassVar[set[str]] = set()
 
@@ -43,9 +76,20 @@ class Record(BaseModel):
         cls._every_field = set(cls.model_fields)
 
     @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        _write_alike(schema, handler, set())
+        return schema
+
+    @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
         """The record of a row's values, as `made`; a subclass may bring them into its shape first."""
         return made(cls, values)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        values = self.__dict__
+        telling = [(name, _shown(value)) for name, value in values.items() if _tells(name, value)]
+        yield from telling or ((name, value) for name, value in values.items() if isinstance(value, _NUMBERS))
 
 
 class Page(Record, Generic[T]):
@@ -59,3 +103,34 @@ class Page(Record, Generic[T]):
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield "items", len(self.items)
+        yield "more", self.next_page_token is not None
+
+
+def _tells(name: str, value: Any) -> bool:
+    return isinstance(value, Record) or (name in TELLING and isinstance(value, _SCALARS))
+
+
+def _shown(value: Any) -> Any:
+    """A value as a repr shows it: a time as in JSON, a long text cut."""
+    if isinstance(value, datetime):
+        return iso_text(value)
+    return value[:_SHORT] + "…" if isinstance(value, str) and len(value) > _SHORT else value
+
+
+def _write_alike(schema: Any, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
+    """Have every time and amount in a schema written in the one way, those of dataclasses inside it too."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _write_alike(part, handler, seen)
+    elif isinstance(schema, dict):
+        kind = schema.get("type")
+        if kind == "definition-ref" and schema["schema_ref"] not in seen:
+            seen.add(schema["schema_ref"])
+            _write_alike(handler.resolve_ref_schema(cast(CoreSchema, schema)), handler, seen)
+        elif kind in _WRITTEN:
+            schema["serialization"] = _WRITTEN[kind]
+        for part in schema.values():
+            _write_alike(part, handler, seen)
