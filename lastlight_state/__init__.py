@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lastlight_state import errors
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
+    from lastlight_state.db.records import Page
     from lastlight_state.errors import (
         AlreadyAnswered,
         AlreadyExists,
@@ -54,6 +55,7 @@ _HOMES = {
     "AsyncStateStore": "aio",
     "AsyncTransaction": "aio",
     "AsyncView": "aio",
+    "Page": "db.records",
     "Settings": "settings",
     "StateStore": "store",
     "Transaction": "store",
@@ -80,6 +82,7 @@ __all__ = [
     "NotFound",
     "NotMigrated",
     "NotSupported",
+    "Page",
     "PayloadTooLarge",
     "ReadOnlyTransaction",
     "ReservedName",

@@ -22,6 +22,10 @@ class Metrics:
         self.failed_hooks = 0
         self.executions_without_session = 0
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name}={count}" for name, count in vars(self).items() if not name.startswith("_"))
+        return f"Metrics({counts})"
+
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter, from any thread."""
         with self._lock:

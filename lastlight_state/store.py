@@ -202,6 +202,10 @@ class StateStore(Domains):
         if self._scope.close():
             self.backend.close()
 
+    def __repr__(self) -> str:
+        """The database without its password, and whether the store is open."""
+        return f"{type(self).__name__}({self.backend.location!r}, {'open' if self._scope.is_open else 'closed'})"
+
     def __enter__(self) -> Self:
         return self
 

@@ -88,7 +88,7 @@ def scratch_key(store: StateStore, text: str) -> Any:
 def phase(store: StateStore, text: str) -> Any:
     run = create(store)
     store.workflows.runs.append_phase(run.id, PhaseEntry(text, True))
-    return store.workflows.runs.get(run.id).phase_history[0]["phase"]
+    return store.workflows.runs.get(run.id).phase_history[0].phase
 
 
 @place

@@ -8,7 +8,9 @@ import pytest
 import sqlalchemy as sa
 from support.undone import Boom, undone
 
-from lastlight_state import Settings, StateStore
+from lastlight_state import AsyncStateStore, Settings, StateStore
+from lastlight_state.backends import backend_of_engine
+from lastlight_state.backends.base import Options
 from lastlight_state.errors import (
     BackendUnavailable,
     Conflict,
@@ -168,7 +170,7 @@ def test_the_times_of_any_clock_are_kept_in_utc_and_milliseconds(database: Datab
     store.workflows.runs.append_phase(made.id, PhaseEntry("build", True))
     read = store.workflows.runs.get(made.id)
     assert read.started_at == made.started_at == datetime(2026, 2, 3, 12, 30, 0, 123_000, tzinfo=UTC)
-    assert read.phase_history[0]["timestamp"] == "2026-02-03T12:30:00.123Z"
+    assert read.phase_history[0].at == datetime(2026, 2, 3, 12, 30, 0, 123_000, tzinfo=UTC)
 
 
 def test_a_clock_without_a_zone_is_refused(database: Database) -> None:
@@ -426,3 +428,22 @@ def test_every_error_of_a_store_is_one_of_ours(every_backend: StateStore) -> Non
         with pytest.raises(StateError) as raised:
             call()
         assert not isinstance(raised.value, BackendUnavailable)
+
+
+def test_the_repr_of_a_store_names_its_database_and_whether_it_is_open(database: Database) -> None:
+    """house H-10."""
+    store = database.open()
+    told = repr(store)
+    assert told == f"StateStore({store.backend.location!r}, open)"
+    assert repr(AsyncStateStore(store)) == f"Async{told}"
+    store.close()
+    assert repr(store) == told.replace("open)", "closed)")
+    assert repr(store.metrics) == "Metrics(retries=0, failed_hooks=0, executions_without_session=0)"
+
+
+def test_the_repr_of_a_store_keeps_passwords_to_itself() -> None:
+    """house H-10."""
+    engine = sa.create_engine("postgresql+psycopg://app:s3cret@db.invalid/agents?sslpassword=s3cret")
+    store = StateStore(backend_of_engine(engine, Options()), Settings())
+    assert repr(store) == "StateStore('postgresql://app:***@db.invalid/agents?sslpassword=%2A%2A%2A', open)"
+    store.close()

@@ -202,6 +202,9 @@ class AsyncStateStore(AsyncDomains):
             await closing.run(partial(lanes.then, self._store.close))
             closing.close()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{repr(self._store).removeprefix(type(self._store).__name__)}"
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -16,7 +16,7 @@ from lastlight_state.codec import exact_text
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
 
-#: The fields that the repr of a record shows, as far as it has them: which one it is, and how it stands. Never contents.
+#: The fields that the repr of a record shows where it has them: which one it is, and how it stands. Never contents.
 TELLING = frozenset(
     "id run_id fire_id execution_id session_id name workflow_name cron_name skill gate node_id iteration loop_id slug "
     "kind role status outcome state source owner epoch seq phase current_phase created created_at started_at at "

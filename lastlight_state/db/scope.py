@@ -96,6 +96,11 @@ class StoreScope(Scope):
         if self.transactions and threading.get_ident() in self.transactions:
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
 
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are taken: not after `close`, nor in a child process."""
+        return self._unusable is None
+
     def begin(self, mode: Mode) -> Checkout:
         """A checkout whose transaction is begun, with retries."""
         self.refuse_closed()

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from lastlight_state.workflows.overrides import Overrides
     from lastlight_state.workflows.queue import Queue
     from lastlight_state.workflows.records import (
+        CompletedPhase as CompletedPhase,
         EnsuredRun as EnsuredRun,
         Loop as Loop,
         RunProgress as RunProgress,
@@ -101,7 +102,7 @@ public(
         "human_requests.records": "AnsweredRequest HumanRequest HumanRequestSummary PendingRequest",
         "lookups.records": "Count RepoRuns ResumeView RunActivity RunAncestor RunTransition TaskStory TaskWait",
         "nodes.records": "Node",
-        "records": "EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
+        "records": "CompletedPhase EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
         "usage.records": "ThreadUsage UsageBucket UsageGroup UsageStats UsageTotals",
     },
     "Workflows",

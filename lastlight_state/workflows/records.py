@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self
 
+from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Record, made
 from lastlight_state.workflows.repos import split_legacy
 
@@ -66,6 +67,30 @@ class RunSummary(Record):
         return made(cls, values)
 
 
+class CompletedPhase(Record):
+    """A phase in a run's history. ``success``, ``summary`` and ``at`` are None where another program left them out."""
+
+    phase: str
+    success: bool | None = None
+    summary: str | None = None
+    at: datetime | None = None
+
+    @classmethod
+    def of_entry(cls, entry: Any) -> Self:
+        """The phase of an entry as it is stored; what another program wrote in another shape is None or blank."""
+        entry = entry if isinstance(entry, dict) else {}
+        phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")
+        return made(
+            cls,
+            {
+                "phase": phase if isinstance(phase, str) else "",
+                "success": success if isinstance(success, bool) else None,
+                "summary": summary if isinstance(summary, str) else None,
+                "at": _time_of(entry.get("timestamp")),
+            },
+        )
+
+
 class WorkflowRun(Record):
     """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what the phases hand on.
 
@@ -80,11 +105,11 @@ class WorkflowRun(Record):
     repo: str | None
     issue_number: int | None
     current_phase: str
-    phase_history: list[dict[str, Any]]
+    phase_history: tuple[CompletedPhase, ...]
     status: str
     context: Any
-    scratch: Any
-    node_statuses: Any
+    scratch: dict[str, Any] | None
+    node_statuses: dict[str, str] | None
     restart_count: int
     started_at: datetime
     updated_at: datetime
@@ -94,7 +119,6 @@ class WorkflowRun(Record):
     triggered_by: str | None
     trigger_actor_type: str | None
     run_key: str | None
-    create_digest: str | None
     parent_run_id: str | None
     max_restarts: int
     transition_seq: int
@@ -115,11 +139,6 @@ class WorkflowRun(Record):
     claimed_at: datetime | None
     heartbeat_at: datetime | None
     lease_expires_at: datetime | None
-    previous_owner: str | None
-    previous_heartbeat_at: datetime | None
-    previous_lease_expires_at: datetime | None
-    previous_status: str | None
-    previous_restart_count: int | None
     workflow_path: str | None
     workflow_hash: str | None
     vcs_type: str | None
@@ -135,6 +154,8 @@ class WorkflowRun(Record):
     def of(cls, values: dict[str, Any]) -> Self:
         values["node_statuses"] = values.pop("node_states", None) or values["node_statuses"]
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
+        history = values["phase_history"]
+        values["phase_history"] = tuple(map(CompletedPhase.of_entry, history if isinstance(history, list) else ()))
         return super().of(values)
 
 
@@ -162,3 +183,10 @@ class WorkflowOverride(Record):
     updated_at: datetime
     updated_by: str | None
     reason: str | None
+
+
+def _time_of(text: Any) -> datetime | None:
+    try:
+        return parse_time(text)
+    except (TypeError, ValueError):
+        return None

@@ -158,7 +158,7 @@ def test_a_body_that_does_not_end_well_leaves_nothing_and_the_connection_clean(
         with pytest.raises((RuntimeError, asyncio.CancelledError)):
             await task
         await store.workflows.runs.append_phase(run_id, PhaseEntry("again", True))
-        assert [entry["phase"] for entry in (await store.workflows.runs.get(run_id)).phase_history] == ["again"]
+        assert [entry.phase for entry in (await store.workflows.runs.get(run_id)).phase_history] == ["again"]
 
     asyncio.run(work())
 

@@ -1,11 +1,14 @@
 import copy
 import pickle
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.records import Page, Record
 
 
 class Thing(Record):
@@ -48,3 +51,68 @@ def test_a_copy_with_changes_leaves_the_others_alone() -> None:
 def test_words_of_a_newer_version_are_no_obstacle() -> None:
     """house H-21: tolerant on read."""
     assert Thing.model_validate({**VALUES, "colour": "red"}) == Thing.of(dict(VALUES))
+
+
+@dataclass(frozen=True)
+class Due:
+    at: datetime
+    grace: timedelta
+
+
+class Bill(Record):
+    id: str
+    text: str
+    at: datetime | None
+    each: tuple[datetime, ...]
+    due: Due
+    again: Due | None
+    wait: timedelta
+    cost: Decimal
+    payload: Any
+    thing: Thing | None = None
+
+
+MOMENT = datetime(2026, 2, 3, 12, 34, 56, 898_000, tzinfo=UTC)
+WRITTEN = "2026-02-03T12:34:56.898Z"
+
+
+def bill(**changes: Any) -> Bill:
+    due = Due(MOMENT, timedelta(minutes=1))
+    values = {"id": "b", "text": "secret " * 900, "at": MOMENT, "each": (MOMENT,), "due": due, "again": due}
+    values |= {"wait": timedelta(seconds=2.5), "cost": Decimal("0.100000"), "payload": {"key": "secret"}}
+    return Bill.model_validate(values | changes)
+
+
+def test_json_has_times_and_amounts_as_the_database_has_them() -> None:
+    """house H-10: milliseconds and Z, seconds, exact text; wherever they stand."""
+    told = bill().model_dump(mode="json")
+    due = {"at": WRITTEN, "grace": 60.0}
+    assert [told[name] for name in ("at", "each", "due", "again", "wait", "cost")] == [
+        WRITTEN, [WRITTEN], due, due, 2.5, "0.1",
+    ]  # fmt: skip
+    assert Bill.model_validate_json(bill().model_dump_json()) == bill()
+    assert f'"items":[{bill().model_dump_json()}]' in Page(items=(bill(),)).model_dump_json()
+
+
+def test_a_time_in_another_zone_is_written_in_utc() -> None:
+    """house H-10: a record may be made by its caller."""
+    local = MOMENT.astimezone(timezone(timedelta(hours=2)))
+    assert f'"at":"{WRITTEN}"' in bill(at=local).model_dump_json()
+    assert bill(at=None).model_dump()["at"] is None
+
+
+def test_times_are_still_times_in_the_json_schema() -> None:
+    schema = Bill.model_json_schema(mode="serialization")["properties"]
+    assert schema["each"]["items"] == {"format": "date-time", "type": "string"}
+
+
+def test_the_repr_of_a_record_tells_which_one_it_is_and_no_contents() -> None:
+    """house H-10."""
+    thing = Thing.of({**VALUES, "id": "t" * 200})
+    told = repr(bill(thing=thing))
+    assert told == f"Bill(id='b', at='{WRITTEN}', thing=Thing(id='{'t' * 80}…', at='2026-02-03T00:00:00.000Z'))"
+    assert "secret" not in told + str(bill())
+
+
+def test_the_repr_of_a_page_tells_how_much_it_holds() -> None:
+    assert repr(Page(items=(bill(), bill()), next_page_token="secret")) == "Page(items=2, more=True)"

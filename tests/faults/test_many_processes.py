@@ -47,7 +47,7 @@ def test_processes_lose_nothing_double_nothing_and_are_never_told_that_it_is_bus
     with fresh_database.open() as store:
         shared = store.workflows.runs.get(SHARED)
     assert shared.scratch == {f"counter {report['number']}": report["counter"] for report in told}
-    phases = Counter(phase["phase"] for phase in shared.phase_history)
+    phases = Counter(phase.phase for phase in shared.phase_history)
     assert phases == {f"by {report['number']}": report["phases"] for report in told}
 
     messages = raw.execute("SELECT id, role, content FROM messaging_messages ORDER BY id").fetchall()

@@ -41,7 +41,7 @@ class RunsContract:
         progress = store.workflows.runs.append_phase(run.id, PhaseEntry("build", success=False))
         stored = store.workflows.runs.get(run.id)
         assert (progress.phase, progress.phase_count, stored.current_phase) == ("build", 2, "build")
-        assert [entry["phase"] for entry in stored.phase_history] == ["plan", "build"]
+        assert [phase.phase for phase in stored.phase_history] == ["plan", "build"]
         assert stored.scratch == {"kept": 1, "files": 2}
 
     def test_an_end_is_final(self, store: StateStore) -> None:

@@ -23,7 +23,10 @@ from lastlight_state.workflows.tables import RUNS
 
 T = TypeVar("T")
 
-COLUMNS = tuple(RUNS.c)
+#: Columns that only statements use: what a release puts back, and what tells equal calls of `ensure` apart.
+_INNER = ("previous_", "create_digest")
+#: The columns of a `WorkflowRun`.
+COLUMNS = tuple(column for column in RUNS.c if not column.name.startswith(_INNER))
 
 STATE = (
     RUNS.c.id,

@@ -81,16 +81,10 @@ class Runs(Repository):
         )
         row["run_key"] = valid.identifier("run_key", run_key, words.RUN_KEY)
         row["create_digest"] = run_checks.create_digest(row, context)
-        found = self._reading(lambda unit: unit.find(WorkflowRun, sql.FIND_KEY, row))
-        if found is None:
-            ensured = self._insert(row, lambda: self._writing(lambda unit: _find_or_insert(unit, row), repeatable=True))
-        else:
-            ensured = EnsuredRun.of({"run": found, "created": False})
-        if ensured.run.create_digest != row["create_digest"]:
-            raise AlreadyExists(
-                "workflow_run", ensured.run.id, problem="has this key with another content", run_key=run_key
-            )
-        return ensured
+        found = self._reading(lambda unit: _found(unit, row))
+        return found or self._insert(
+            row, lambda: self._writing(lambda unit: _find_or_insert(unit, row), repeatable=True)
+        )
 
     def get(self, run_id: str) -> WorkflowRun:
         """The whole run. Raises `NotFound`, or `CorruptData` where its JSON cannot be read."""
@@ -266,11 +260,23 @@ class Runs(Repository):
 
 def _find_or_insert(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
     unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")
-    found = unit.find(WorkflowRun, sql.FIND_KEY, row)
+    found = _found(unit, row)
     if found is not None:
-        return EnsuredRun.of({"run": found, "created": False})
+        return found
     made = _inserted(unit, row)
     return None if made is None else EnsuredRun.of({"run": made, "created": True})
+
+
+def _found(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
+    """The run that has the key of ``row``. Raises `AlreadyExists` where it was made from something else."""
+    found = unit.row(sql.FIND_KEY, row)
+    if found is None:
+        return None
+    if found.pop("create_digest") != row["create_digest"]:
+        raise AlreadyExists(
+            "workflow_run", found["id"], problem="has this key with another content", run_key=row["run_key"]
+        )
+    return EnsuredRun.of({"run": WorkflowRun.of(found), "created": False})
 
 
 def _inserted(unit: Unit, row: dict[str, Any]) -> WorkflowRun | None:
@@ -278,7 +284,7 @@ def _inserted(unit: Unit, row: dict[str, Any]) -> WorkflowRun | None:
     stated = {name: value for name, value in row.items() if value is not None}
     if unit.chain(sql.create(frozenset(stated)), stated | sql.first_transition(row)) is None:
         return None
-    return WorkflowRun.of({name: _read_back(name, value) for name, value in row.items()})
+    return WorkflowRun.of({column.name: _read_back(column.name, row[column.name]) for column in run_rows.COLUMNS})
 
 
 def _read_back(name: str, value: Any) -> Any:

@@ -16,7 +16,7 @@ from lastlight_state.workflows import repos as repo_conditions
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import SUMS
 from lastlight_state.workflows.kernel.progress import _this_run
-from lastlight_state.workflows.kernel.rows import COLUMNS, DETAIL, locking
+from lastlight_state.workflows.kernel.rows import DETAIL, locking
 from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
@@ -42,7 +42,7 @@ def create(names: frozenset[str]) -> Chain:
     The parent's row is locked as a cancel locks it, so a cancel of the tree finds the child, or the child the cancel.
     There is one for each set of columns that callers use, which are few; the other columns keep their defaults.
     """
-    stated = [column.name for column in COLUMNS if column.name in names]
+    stated = [column.name for column in RUNS.c if column.name in names]
     values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
     if "parent_run_id" in names:
         values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
@@ -58,7 +58,7 @@ IS_DISABLED = prepared(
     )
 )
 FIND_KEY = prepared(
-    sa.select(*DETAIL).where(
+    sa.select(*DETAIL, RUNS.c.create_digest).where(
         RUNS.c.workflow_name == sa.bindparam("workflow_name"),
         RUNS.c.run_key == sa.bindparam("run_key"),
         RUNS.c.run_key.is_not(None),
@@ -142,7 +142,7 @@ def first_transition(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _BLANK: dict[str, Any] = {
-    **dict.fromkeys(column.name for column in COLUMNS),
+    **dict.fromkeys(column.name for column in RUNS.c),
     "phase_history": "[]",
     "restart_count": 0,
     "phase_count": 0,

@@ -36,7 +36,7 @@ def test_a_pause_stores_marker_scratch_gate_and_status_together(store: StateStor
     stored = store.workflows.runs.get(run.id)
     assert (stored.status, stored.pause_reason, stored.status_reason) == ("paused", "gate", "run.paused.gate")
     assert (stored.scratch, stored.current_phase, stored.phase_count) == ({"a": 1, "b": 2}, "plan", 1)
-    assert stored.phase_history[0]["summary"] == "planned"
+    assert stored.phase_history[0].summary == "planned"
     assert (approval.status, approval.blocks_run, approval.action) == ("pending", True, ACTION)
     assert store.workflows.approvals.get(approval.id) == approval
     assert raw.transitions(run.id)[1:] == [("running", "paused", "run.paused.gate")]

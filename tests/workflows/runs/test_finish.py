@@ -47,7 +47,7 @@ def test_a_finish_writes_everything_at_once(store: StateStore, raw: Raw, frozen_
 def test_a_marker_has_its_own_success(store: StateStore) -> None:
     """workflows W-27."""
     ended = store.workflows.runs.finish(started(store).id, "succeeded", marker=PhaseEntry("lint", False))
-    assert (ended.status, ended.phase_history[0]["success"], ended.error) == ("succeeded", False, None)
+    assert (ended.status, ended.phase_history[0].success, ended.error) == ("succeeded", False, None)
 
 
 def test_the_reason_is_the_one_given_or_that_of_the_failure(store: StateStore) -> None:

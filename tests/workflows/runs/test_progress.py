@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,12 +16,19 @@ from support.workflows.steps import PLAN, Raw, started, together
 from lastlight_state import StateStore
 from lastlight_state.errors import ClaimLost, Conflict, CorruptData, InvalidValue, PayloadTooLarge, StateError
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import PhaseEntry
+from lastlight_state.workflows import CompletedPhase, PhaseEntry
 
 LIMIT = 65_536
 
 
-def test_a_phase_is_appended_with_what_it_hands_on(store: StateStore, frozen_clock: FrozenClock) -> None:
+def stored_history(raw: Raw, run_id: str) -> list[dict[str, Any]]:
+    """The history of a run as its column has it."""
+    [(history,)] = raw("SELECT phase_history FROM workflow_runs WHERE id = ?", run_id)
+    entries: list[dict[str, Any]] = json.loads(history) if isinstance(history, str) else history
+    return entries
+
+
+def test_a_phase_is_appended_with_what_it_hands_on(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-25."""
     run = started(store, scratch={"a": 1})
     at = frozen_clock.advance(seconds=1)
@@ -28,20 +36,22 @@ def test_a_phase_is_appended_with_what_it_hands_on(store: StateStore, frozen_clo
     assert (progress.phase, progress.phase_count, progress.updated_at) == ("build", 1, at)
     assert progress.scratch_bytes == len('{"a":1,"b":"é"}'.encode())
     stored = store.workflows.runs.get(run.id)
+    phase = CompletedPhase(phase="build", success=True, summary="built", at=at)
+    assert (stored.phase_history, stored.scratch) == ((phase,), {"a": 1, "b": "é"})
     entry = {"phase": "build", "timestamp": "2026-02-03T12:34:57.789Z", "success": True, "summary": "built"}
-    assert (stored.phase_history, stored.scratch) == ([entry], {"a": 1, "b": "é"})
+    assert stored_history(raw, run.id) == [entry]
     assert (stored.current_phase, stored.phase_count, stored.updated_at) == ("build", 1, at)
 
 
-def test_the_same_phase_may_come_again(store: StateStore) -> None:
+def test_the_same_phase_may_come_again(store: StateStore, raw: Raw) -> None:
     """workflows W-25: without a summary the entry has none."""
     run = started(store)
     store.workflows.runs.append_phase(run.id, PhaseEntry("build", False))
     progress = store.workflows.runs.append_phase(run.id, PhaseEntry("build", True))
     assert (progress.phase_count, progress.scratch_bytes) == (2, None)
     history = store.workflows.runs.get(run.id).phase_history
-    assert [(entry["phase"], entry["success"]) for entry in history] == [("build", False), ("build", True)]
-    assert "summary" not in history[0]
+    assert [(entry.phase, entry.success) for entry in history] == [("build", False), ("build", True)]
+    assert "summary" not in stored_history(raw, run.id)[0]
 
 
 def test_a_phase_may_say_when_it_was(store: StateStore) -> None:
@@ -50,8 +60,20 @@ def test_a_phase_may_say_when_it_was(store: StateStore) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     store.workflows.runs.append_phase(run.id, PhaseEntry("build", True, at=at))
     stored = store.workflows.runs.get(run.id)
-    assert stored.phase_history[0]["timestamp"] == "2026-01-01T00:00:00.000Z"
+    assert stored.phase_history[0].at == datetime(2026, 1, 1, tzinfo=UTC)
     assert stored.updated_at == run.updated_at
+
+
+def test_a_history_of_another_program_is_read_as_far_as_it_can_be(store: StateStore, raw: Raw) -> None:
+    """workflows W-25: nothing in it keeps anybody from reading or cancelling the run."""
+    run = started(store)
+    entries = '[{"phase": "plan", "timestamp": "yesterday"}, {"success": true, "summary": 3}, 7]'
+    raw("UPDATE workflow_runs SET phase_history = ? WHERE id = ?", entries, run.id)
+    unknown = CompletedPhase(phase="", success=None, summary=None, at=None)
+    read = store.workflows.runs.get(run.id).phase_history
+    assert read == (CompletedPhase(phase="plan"), unknown.model_copy(update={"success": True}), unknown)
+    raw("UPDATE workflow_runs SET phase_history = '{}' WHERE id = ?", run.id)
+    assert store.workflows.runs.cancel(run.id, by="ana", reason="odd").phase_history == ()
 
 
 def test_times_never_move_back(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -249,8 +271,8 @@ def test_merges_and_phases_at_once_all_survive(every_backend: StateStore, raw: R
     assert not [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     stored = runs.get(run.id)
     assert stored.scratch == {f"key-{index}": index for index in range(10)}
-    assert sorted(entry["phase"] for entry in stored.phase_history) == [f"p-{index}" for index in range(5)]
-    assert (stored.phase_count, stored.current_phase) == (5, stored.phase_history[-1]["phase"])
+    assert sorted(entry.phase for entry in stored.phase_history) == [f"p-{index}" for index in range(5)]
+    assert (stored.phase_count, stored.current_phase) == (5, stored.phase_history[-1].phase)
 
 
 MOVE_ON = """
@@ -275,7 +297,7 @@ def test_merges_and_phases_of_several_processes_all_survive(fresh_database: Data
     stored = store.workflows.runs.get(run.id)
     each = {f"p{process}-{index}": index for process in range(4) for index in range(5)}
     assert stored.scratch == {**each, **{f"p{process}": 4 for process in range(4)}}
-    assert (stored.phase_count, sorted(entry["phase"] for entry in stored.phase_history)) == (20, sorted(each))
+    assert (stored.phase_count, sorted(entry.phase for entry in stored.phase_history)) == (20, sorted(each))
 
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "é"])

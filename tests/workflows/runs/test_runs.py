@@ -47,7 +47,7 @@ def test_a_created_run_is_what_a_later_get_gives(store: StateStore, frozen_clock
     assert (run.owner, run.repo, run.issue_number, run.max_restarts) == ("acme", "widget", 7, 5)
     assert (run.started_at, run.updated_at, run.finished_at, run.deadline_at) == (at, at, None, at + timedelta(days=1))
     assert (run.workflow_path, run.vcs_revision, run.trace_id, run.span_id) == ("deploy.yaml", "abc", "t", "s")
-    assert (run.phase_history, run.phase_count, run.current_phase, run.node_statuses) == ([], 0, "plan", None)
+    assert (run.phase_history, run.phase_count, run.current_phase, run.node_statuses) == ((), 0, "plan", None)
 
 
 def test_what_was_not_given_is_empty(store: StateStore) -> None:
