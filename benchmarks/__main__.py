@@ -50,6 +50,7 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
         yield from lines.results()
     if only in (None, "opening"):
         yield from opening.import_results()
+        yield from opening.command_results()
 
 
 def _on_each(databases: Sequence[str], group: Callable[[Side], Iterator[Result]]) -> Iterator[Result]:

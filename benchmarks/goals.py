@@ -40,6 +40,13 @@ GOALS: dict[tuple[str, str], float] = {
     ("awaited write, 16 tasks", "sqlite"): 1.3,
     ("awaited write, 16 tasks", "postgresql"): 1.5,
     ("import", "python"): 1.5,
+    ("import and use the store's name", "python"): 1.7,
+    ("check", "command"): 2.0,
+    ("current", "command"): 2.0,
+    ("ls", "command"): 2.0,
+    ("stats", "command"): 2.0,
+    ("history", "command"): 0.4,
+    ("--help", "command"): 0.4,
     ("open a current database", "sqlite"): 5.0,
 }
 

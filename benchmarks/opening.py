@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 from benchmarks.databases import _PRAGMAS, Side
@@ -12,7 +13,10 @@ from benchmarks.goals import goal
 from benchmarks.measure import Result, compare
 from lastlight_state import StateStore
 
-_BASE = "import pydantic, sqlalchemy"
+#: What a program that opens a store cannot do without.
+_BASE = "import sqlalchemy.orm, pydantic, pydantic_settings"
+_COMMAND = "import sys; from lastlight_state.cli.program import run; sys.exit(run(sys.argv[1:]))"
+_COMMANDS = ("check", "current", "ls", "stats", "history", "--help")
 
 
 def import_results() -> Iterator[Result]:
@@ -21,7 +25,16 @@ def import_results() -> Iterator[Result]:
         ("import", "import lastlight_state"),
         ("import and use the store's name", "from lastlight_state import StateStore"),
     ):
-        yield compare(path, "python", _process(code), _process(_BASE), goal=goal(path, "python"), calls=1, rounds=9)
+        yield compare(path, "python", _process(code), _process(_BASE), goal=goal(path, "python"), calls=1)
+
+
+def command_results() -> Iterator[Result]:
+    """Whole processes of the command line on a current, empty database, against importing what it stands on."""
+    with tempfile.TemporaryDirectory() as folder:
+        StateStore.open(state_dir=folder).close()
+        for word in _COMMANDS:
+            ours = _process(_COMMAND, word, "--state-dir", folder)
+            yield compare(word, "command", ours, _process(_BASE), goal=goal(word, "command"), calls=1)
 
 
 def results(side: Side) -> Iterator[Result]:
@@ -44,5 +57,6 @@ def _bare(path: str) -> None:
     connection.close()
 
 
-def _process(code: str) -> Callable[[], object]:
-    return lambda: subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own words
+def _process(code: str, *words: str) -> Callable[[], object]:
+    command = [sys.executable, "-c", code, *words]
+    return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own words

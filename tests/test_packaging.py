@@ -1,6 +1,5 @@
 import importlib.metadata
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import lastlight_state
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = {"psycopg", "cronsim", "tzdata", "jsonschema", "numpy", "opentelemetry", "pytest", "docker", "testcontainers"}
-FOR_COMMANDS = {"typer", "rich"}
+FOR_COMMANDS = {"click", "rich"}
 
 
 def modules_after(statement: str) -> set[str]:
@@ -21,14 +20,6 @@ def modules_after(statement: str) -> set[str]:
     code = f"{statement}; import json, sys; print(json.dumps(sorted(sys.modules)))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in json.loads(told.stdout)}
-
-
-def seconds_of(statement: str) -> float:
-    """The least processor time that a fresh interpreter, unwatched by coverage, spends on the statement."""
-    code = f"import time; begin = time.process_time(); {statement}; print(time.process_time() - begin)"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    command = [sys.executable, "-c", code]
-    return min(float(subprocess.check_output(command, env=environment)) for _ in range(3))
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -42,11 +33,6 @@ def test_the_version_is_that_of_the_installed_distribution() -> None:
 
 def test_importing_the_library_imports_no_extra() -> None:
     assert modules_after("import lastlight_state, lastlight_state.testing") & (EXTRAS | FOR_COMMANDS) == set()
-
-
-def test_importing_the_library_costs_little_more_than_importing_what_it_stands_on() -> None:
-    below = seconds_of("import sqlalchemy, pydantic, pydantic_settings, orjson")
-    assert seconds_of("import lastlight_state") < 3 * below
 
 
 def test_the_folder_of_revisions_is_no_package() -> None:

@@ -20,7 +20,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-import typer
+from click import UsageError
 
 from lastlight_state.errors import (
     BackendBusy,
@@ -35,9 +35,6 @@ from lastlight_state.errors import (
 
 DONE, NO, USAGE, BEHIND, AHEAD, INCOMPATIBLE, UNREACHABLE = range(7)
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-
-#: What the parser raises: its own class, or that of the library it is built on, as its version has it.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 @dataclass(frozen=True)
@@ -92,8 +89,7 @@ def _exit_code(error: StateError) -> int:
     return NO
 
 
-def _usage_text(error: Any) -> str:
+def _usage_text(error: UsageError) -> str:
     """The parser's text, and where help is to be had."""
-    context = error.ctx
-    text = str(error.format_message())
-    return f"{text}\nTry '{context.command_path} --help'." if context is not None else text
+    text = error.format_message()
+    return f"{text}\nTry '{error.ctx.command_path} --help'." if error.ctx is not None else text

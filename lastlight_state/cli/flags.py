@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 
 @dataclass
@@ -23,38 +23,26 @@ class Flags:
     local: bool = False
 
 
-def _declared(
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="The database: a path, sqlite:///… or postgresql://….")
-    ] = None,
-    url_file: Annotated[
-        Path | None, typer.Option("--url-file", metavar="FILE", help="A file that holds the URL, password included.")
-    ] = None,
-    schema: Annotated[str | None, typer.Option("--schema", metavar="NAME", help="The schema, on Postgres.")] = None,
-    state_dir: Annotated[
-        Path | None,
-        typer.Option("--state-dir", metavar="DIR", help="Where lastlight.db and agent-sessions/ are by default."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colour on a terminal.")] = False,
-    local: Annotated[bool, typer.Option("--local", help="Show local times instead of UTC.")] = False,
-) -> None:
-    """The parser reads the flags off this function."""
+def options() -> list[click.Parameter]:
+    """The flags as parameters of a command. They store into the ``flags`` of its context's object."""
+    path = click.Path(path_type=Path)
+    return [
+        _option("--url", metavar="URL", help="The database: a path, sqlite:///… or postgresql://…."),
+        _option("--url-file", metavar="FILE", type=path, help="A file that holds the URL, password included."),
+        _option("--schema", metavar="NAME", help="The schema, on Postgres."),
+        _option("--state-dir", metavar="DIR", type=path, help="Where lastlight.db and agent-sessions/ are by default."),
+        _option("--json", is_flag=True, help="Answer with one JSON object on stdout."),
+        _option("--quiet", is_flag=True, help="No progress and no notes on stderr."),
+        _option("--no-color", is_flag=True, help="No colour on a terminal."),
+        _option("--local", is_flag=True, help="Show local times instead of UTC."),
+    ]
 
 
-def options() -> list[Any]:
-    """The flags as parameters for a command of the parser. They store into the ``flags`` of its context's object."""
-    app = typer.Typer(add_completion=False)
-    app.command()(_declared)
-    found = typer.main.get_command(app).params
-    for option in found:
-        option.expose_value = False
-        option.callback = _store
-    return list(found)
+def _option(flag: str, **said: Any) -> click.Option:
+    return click.Option([flag], expose_value=False, callback=_store, **said)
 
 
-def _store(context: Any, option: Any, value: Any) -> Any:
+def _store(context: click.Context, option: click.Parameter, value: Any) -> Any:
     if value is not None and value is not False:
-        setattr(context.obj.flags, option.name, value)
+        setattr(context.obj.flags, str(option.name), value)
     return value

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any, cast
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from lastlight_state import __version__
 from lastlight_state.cli import flags
@@ -15,6 +14,10 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call
 
 PROGRAM = "lastlight-state"
+HELP = """The durable state of agent systems, for operators and deploy pipelines.
+
+Without --url the database is what LASTLIGHT_STATE_URL says, else lastlight.db in the state directory.
+"""
 
 #: Each command and the line that help shows of it. Its module has its name.
 COMMANDS = {
@@ -41,19 +44,19 @@ class Answered(Exception):
         self.answer = answer
 
 
-class Commands(TyperGroup):
+class Commands(click.Group):
     """The commands, loaded one by one."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         ctx.obj.command = cmd_name
         return command(cmd_name)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table above, so that help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -63,46 +66,34 @@ def parse(words: Sequence[str], call: Call) -> Answer:
     """The answer of the command that the words name. Raises what the parser and the command raise."""
     group = commands()
     try:
-        with group.make_context(PROGRAM, list(words), obj=call) as context:
-            answer: Answer = group.invoke(context)
-            return answer
+        with group.make_context(PROGRAM, list(words), obj=call, show_default=True) as context:
+            return cast(Answer, group.invoke(context))
     except Answered as answered:
         return answered.answer
-    except typer.Exit:  # help was printed
+    except click.exceptions.Exit:  # help was printed
         return Answer()
 
 
-def commands() -> Any:
+def commands() -> click.Group:
     """The parser of the whole program."""
-    app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None)
-    app.callback()(_program)
-    group: Any = typer.main.get_command(app)
-    group.commands = dict.fromkeys(COMMANDS)  # what a mistyped name is compared with
-    group.params += flags.options()
+    version = click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_answer_version,
+        help="Print the version.",
+    )
+    group = Commands(PROGRAM, help=HELP, no_args_is_help=False, params=[version, *flags.options()])
+    group.commands = dict.fromkeys(COMMANDS, group)  # only their names are used: a mistyped one is compared with them
     return group
 
 
-def command(name: str) -> Any:
+def command(name: str) -> click.Command:
     """The parser of one command."""
-    run = import_module(f"{__package__}.commands.{name}").run
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=name)(run)
-    made: Any = typer.main.get_command(app)
-    made.params += flags.options()
-    return made
+    return cast(click.Command, import_module(f"{__package__}.commands.{name}").run)
 
 
-def _answer_version(value: bool) -> None:
+def _answer_version(_: click.Context, __: click.Parameter, value: Any) -> None:
     if value:
-        raise Answered(Answer({"version": __version__}, lambda _: [f"{PROGRAM} {__version__}"]))
-
-
-def _program(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_answer_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """The durable state of agent systems, for operators and deploy pipelines.
-
-    Without --url the database is what LASTLIGHT_STATE_URL says, else lastlight.db in the state directory.
-    """
+        raise Answered(Answer({"version": __version__}, lambda _screen: [f"{PROGRAM} {__version__}"]))

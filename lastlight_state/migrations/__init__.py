@@ -1,35 +1,47 @@
 """The central schema as a whole: which revision a database is at, and how it comes to the newest.
 
-Nothing here imports Alembic until there is something to upgrade: opening a current database costs one SELECT.
+Each name loads its module at its first use. Alembic is loaded only when there is something to upgrade, and the models
+only when somebody asks what the tables are: opening a current database costs one SELECT and neither of them.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from lastlight_state.migrations.autogenerate import include_object
-from lastlight_state.migrations.plan import check
-from lastlight_state.migrations.records import Adoption, MigrationResult, Plan, PlannedRevision, Revision, Rewrite
-from lastlight_state.migrations.roles import grants
-from lastlight_state.migrations.runner import current, history, migrate, script, stamp, upgrade
-from lastlight_state.migrations.state import SchemaState, read_state
-from lastlight_state.migrations.verification import verify
+from lastlight_state.lazy import public
 
-__all__ = [
-    "Adoption",
-    "MigrationResult",
-    "Plan",
-    "PlannedRevision",
-    "Revision",
-    "Rewrite",
-    "SchemaState",
-    "check",
-    "current",
-    "grants",
-    "history",
-    "include_object",
-    "migrate",
-    "read_state",
-    "script",
-    "stamp",
-    "upgrade",
-    "verify",
-]
+if TYPE_CHECKING:
+    from lastlight_state.migrations.autogenerate import include_object as include_object
+    from lastlight_state.migrations.plan import check as check
+    from lastlight_state.migrations.records import (
+        Adoption as Adoption,
+        MigrationResult as MigrationResult,
+        Plan as Plan,
+        PlannedRevision as PlannedRevision,
+        Revision as Revision,
+        Rewrite as Rewrite,
+        SchemaState as SchemaState,
+    )
+    from lastlight_state.migrations.roles import grants as grants
+    from lastlight_state.migrations.runner import (
+        current as current,
+        migrate as migrate,
+        script as script,
+        stamp as stamp,
+        upgrade as upgrade,
+    )
+    from lastlight_state.migrations.scripts import history as history
+    from lastlight_state.migrations.state import read_state as read_state
+    from lastlight_state.migrations.verification import verify as verify
+
+public(
+    globals(),
+    {
+        "autogenerate": "include_object",
+        "plan": "check",
+        "records": "Adoption MigrationResult Plan PlannedRevision Revision Rewrite SchemaState",
+        "roles": "grants",
+        "runner": "current migrate script stamp upgrade",
+        "scripts": "history",
+        "state": "read_state",
+        "verification": "verify",
+    },
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from alembic import command
 from alembic.config import Config
@@ -17,7 +17,7 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.hosts import environment_kept
-from lastlight_state.migrations.records import DataStep, MigrationResult, Revision
+from lastlight_state.migrations.records import DataStep, MigrationResult
 from lastlight_state.migrations.state import SEED_TABLES, word_for
 
 MOST_NAMED = 20
@@ -39,11 +39,12 @@ def upgrade(connection: Connection, target: str, present: Collection[Entry] = ()
     configured.attributes.update(connection=connection, present=present)
     with environment_kept():
         command.upgrade(configured, target)
-    applied = [known for known in history() if (found or "") < known.revision <= target]
+    applied = tuple(revision for revision in scripts.revisions() if (found or "") < revision <= target)
+    steps = data_steps()
     for revision in applied:
-        for step in revision.data_steps:
-            _report(connection, revision.revision, step)
-    return MigrationResult(word_for(target), found, target, tuple(revision.revision for revision in applied))
+        for step in steps[revision]:
+            _report(connection, revision, step)
+    return MigrationResult(word_for(target), found, target, applied)
 
 
 def stamp(connection: Connection, revision: str) -> None:
@@ -62,19 +63,13 @@ def config() -> Config:
     return made
 
 
-def history() -> tuple[Revision, ...]:
-    """All revisions, oldest first."""
+def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
+    """The rows that each revision changes, by its number. Runs the files of all revisions."""
     directory = ScriptDirectory.from_config(config())
-    found = [
-        Revision(
-            script.revision,
-            None if script.down_revision is None else str(script.down_revision),
-            script.doc,
-            tuple(DataStep(**step) for step in getattr(script.module, "data_steps", ())),
-        )
+    return {
+        script.revision: tuple(DataStep(**step) for step in getattr(script.module, "data_steps", ()))
         for script in directory.walk_revisions()
-    ]
-    return tuple(reversed(found))
+    }
 
 
 def version(connection: Connection) -> str | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lastlight_state.backends.base import Backend
-from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Revision, Rewrite
-from lastlight_state.migrations.runner import history, target_of
-from lastlight_state.migrations.state import SchemaState, qualified, read_state
+from lastlight_state.migrations import scripts
+from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
+from lastlight_state.migrations.runner import target_of
+from lastlight_state.migrations.state import qualified, read_state
 
 
 def check(backend: Backend, to: str = "head") -> Plan:
@@ -18,8 +21,8 @@ def check(backend: Backend, to: str = "head") -> Plan:
     state = read_state(backend)
     if state.state == "unversioned":
         return _of_original(backend, state, target)
-    pending = _between(state.revision or "", target) if state.state in ("empty", "behind") else []
-    return Plan(state, tuple(_planned(backend, revision) for revision in pending), backend.migration_lock)
+    pending = _planned(backend, state.revision or "", target) if state.state in ("empty", "behind") else ()
+    return Plan(state, pending, backend.migration_lock)
 
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
@@ -29,17 +32,23 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
     found = survey.look(backend)
     if found is None or found.differences:
         return Plan(state, (), backend.migration_lock, differences=found.differences if found else ())
-    pending = tuple(_planned(backend, revision) for revision in _between(survey.FIRST, target))
-    return Plan(state, pending, backend.migration_lock, found.adoption)
+    return Plan(state, _planned(backend, survey.FIRST, target), backend.migration_lock, found.adoption)
 
 
-def _between(found: str, target: str) -> list[Revision]:
-    return [known for known in history() if found < known.revision <= target]
+def _planned(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
+    """The revisions after ``found``. Imported here because it needs Alembic, and most databases are current."""
+    from lastlight_state.migrations import apply  # noqa: PLC0415
+
+    steps = apply.data_steps()
+    return tuple(
+        PlannedRevision(known.revision, known.summary, _rewrites(backend, steps[known.revision]))
+        for known in scripts.history()
+        if found < known.revision <= target
+    )
 
 
-def _planned(backend: Backend, revision: Revision) -> PlannedRevision:
-    rewrites = tuple(_rewrite(backend, step) for step in revision.data_steps)
-    return PlannedRevision(revision.revision, revision.summary, rewrites)
+def _rewrites(backend: Backend, steps: Sequence[DataStep]) -> tuple[Rewrite, ...]:
+    return tuple(_rewrite(backend, step) for step in steps)
 
 
 def _rewrite(backend: Backend, step: DataStep) -> Rewrite:

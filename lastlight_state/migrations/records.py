@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from lastlight_state.migrations.state import SchemaState, State
+State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "foreign"]
+
+
+@dataclass(frozen=True)
+class SchemaState:
+    """What was found in a database.
+
+    ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
+    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``foreign`` (a version
+    that is none of ours). ``revision`` is what is stored, None without any. ``min_reader`` is read only when ahead.
+    """
+
+    state: State
+    revision: str | None
+    head: str
+    min_reader: str | None = None
+    unfinished_copy: bool = False
 
 
 @dataclass(frozen=True)
@@ -20,12 +37,11 @@ class DataStep:
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision: its number, its predecessor's, the first line of its text, the rows that it changes."""
+    """One revision: its number, its predecessor's, and the first paragraph of its text."""
 
     revision: str
     down_revision: str | None
     summary: str
-    data_steps: tuple[DataStep, ...]
 
 
 @dataclass(frozen=True)

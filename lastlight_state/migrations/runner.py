@@ -15,7 +15,7 @@ from lastlight_state.backends.hosted import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.failures import translated
-from lastlight_state.migrations.records import MigrationResult, Revision
+from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import read_state, word_for
 from lastlight_state.migrations.verification import refuse, refuse_strangers
 
@@ -89,13 +89,6 @@ def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
 def current(backend: Backend) -> str | None:
     """The revision that the database is at, None without one."""
     return read_state(backend).revision
-
-
-def history() -> tuple[Revision, ...]:
-    """All revisions that this library knows, oldest first."""
-    from lastlight_state.migrations import apply  # noqa: PLC0415
-
-    return apply.history()
 
 
 def target_of(to: str) -> str:

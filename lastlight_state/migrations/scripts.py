@@ -1,12 +1,16 @@
-"""Where the revisions are, and what they are called, without loading one.
+"""Where the revisions are and what they are called. None of them is run for that, so Alembic is not needed.
 
 An installed wheel carries them inside the package; a checkout, editable installs included, has them in ``alembic/``.
 """
 
 from __future__ import annotations
 
+import ast
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from lastlight_state.migrations.records import Revision
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -24,9 +28,31 @@ def folder() -> Path:
 @cache
 def revisions() -> tuple[str, ...]:
     """All revisions, oldest first. Their files begin with their four digits, and the line of revisions has no forks."""
-    return tuple(sorted(path.name[:4] for path in (folder() / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
+    return tuple(path.name[:4] for path in _files())
 
 
 def head() -> str:
     """The newest revision that this library knows."""
     return revisions()[-1]
+
+
+def history() -> tuple[Revision, ...]:
+    """All revisions that this library knows, oldest first."""
+    return tuple(_read(path) for path in _files())
+
+
+def _files() -> list[Path]:
+    return sorted((folder() / "versions").glob("[0-9][0-9][0-9][0-9]_*.py"))
+
+
+def _read(path: Path) -> Revision:
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    said: dict[str, Any] = {
+        name.id: node.value.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for name in node.targets
+        if isinstance(name, ast.Name)
+    }
+    summary, *_ = (ast.get_docstring(module) or "").split("\n\n")
+    return Revision(said["revision"], said["down_revision"], summary)

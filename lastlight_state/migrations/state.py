@@ -6,15 +6,13 @@ One SELECT answers for a current database, because every open asks.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import scripts
-
-State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "foreign"]
+from lastlight_state.migrations.records import SchemaState
 
 #: The tables of revision 0001: where one stands without a version, another program made it.
 SEED_TABLES = (
@@ -28,22 +26,6 @@ SEED_TABLES = (
 )
 
 _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state = 'running'"
-
-
-@dataclass(frozen=True)
-class SchemaState:
-    """What was found.
-
-    ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
-    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``foreign`` (a version
-    that is none of ours). ``revision`` is what is stored, None without any. ``min_reader`` is read only when ahead.
-    """
-
-    state: State
-    revision: str | None
-    head: str
-    min_reader: str | None = None
-    unfinished_copy: bool = False
 
 
 def read_state(backend: Backend) -> SchemaState:

@@ -6,7 +6,8 @@ import shlex
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
-from lastlight_state.migrations.state import SchemaState, read_state
+from lastlight_state.migrations.records import SchemaState
+from lastlight_state.migrations.state import read_state
 
 
 def verify(backend: Backend) -> SchemaState:
@@ -20,7 +21,7 @@ def verify(backend: Backend) -> SchemaState:
     if state.state == "unversioned":
         refuse_strangers(backend)
     if state.state in ("empty", "behind", "unversioned"):
-        raise NotMigrated(found=state.revision, head=state.head, command=command(backend))
+        raise NotMigrated(found=state.revision, head=state.head, command=remedy(backend))
     return state
 
 
@@ -51,7 +52,7 @@ def refuse_strangers(backend: Backend) -> None:
         raise adoption.refusal(found)
 
 
-def command(backend: Backend) -> str:
+def remedy(backend: Backend) -> str:
     """The command that brings the database to the newest revision; the password, if any, is ``***``."""
     words = ["lastlight-state", "migrate", "--url", backend.location]
     if backend.schema:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import click
 import pytest
-import typer
 
 from lastlight_state.cli.exits import Terminated, failure_of
 from lastlight_state.errors import (
@@ -29,7 +29,7 @@ EXITS: list[tuple[BaseException, int, str]] = [
     (StateError("whatever"), 1, "state_error"),
     (RuntimeError("a defect"), 1, "internal"),
     (InvalidValue("limit", "too large"), 2, "invalid_value"),
-    (typer.BadParameter("no number"), 2, "usage"),
+    (click.BadParameter("no number"), 2, "usage"),
     (NotMigrated(found=None, head="0004", command="lastlight-state migrate"), 3, "not_migrated"),
     (NewerSchema(found="0009", head="0004", min_reader="0008"), 5, "newer_schema"),
     (SchemaMismatch("a copy has not ended", code="unfinished_copy"), 5, "unfinished_copy"),

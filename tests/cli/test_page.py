@@ -8,6 +8,7 @@ import pytest
 from support.cli.calls import Target, lastlight_state
 
 from lastlight_state.cli import flags, parser
+from lastlight_state.cli.views.kinds import BY_NAME, KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -74,3 +75,12 @@ def test_help_of_each_command_tells_its_flags() -> None:
         told = lastlight_state(command, "--help").out
         for flag in flags_of(parser.command(command)):
             assert flag in told
+
+
+@pytest.mark.parametrize(("command", "kinds"), [("ls", KINDS), ("show", BY_NAME)])
+def test_help_names_the_kinds_of_record(command: str, kinds: dict[str, Any]) -> None:
+    """maintenance OP-70."""
+    told = lastlight_state(command, "--help").out
+    listed = re.search(r"KIND is ([^.]*)\.", told)
+    assert listed is not None
+    assert [kind for kind in kinds if kind not in listed[1]] == []

@@ -20,7 +20,8 @@ from support.migrations.templates import PostgresTemplates, SqliteTemplates
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict
 from lastlight_state.messaging import ConversationKey
-from lastlight_state.migrations import current, history, scripts
+from lastlight_state.migrations import current, scripts
+from lastlight_state.migrations.apply import data_steps
 from lastlight_state.migrations.snapshot import differences
 from lastlight_state.workflows import NodeRef, PhaseEntry
 
@@ -64,7 +65,7 @@ def loaded(
 def columns(file: Path, loaded: Place) -> dict[str, list[str]]:
     """The columns that it has now, without those that a later revision has declared to change."""
     found: dict[str, list[str]] = with_connection(loaded.backend(), layout)
-    later = [step for revision in history() if revision.revision > file.stem for step in revision.data_steps]
+    later = [step for revision, steps in data_steps().items() if revision > file.stem for step in steps]
     for step in later:
         found[step.table] = [name for name in found[step.table] if name not in step.columns]
     return found

@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from support.migrations.support import Place
 
 from lastlight_state.db.base import COMMENT_PREFIX
 from lastlight_state.db.columns import JSON_TYPES
 from lastlight_state.migrations import history, scripts
+from lastlight_state.migrations.apply import config
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +21,13 @@ def test_file_names_tell_the_revisions() -> None:
     """migrations MG-20: the head is known without loading a revision."""
     assert scripts.revisions() == tuple(revision.revision for revision in history())
     assert scripts.head() == history()[-1].revision
+
+
+def test_the_history_says_what_alembic_reads() -> None:
+    """migrations MG-61: the files are read, not run; running them gives the same."""
+    directory = ScriptDirectory.from_config(config())
+    run = [(script.revision, script.down_revision, script.doc) for script in directory.walk_revisions()]
+    assert [(known.revision, known.down_revision, known.summary) for known in history()] == run[::-1]
 
 
 def test_revisions_are_one_line_of_four_digits() -> None:

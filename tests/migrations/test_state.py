@@ -13,7 +13,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.migrations import current, migrate, read_state, scripts, verify
-from lastlight_state.migrations.verification import command
+from lastlight_state.migrations.verification import remedy
 from lastlight_state.workflows import Trigger
 
 HEAD = scripts.head()
@@ -71,7 +71,7 @@ def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place
 def test_the_command_names_the_schema_and_no_password() -> None:
     """migrations MG-21."""
     place = Place("postgresql", lambda _: "postgresql://ana:geheim@127.0.0.1:1/db")
-    text = command(place.backend(schema="Odd name"))
+    text = remedy(place.backend(schema="Odd name"))
     assert text == "lastlight-state migrate --url 'postgresql://ana:***@127.0.0.1:1/db' --schema 'Odd name'"
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import typer
-
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import existing, look
 from lastlight_state.migrations import SchemaState, read_state
 from lastlight_state.store import StateStore
 
 
-def run(ctx: typer.Context) -> Answer:
+@command("current")
+def run(call: Call) -> Answer:
     """Print the revision that the database is at, and how it stands to the newest that this version knows."""
-    call: Call = ctx.obj
     state = look(call, _state, verified=False)
     data = {"state": state.state, "from": state.revision, "to": state.head}
     return Answer(data, lambda _: [f"{state.revision or '-'}  {state.state}  (newest: {state.head})"])

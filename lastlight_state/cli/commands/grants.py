@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from lastlight_state import migrations
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
 
 
-def run(
-    ctx: typer.Context,
-    role: Annotated[str, typer.Option("--role", metavar="ROLE", help="The role that a service logs in as.")],
-) -> Answer:
+@command("grants")
+@click.option("--role", metavar="ROLE", required=True, help="The role that a service logs in as.")
+def run(call: Call, role: str) -> Answer:
     """Print the SQL that gives a role the rights to open the store and work, but not to change the schema.
 
     The owner of the tables executes it, and again after a migration that brings tables. Postgres only.
     """
-    call: Call = ctx.obj
     statements = look(call, lambda store: migrations.grants(store.backend, role), verified=False)
     sql = "".join(f"{statement};\n" for statement in statements)
     return Answer({"role": role, "sql": sql}, lambda _: sql.splitlines())

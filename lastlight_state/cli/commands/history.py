@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lastlight_state import migrations
 from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.screen import Column
 
 COLUMNS = (
@@ -13,7 +14,8 @@ COLUMNS = (
 )
 
 
-def run() -> Answer:
+@command("history")
+def run(_: Call) -> Answer:
     """List the revisions that this version knows, oldest first. No database is asked."""
     revisions = migrations.history()
     shown = [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Sequence
 
-import typer
+import click
 
 from lastlight_state.agent_log import AgentLog, LogLine, LogPage
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.views import log_lines
 from lastlight_state.cli.views.log_sources import Source, source_of
 from lastlight_state.db import valid
@@ -19,28 +18,22 @@ from lastlight_state.jsonl.follow import Reset
 PAGE = 500
 
 
-def run(
-    ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="ID", help="The id of a run, an execution or an agent session.")],
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until all of it has ended.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Of each session only the last N, 1 to 500.")
-    ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The lines as they stand in the file, byte for byte.")] = False,
-    type: Annotated[  # noqa: A002 the name of the flag
-        list[str] | None, typer.Option("--type", metavar="WORD", help="Only these types; may be given several times.")
-    ] = None,
-) -> Answer:
+@command("log")
+@click.argument("key", metavar="ID")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until all of it has ended.")
+@click.option("--limit", metavar="N", type=int, help="Of each session only the last N, 1 to 500.")
+@click.option("--raw", is_flag=True, help="The lines as they stand in the file, byte for byte.")
+@click.option("--type", "types", metavar="WORD", multiple=True, help="Only these types; may be given several times.")
+def run(call: Call, key: str, follow: bool, limit: int | None, raw: bool, types: Sequence[str]) -> Answer:
     """Print the event log of a run (all its sessions), an execution or an agent session, one line for each record.
 
     With --json each record is an object on a line of its own, and the last object tells how many records were printed,
     how many lines could not be read, and from which files. --follow ends when the run or execution has ended; the log
     of a session is followed until you stop it.
     """
-    call: Call = ctx.obj
     if limit is not None:
         valid.page_limit(limit)
-    printer = _Printer(call, raw=raw, types=frozenset(type) if type else None)
+    printer = _Printer(call, raw=raw, types=frozenset(types) if types else None)
     source = source_of(call, key)
     for session_id in source.sessions(wait=follow):
         printer.begin(source, session_id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.kinds import KINDS, Filters, Kind
@@ -25,23 +25,17 @@ _AGO = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def run(
-    ctx: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = DEFAULT,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 500.")] = 50,
-    status: Annotated[
-        list[str] | None, typer.Option("--status", metavar="WORD", help="Only these; may be given several times.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h."),
-    ] = None,
-    page_token: Annotated[
-        str | None, typer.Option("--page-token", metavar="TOKEN", help="Go on where the page before ended.")
-    ] = None,
-) -> Answer:
-    """List runs, executions, approvals, messaging sessions or crons, newest first, a page at a time."""
-    call: Call = ctx.obj
+@command("ls")
+@click.argument("kind", metavar="[KIND]", default=DEFAULT)
+@click.option("--limit", metavar="N", default=50, help="At most so many, 1 to 500.")
+@click.option("--status", metavar="WORD", multiple=True, help="Only these; may be given several times.")
+@click.option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h.")
+@click.option("--page-token", metavar="TOKEN", help="Go on where the page before ended.")
+def run(call: Call, kind: str, limit: int, status: Sequence[str], since: str | None, page_token: str | None) -> Answer:
+    """List records, newest first, a page at a time.
+
+    KIND is runs, which is the default, executions, approvals, messaging or crons.
+    """
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     filters = Filters(_words(status), _moment(since), valid.page_limit(limit), page_token)
     page = look(call, lambda store: chosen.page(store, filters))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from lastlight_state import migrations
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import connected, look, settings_of
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
@@ -21,21 +21,17 @@ from lastlight_state.migrations.verification import refuse, refuse_strangers
 from lastlight_state.store import StateStore
 
 
-def run(
-    ctx: typer.Context,
-    to: Annotated[str, typer.Option("--to", metavar="REVISION", help="Stop at this revision.")] = "head",
-    sql: Annotated[bool, typer.Option("--sql", help="Print the statements instead of executing them.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    lock_timeout: Annotated[
-        float, typer.Option("--lock-timeout", metavar="SECONDS", help="Wait this long for another migration.")
-    ] = LOCK_SECONDS,
-) -> Answer:
+@command("migrate")
+@click.option("--to", metavar="REVISION", default="head", help="Stop at this revision.")
+@click.option("--sql", is_flag=True, help="Print the statements instead of executing them.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--lock-timeout", metavar="SECONDS", default=LOCK_SECONDS, help="Wait this long for another migration.")
+def run(call: Call, to: str, sql: bool, dry_run: bool, lock_timeout: float) -> Answer:
     """Bring the schema to the newest revision, or to one before it.
 
     It is one transaction: it applies or it does not. Any number of processes may start it at once; one migrates, the
     others find it done. There is no way down. A database of the original program is taken over first.
     """
-    call: Call = ctx.obj
     if not 0 <= lock_timeout <= 86_400:
         raise InvalidValue("--lock-timeout", "not between 0 and 86400 seconds")
     if sql:

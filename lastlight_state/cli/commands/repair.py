@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from lastlight_state.cli import consent
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
 from lastlight_state.cli.screen import Column, Screen
@@ -59,28 +59,23 @@ class Found:
         ]
 
 
-def run(
-    ctx: typer.Context,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="PATH", help="A line file, or a directory; by default that of the agent's logs."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is damaged.")] = False,
-    seal: Annotated[bool, typer.Option("--seal", help="End torn tails with a newline.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write clean copies, and what is left out, below DIR.")
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Put clean copies in place; damaged files keep a second name.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before files are replaced.")] = False,
-) -> Answer:
+@command("repair")
+@click.argument("path", metavar="[PATH]", type=click.Path(path_type=Path), required=False)
+@click.option("--dry-run", is_flag=True, help="Only say what is damaged.")
+@click.option("--seal", is_flag=True, help="End torn tails with a newline.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Write clean copies, and what is left out, below DIR."
+)
+@click.option("--replace", is_flag=True, help="Put clean copies in place; damaged files keep a second name.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before files are replaced.")
+def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | None, replace: bool, yes: bool) -> Answer:
     """Find what is damaged in line files, and mend it without losing a byte.
+
+    PATH is a line file or a directory, by default that of the agent's logs.
 
     Without --seal, --out or --replace it only looks; then, and with --dry-run, damage found is exit code 1. A clean
     copy has every whole record byte for byte, and everything else is in a file of rejects beside it.
     """
-    call: Call = ctx.obj
     if sum((seal, out is not None, replace)) > 1:
         raise InvalidValue("--seal, --out, --replace", "one at a time")
     root = settings_of(call).agent_sessions if path is None else path

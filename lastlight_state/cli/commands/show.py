@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import orjson
-import typer
 
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
@@ -36,15 +36,16 @@ class Found:
     history: tuple[TimelineEntry, ...] | None
 
 
-def run(
-    ctx: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(BY_NAME)}.")],
-    key: Annotated[str, typer.Argument(metavar="ID", help="The id of the record.")],
-    full: Annotated[bool, typer.Option("--full", help="Show long texts whole, and fields that are empty.")] = False,
-    history: Annotated[bool, typer.Option("--history", help="Of a run: everything that happened to it.")] = False,
-) -> Answer:
-    """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron."""
-    call: Call = ctx.obj
+@command("show")
+@click.argument("kind", metavar="KIND")
+@click.argument("key", metavar="ID")
+@click.option("--full", is_flag=True, help="Show long texts whole, and fields that are empty.")
+@click.option("--history", is_flag=True, help="Of a run: everything that happened to it.")
+def run(call: Call, kind: str, key: str, full: bool, history: bool) -> Answer:
+    """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
+
+    KIND is run, execution, approval, messaging or cron. ID is the record's id.
+    """
     valid.word("KIND", kind, BY_NAME)
     if history and kind != "run":
         raise InvalidValue("--history", "only a run has one")

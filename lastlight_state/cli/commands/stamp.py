@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Annotated
 
-import typer
+import click
 
 from lastlight_state import migrations
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import connected, existing, settings_of
 
 
-def run(
-    ctx: typer.Context,
-    to: Annotated[str, typer.Option("--to", metavar="REVISION", help="The revision that the schema has.")] = "head",
-    force: Annotated[bool, typer.Option("--force", help="Do not compare the schema with the revision.")] = False,
-) -> Answer:
+@command("stamp")
+@click.option("--to", metavar="REVISION", default="head", help="The revision that the schema has.")
+@click.option("--force", is_flag=True, help="Do not compare the schema with the revision.")
+def run(call: Call, to: str, force: bool) -> Answer:
     """Write that the database is at a revision, and change nothing else.
 
     For a database that lost its version or got a wrong one. The schema is compared first, and refused with every
     difference from what the revisions make.
     """
-    call: Call = ctx.obj
     with closing(connected(call, settings_of(call))) as backend:
         result = migrations.stamp(existing(backend), to, force=force)
     data = {"state": result.state, "from": result.from_revision, "to": result.to_revision}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Column, Screen
@@ -29,17 +29,13 @@ STATUSES = (
 COUNTS = (Column("WHICH", lambda row: row[0]), Column("MESSAGES", lambda row: row[1], right=True))
 
 
-def run(
-    ctx: typer.Context,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Take the planner's row counts where the database has some.")
-    ] = False,
-) -> Answer:
+@command("stats")
+@click.option("--estimate", is_flag=True, help="Take the planner's row counts where the database has some.")
+def run(call: Call, estimate: bool) -> Answer:
     """Count and measure everything: database, tables, statuses, messages, line files, settings.
 
     Works on a database in any state of its schema. Without a database it says so, and all sizes are 0.
     """
-    call: Call = ctx.obj
     stats = look(call, lambda store: store.maintenance.stats.collect(exact=not estimate), verified=False)
     return Answer(plain(stats), lambda screen: _lines(stats, screen))
 

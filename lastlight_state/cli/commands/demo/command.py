@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import typer
-
 from lastlight_state import migrations
 from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call
+from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.commands.demo import chat, report, supervisor
 from lastlight_state.cli.commands.demo.story import APPROVER, CONTEXT, STEPS, TRIGGER, WORKFLOW
 from lastlight_state.cli.opening import connected, settings_of
@@ -21,13 +19,13 @@ from lastlight_state.store import StateStore
 from lastlight_state.workflows.words import TERMINAL
 
 
-def run(ctx: typer.Context) -> Answer:
+@command("demo")
+def run(call: Call) -> Answer:
     """Run a real workflow here, with a crash on purpose, and print its story from the store.
 
     Without a state directory, given by --state-dir or the environment, it uses a temporary one and removes it in the
     end. In a database of yours, given by --url, its run stays for ever: nothing is deleted there.
     """
-    call: Call = ctx.obj
     begin = time.monotonic()
 
     def note(text: str) -> None:
