@@ -1,5 +1,6 @@
 # make demo    a real workflow on SQLite, crash and resume included
 # make test    the whole suite on SQLite and on a real Postgres; with COVERAGE=1 also which lines it reached
+# make quick   what ARGS names, on SQLite and without coroutines, in one process: for the test that you are writing
 #
 # Either makes .venv first, with uv when it is there. Another interpreter: make test PYTHON=python3.13
 
@@ -20,7 +21,7 @@ make_venv = $(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON
 install = $(UV) pip install --quiet --python $(BIN)/python --editable
 endif
 
-.PHONY: demo test soak lint types bench docs build clean
+.PHONY: demo test quick soak lint types bench docs build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -37,6 +38,10 @@ else
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 endif
+
+# No Postgres is started unless one of these tests has no other database.
+quick: $(VENV)/.test
+	$(BIN)/python -m pytest --quick -o lastlight_postgres_at_start=false $(ARGS)
 
 # The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
 soak: $(VENV)/.test

@@ -22,6 +22,29 @@ settings.register_profile(
 settings.load_profile("lastlight")
 
 
+#: The variants of a test that ``make quick`` leaves out.
+SLOWER = {"postgres", "postgresql", "async"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--quick``, which ``make quick`` says."""
+    parser.addoption("--quick", action="store_true", help="run no variant of a test on Postgres or from coroutines")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--quick``, only what runs on SQLite and without coroutines, and tests that have one variant alone."""
+    if not config.getoption("quick"):
+        return
+    left_out = [item for item in items if _is_slower(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_slower(item: pytest.Item) -> bool:
+    variant = getattr(item, "callspec", None)
+    return variant is not None and any(value in SLOWER for value in variant.params.values() if isinstance(value, str))
+
+
 def pytest_configure() -> None:
     """Hear Ctrl-C: a shell's background job starts with SIGINT ignored, and its children would ignore it, too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
