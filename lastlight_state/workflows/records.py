@@ -108,7 +108,7 @@ class WorkflowRun(Record):
     phase_history: tuple[CompletedPhase, ...]
     status: str
     context: Any
-    scratch: dict[str, Any] | None
+    scratch: Any
     node_statuses: dict[str, str] | None
     restart_count: int
     started_at: datetime
