@@ -33,6 +33,7 @@ from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
     from lastlight_state.agent_log import AgentLog
+    from lastlight_state.journal import Journal
     from lastlight_state.maintenance import Maintenance
     from lastlight_state.messaging import Messaging
     from lastlight_state.schedules import Schedules
@@ -52,6 +53,8 @@ class Domains(Face):
     messaging: Part[Messaging] = Part("lastlight_state.messaging.Messaging")
     #: When things run, and what each time did.
     schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
+    #: What happened in runs, in order.
+    journal: Part[Journal] = Part("lastlight_state.journal.Journal")
 
 
 class Transaction(Domains):

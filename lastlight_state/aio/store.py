@@ -24,6 +24,7 @@ from lastlight_state.store import Domains, StateStore, Transaction
 
 if TYPE_CHECKING:
     from lastlight_state.aio.agent_log import AsyncAgentLog
+    from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.maintenance import AsyncMaintenance
     from lastlight_state.aio.messaging import AsyncMessaging
     from lastlight_state.aio.schedules import AsyncSchedules
@@ -54,6 +55,9 @@ class AsyncDomains:
 
     #: When things run, and what each time did.
     schedules: Part[AsyncSchedules] = Part("lastlight_state.aio.schedules.AsyncSchedules")
+
+    #: What happened in runs, in order.
+    journal: Part[AsyncJournal] = Part("lastlight_state.aio.journal.AsyncJournal")
 
 
 class AsyncTransaction(AsyncDomains):

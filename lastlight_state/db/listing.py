@@ -46,6 +46,7 @@ class Listing:
     ``always``      conditions of every page
     ``through``     the index that SQLite must read by (`db.indexes.through`)
     ``source``      the join that the columns come from, if they are of more than one table
+    ``most``        how many values a spread filter takes
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Listing:
         through: str | None = None,
         source: sa.FromClause | None = None,
         worded: Collection[str] = (),
+        most: int = MOST_VALUES,
     ) -> None:
         self._name = name
         self._shown = tuple(shown)
@@ -76,6 +78,7 @@ class Listing:
         self._through = through
         self._source = source
         self._worded = frozenset(worded)
+        self._most = most
         self._made: dict[tuple[Any, ...], Statement] = {}
 
     def page(
@@ -99,6 +102,14 @@ class Listing:
         kept = rows[:limit]
         token = pages.encode_token([self._name, chosen], self.key(kept[-1])) if more else None
         return Page.of({"items": tuple(map(make, kept)), "next_page_token": token})
+
+    def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
+        """How many rows pass the filters ``given``: as many as all pages have together."""
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if any(name in self._spread and not value for name, value in chosen.items()):
+            return 0
+        statement, values = self._statement(chosen, None, 0)
+        return int(unit.value(statement, {**values, **also}))
 
     def rows(
         self,
@@ -129,7 +140,7 @@ class Listing:
         return pages.checked(key, self._kinds, nullable=True)
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
-        """The statement that a page with these filters runs, for tests of its plan."""
+        """The statement that a page with these filters runs (with a limit of 0 a count), for tests of its plan."""
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
     def _statement(
@@ -141,7 +152,7 @@ class Listing:
             if name not in self._spread:
                 values |= value if isinstance(value, Mapping) else {name: value}
                 continue
-            valid.at_most(name, value, MOST_VALUES)
+            valid.at_most(name, value, self._most)
             unique = list(dict.fromkeys(value))
             if name in self._worded:
                 several.append((name, tuple(sorted(unique))))
@@ -164,12 +175,18 @@ class Listing:
             conditions.append(pages.after(self._order, descending=self._descending))
         several = [self._alternatives(self._spread[name], name, values) for name, values in spread.items()]
         several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
+        if not limit:
+            return self._counting([*conditions, *(any_of_them for _, any_of_them in several)])
         if not several:
             return self._range(conditions, limit)
         (leading, _), *others = several
         conditions += [any_of_them for _, any_of_them in others]
         ranges = [self._range([*conditions, one], limit) for one in leading]
         return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
+
+    def _counting(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+        source = self._source if self._source is not None else self._order[0].table
+        return sa.select(sa.func.count()).select_from(source).where(*conditions)
 
     @staticmethod
     def _alternatives(column: sa.Column[Any], name: str, values: _Several) -> _Alternatives:

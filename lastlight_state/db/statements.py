@@ -64,6 +64,10 @@ class Compiled:
             return [given[name] for name in self._order]
         return {name: given[name] for name in self._order}
 
+    def many(self, rows: Iterable[Values]) -> list[Any]:
+        """The driver's parameters of each row."""
+        return [self.parameters(values) for values in rows]
+
     def row(self, stored: Sequence[Any]) -> dict[str, Any]:
         """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
         return self.rows((stored,))[0]
@@ -83,7 +87,7 @@ class Compiled:
                     if values[name] is not None:
                         convert(values[name])
                 except UNREADABLE:
-                    return CorruptData(table, values.get("id"), name)
+                    return CorruptData(table, _key_of(values), name)
         return CorruptData("row", None, "unknown")
 
 
@@ -214,6 +218,13 @@ def _columns(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, ...], 
         if convert is not None:
             converters.append((entry.keyname, convert, _table_name(entry.objects)))
     return tuple(keys), tuple(converters)
+
+
+def _key_of(values: Mapping[str, Any]) -> Any:
+    """What a row is called in an error: its id, else the run and the number that it has there."""
+    if "seq" in values and "id" not in values:
+        return values.get("run_id"), values["seq"]
+    return values.get("id")
 
 
 def _table_name(objects: Sequence[Any]) -> str:

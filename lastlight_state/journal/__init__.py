@@ -1,1 +1,39 @@
 """The journal: what happened in runs, in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastlight_state.db.repository import Face
+from lastlight_state.lazy import Part, public
+
+if TYPE_CHECKING:
+    from lastlight_state.journal.arguments import (
+        ANY as ANY,
+        EventFilter as EventFilter,
+        NewEvent as NewEvent,
+        SignalFilter as SignalFilter,
+    )
+    from lastlight_state.journal.events import Events
+    from lastlight_state.journal.records import (
+        Appended as Appended,
+        Event as Event,
+        Signal as Signal,
+        SignalSent as SignalSent,
+    )
+
+public(
+    globals(),
+    {
+        "arguments": "ANY EventFilter NewEvent SignalFilter",
+        "records": "Appended Event Signal SignalSent",
+    },
+    "Journal",
+)
+
+
+class Journal(Face):
+    """``store.journal``"""
+
+    #: What happened in runs, numbered without gaps.
+    events: Part[Events] = Part("lastlight_state.journal.events.Events")

@@ -24,6 +24,7 @@ from lastlight_state.backends.facts import Catalogue, Measures
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres.catalogue import catalogue_of
 from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, pooled
+from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.scripts import grants, script
@@ -117,6 +118,9 @@ class PostgresBackend(Backend):
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
+
+    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
+        copy_rows(checkout.driver, quoted(self.schema) + "." + quoted(table) if self.schema else quoted(table), rows)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
         try:

@@ -115,6 +115,9 @@ class SqliteBackend(Backend):
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
+    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
+        checkout.driver.executemany(sql, rows)
+
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Nothing to do: a writing unit is alone in the file already."""
 

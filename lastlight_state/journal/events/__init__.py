@@ -1,0 +1,138 @@
+"""Events: what happened in a run, in order, never changed.
+
+An event's ``seq`` starts at 0 and has no gaps within its run, in whatever number of threads and processes it is
+appended. It is the order of the commits.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.errors import InvalidValue
+from lastlight_state.journal import words
+from lastlight_state.journal.arguments import EventFilter, NewEvent
+from lastlight_state.journal.events import appending, checks, statements as sql
+from lastlight_state.journal.events.appending import Draft
+from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal.records import Appended, Event
+
+
+class Events(Numbered):
+    """``store.journal.events``"""
+
+    stream = sql.STREAM
+
+    def append(
+        self,
+        run_id: str,
+        type: str,  # noqa: A002 - the column's name
+        payload: dict[str, Any] | None = None,
+        *,
+        at: datetime | None = None,
+        event_id: str | None = None,
+        node_id: str | None = None,
+    ) -> Appended:
+        """Append an event: its number, and whether this call stored it.
+
+        With an ``event_id`` a repetition, however late, finds the first with ``created=False``; other content under
+        that id is `AlreadyExists` with the stored ``seq``. With ``at`` and no id an event of equal time, type and
+        payload counts as the same. Without either it is always new, and then a write of unknown outcome is not
+        repeated, but `BackendUnavailable`. ``node_id`` is what the payload says under ``nodeId`` or ``node_id``
+        unless given. Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
+        """
+        given = NewEvent(type, payload, at, event_id, node_id)
+        found = valid.identifier("run_id", run_id)
+        row = checks.event(found, given, self._now())
+        if at is None and event_id is None:
+            return self._append(
+                found,
+                lambda: self._chained(
+                    lambda unit: appending.appended(
+                        {**row, "seq": self.stream.one(unit, sql.APPEND, row)}, created=True
+                    )
+                ),
+            )
+        draft = Draft(row, checks.is_replay(given))
+        return self._append(
+            found, lambda: self._writing(lambda unit: appending.append_one(unit, draft), repeatable=True)
+        )
+
+    def append_many(self, run_id: str, events: Sequence[NewEvent]) -> builtins.list[Appended]:
+        """Append 1 to 1,000 events, all or none, with consecutive numbers in this order.
+
+        Those that are there already, or twice in the batch, keep their first number. A bad event is refused by its
+        position, and then nothing is stored. Otherwise as `append`.
+        """
+        found, now = valid.identifier("run_id", run_id), self._now()
+        given = checks.batch(events)
+        rows = [checks.event(found, one, now, f"events[{i}].") for i, one in enumerate(given)]
+        if all(one.event_id is None and one.at is None for one in given):
+            return self._append(found, lambda: self._writing(lambda unit: appending.append_plain(unit, found, rows)))
+        drafts = [Draft(row, checks.is_replay(one)) for row, one in zip(rows, given, strict=True)]
+        repeatable = all(one.event_id is not None or one.at is not None for one in given)
+        return self._append(
+            found, lambda: self._writing(lambda unit: appending.append(unit, drafts), repeatable=repeatable)
+        )
+
+    def ensure_start(self, run_id: str, start_seq: int) -> int:
+        """Let the first event of a run have the number ``start_seq``, and return the number that comes next.
+
+        For a run with events, a start at or before the next number changes nothing, and one behind it is
+        `InvalidValue`. What is returned is what a resuming caller should believe.
+        """
+        found = valid.identifier("run_id", run_id)
+        start = valid.number("start_seq", start_seq, most=2**53)
+        values = {"run_id": found, "next_seq": start}
+
+        def work(unit: Any) -> int:
+            following = self.stream.locked(unit, found)
+            if start <= following:
+                return following
+            if unit.value(sql.LATEST, values) is not None or following:
+                problem = f"must be at most {following}, the next number, because the run has events; got {start}"
+                raise InvalidValue("start_seq", problem, most=following)
+            return int(unit.value(self.stream.raise_to, values))
+
+        return self._append(found, lambda: self._writing(work, repeatable=True))
+
+    def get(self, run_id: str, seq: int) -> Event:
+        """The event of this number. Raises `NotFound`."""
+        values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
+        return self._one(Event, sql.GET, values, kind=words.EVENT, key=(run_id, seq))
+
+    def find(self, run_id: str, event_id: str) -> Event | None:
+        """The event with this key, or None."""
+        values = {"run_id": valid.sought("run_id", run_id), "event_id": valid.sought("event_id", event_id)}
+        return self._find(Event, sql.FIND, values)
+
+    def latest_seq(self, run_id: str) -> int | None:
+        """The greatest number that is stored, or None for a run without events."""
+        found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
+        return found
+
+    def list(
+        self,
+        run_id: str,
+        *,
+        where: EventFilter | None = None,
+        after_seq: int | None = None,
+        limit: int = words.PAGE,
+        order: words.Order = "oldest_first",
+        page_token: str | None = None,
+    ) -> Page[Event]:
+        """A page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
+
+        An unknown run has none. Raises `CorruptData` where a payload of the page cannot be read.
+        """
+        listing = sql.LISTS[valid.word("order", order, words.ORDERS)]
+        return self._page(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
+
+    def count(self, run_id: str, *, where: EventFilter | None = None, after_seq: int | None = None) -> int:
+        """How many events pass these filters: as many as all pages of `list` have together."""
+        given = checks.filters(run_id, where, after_seq)
+        return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))

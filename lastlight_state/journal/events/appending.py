@@ -1,0 +1,142 @@
+"""Appending events that may be there already, of one or several runs, in a constant number of statements.
+
+The counters are locked by a statement of their own, and only then is looked for earlier events: on Postgres a
+statement that waits for a lock goes on with the snapshot from before it waited, and would miss what the holder stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from lastlight_state import codec
+from lastlight_state.clock import iso_text
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.journal.events import statements as sql
+from lastlight_state.journal.kernel.streams import as_list
+from lastlight_state.journal.records import Appended
+from lastlight_state.journal.words import EVENT
+
+Row = dict[str, Any]
+
+
+class Draft(NamedTuple):
+    """The parameters of an event, and whether it is told apart by its content."""
+
+    row: Row
+    is_replay: bool
+
+
+def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
+    """Append the drafts in their order. Those with a key, and replays, only once; `AlreadyExists` for another content.
+
+    Raises `Conflict` ``foreign_key`` for an unknown run.
+    """
+    next_seqs = sql.STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
+    known = _Known(_stored(unit, drafts, next_seqs))
+    outcomes, fresh = [], []
+    for draft in drafts:
+        run_id = draft.row["run_id"]
+        earlier = known.find(draft)
+        if earlier is None:
+            earlier = {**draft.row, "seq": next_seqs[run_id]}
+            next_seqs[run_id] += 1
+            fresh.append(earlier)
+            known.add(earlier)
+            outcomes.append(appended(earlier, created=True))
+        else:
+            outcomes.append(appended(earlier, created=False))
+    if fresh:
+        sql.STREAM.raise_all(unit, {row["run_id"]: next_seqs[row["run_id"]] for row in fresh})
+        unit.insert(sql.STREAM.table, sql.INSERT, fresh)
+    return outcomes
+
+
+def append_one(unit: Unit, draft: Draft) -> Appended:
+    """The same for a single event."""
+    run_id = draft.row["run_id"]
+    sql.STREAM.locked(unit, run_id)
+    earlier = _Known(_stored(unit, [draft], [run_id])).find(draft)
+    if earlier is not None:
+        return appended(earlier, created=False)
+    seq = sql.STREAM.one(unit, sql.APPEND, draft.row)
+    return appended({**draft.row, "seq": seq}, created=True)
+
+
+def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]:
+    """Append events that are new whatever is there."""
+    stream = sql.STREAM
+    taking = {"run_id": run_id, "taken": len(rows)}
+    first = unit.value(stream.take, taking)
+    if first is None:
+        first = unit.value(stream.begin, taking)
+    numbered = [{**row, "seq": first + i} for i, row in enumerate(rows)]
+    unit.insert(stream.table, sql.INSERT, numbered)
+    return [appended(row, created=True) for row in numbered]
+
+
+def appended(row: Row, *, created: bool) -> Appended:
+    """What appending an event returns."""
+    names = ("seq", "event_id", "occurred_at")
+    return Appended.of({"created": created, **{name: row[name] for name in names}})
+
+
+class _Known:
+    """Events that are stored, and those of this batch, by key and by content."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._by_key: dict[Any, Row] = {}
+        self._by_content: dict[Any, Row] = {}
+        for row in sorted(rows, key=lambda row: row["seq"]):
+            self.add(row)
+
+    def add(self, row: Row) -> None:
+        if row["event_id"] is not None:
+            self._by_key.setdefault((row["run_id"], row["event_id"]), row)
+        self._by_content.setdefault(_content(row), row)
+
+    def find(self, draft: Draft) -> Row | None:
+        row = draft.row
+        if row["event_id"] is None:
+            return self._by_content.get(_content(row)) if draft.is_replay else None
+        earlier = self._by_key.get((row["run_id"], row["event_id"]))
+        if earlier is not None and _told(earlier) != _told(row):
+            problem = "already exists with other content"
+            raise AlreadyExists(EVENT, row["event_id"], problem=problem, seq=earlier["seq"])
+        return earlier
+
+
+def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[Row]:
+    """Events of these runs that may be those of the drafts."""
+    keys = list(_keys(drafts))
+    times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
+    if not keys and not times:
+        return []
+    values = {
+        "runs": as_list([{"run_id": run_id} for run_id in run_ids]),
+        "keys": as_list(keys),
+        "replays": as_list([{"occurred_at": time} for time in sorted(times)]),
+    }
+    return unit.rows(sql.STORED, values)
+
+
+def _keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
+    for draft in drafts:
+        if draft.row["event_id"] is not None:
+            yield {"event_id": draft.row["event_id"]}
+
+
+def _content(row: Row) -> Any:
+    """What two events have in common that are the same by the rule for replays."""
+    return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
+
+
+def _told(row: Row) -> Any:
+    """What two events of one key must have in common."""
+    return row["type"], row["node_id"], _canonical(row["payload"])
+
+
+def _canonical(payload: Any) -> bytes:
+    """Equal for equal JSON: numbers by value, truth values apart from them, keys in any order."""
+    return codec.canonical(codec.decode(payload) if isinstance(payload, str) else payload)

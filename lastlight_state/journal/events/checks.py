@@ -1,0 +1,87 @@
+"""What a caller says about events, checked and as statements name it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.journal import words
+from lastlight_state.journal.arguments import EventFilter, NewEvent
+
+Row = dict[str, Any]
+
+#: Where a payload says which node it is about, the first that is there.
+_NODE_KEYS = ("nodeId", "node_id")
+
+
+def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> Row:
+    """The parameters of an event. ``replayed`` says that the caller gave its time and no key."""
+    payload = given.payload if given.payload is not None else {}
+    if not isinstance(payload, dict):
+        raise InvalidValue(f"{where}payload", f"expected an object, got {type(payload).__name__}")
+    return {
+        "run_id": run_id,
+        "type": valid.identifier(f"{where}type", given.type, words.TYPE),
+        "occurred_at": now if given.at is None else aware_utc(f"{where}at", given.at),
+        "node_id": _node(where, given.node_id, payload),
+        "event_id": valid.optional(f"{where}event_id", given.event_id),
+        "payload": codec.encode(f"{where}payload", payload, max_bytes=words.PAYLOAD),
+    }
+
+
+def is_replay(given: NewEvent) -> bool:
+    """Whether the event is told apart by its content: the caller gives its time, and no key."""
+    return given.at is not None and given.event_id is None
+
+
+def batch(given: Any) -> Sequence[NewEvent]:
+    """1 to 1,000 new events."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise InvalidValue("events", f"expected a sequence of events, got {type(given).__name__}")
+    valid.number("events", len(given), least=1, most=words.BATCH)
+    for i, one in enumerate(given):
+        valid.group(f"events[{i}]", one, NewEvent)
+    return given
+
+
+def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
+    """The filters of a list, by name."""
+    asked = EventFilter() if where is None else valid.group("where", where, EventFilter)
+    if after_seq is not None and page_token is not None:
+        raise InvalidValue("page_token", "must not be given together with after_seq")
+    types = valid.several("where.types", asked.types)
+    valid.at_most("where.types", types, words.TYPES)
+    return {
+        "run_id": valid.sought("run_id", run_id),
+        "types": [valid.identifier("where.types", one, words.TYPE) for one in types] or None,
+        "node_id": valid.optional("where.node_id", asked.node_id),
+        "since": None if asked.since is None else aware_utc("where.since", asked.since),
+        "until": None if asked.until is None else aware_utc("where.until", asked.until),
+        "after_seq": None if after_seq is None else valid.number("after_seq", after_seq, least=-1),
+    }
+
+
+def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | None:
+    """The node of an event: the argument, else what the payload says where that could be one."""
+    told = next((payload[key] for key in _NODE_KEYS if key in payload), None)
+    if argument is None:
+        return told if _could_be_node(told) else None
+    node_id = valid.identifier(f"{where}node_id", argument)
+    if _could_be_node(told) and told != node_id:
+        raise InvalidValue(f"{where}node_id", "differs from the node that the payload names")
+    return node_id
+
+
+def _could_be_node(told: Any) -> bool:
+    if not isinstance(told, str):
+        return False
+    try:
+        valid.identifier("node_id", told)
+    except InvalidValue:
+        return False
+    return True

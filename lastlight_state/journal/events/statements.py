@@ -1,0 +1,69 @@
+"""The statements of events."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.journal.kernel.streams import Stream, listed
+from lastlight_state.journal.tables import EVENTS
+from lastlight_state.journal.words import TYPES
+
+_c = EVENTS.c
+_RUN = _c.run_id == bind("run_id", _c.run_id)
+
+COLUMNS = (_c.run_id, _c.seq, _c.type, _c.occurred_at, _c.node_id, _c.event_id, _c.payload)
+GIVEN = ("type", "occurred_at", "node_id", "event_id", "payload")
+
+STREAM = Stream("events", EVENTS)
+APPEND = STREAM.chains(GIVEN)
+INSERT = prepared(sa.insert(EVENTS).values({name: bind(name, _c[name]) for name in ("run_id", "seq", *GIVEN)}))
+
+GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
+FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id)))
+LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
+FIRST_AFTER = prepared(
+    sa.select(_c.seq).where(_RUN, _c.seq > bind("after_seq", _c.seq)).order_by(_c.seq).limit(number(1))
+)
+
+_keys, _replays = listed("keys"), listed("replays")
+_WANTED_RUN = AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id")))
+
+#: What is stored already of events with these keys, and of those told apart by their content, their time at least.
+STORED = prepared(
+    sa.union_all(
+        sa.select(*COLUMNS).where(_WANTED_RUN, AmongFew(_c.event_id, sa.select(member_of(_keys.c.value, "event_id")))),
+        sa.select(*COLUMNS).where(
+            AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id"))),
+            AmongFew(
+                _c.occurred_at, sa.select(sa.cast(member_of(_replays.c.value, "occurred_at"), _c.occurred_at.type))
+            ),
+        ),
+    )
+)
+
+_FILTERS = {
+    "run_id": _RUN,
+    "node_id": _c.node_id == bind("node_id", _c.node_id),
+    "since": _c.occurred_at >= bind("since", _c.occurred_at),
+    "until": _c.occurred_at < bind("until", _c.occurred_at),
+    "after_seq": _c.seq > bind("after_seq", _c.seq),
+}
+
+
+def _listing(*, descending: bool) -> Listing:
+    return Listing(
+        "run_events" if descending else "run_events.oldest_first",
+        COLUMNS,
+        order=(_c.seq,),
+        filters=_FILTERS,
+        spread={"types": _c.type},
+        descending=descending,
+        most=TYPES,
+    )
+
+
+LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}

@@ -1,0 +1,1 @@
+"""What all streams of the journal share."""

@@ -1,0 +1,171 @@
+"""Numbers of a run's streams: gap-free, taken from a counter row in the transaction that inserts.
+
+Whoever raises a counter locks its row until the commit. So within a run the order of the commits is the order of the
+numbers: a reader who has seen a number can see all before it. A rollback gives the numbers back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state import codec
+from lastlight_state.backends.sql.json import elements_of, member_of
+from lastlight_state.db import columns
+from lastlight_state.db.chains import Chain, from_head
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.runs import of_known_run
+from lastlight_state.db.scope import TransactionScope
+from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict, CorruptData
+from lastlight_state.journal.tables import SEQUENCES
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lastlight_state.journal")
+
+_c = SEQUENCES.c
+_RUN = bind("run_id", _c.run_id)
+_TAKEN = bind("taken", _c.next_seq)
+#: The codes of a refused number: on SQLite a guard answers before the primary key does.
+_TAKEN_ALREADY = ("unique", "refused_by_database")
+
+
+def listed(parameter: str) -> Any:
+    """The elements of the JSON array that this parameter holds as text, one a row."""
+    return elements_of(sa.bindparam(parameter, type_=columns.Text)).table_valued(sa.column("value"), name=parameter)
+
+
+def as_list(values: Sequence[Any]) -> str:
+    """The parameter of `listed`, of values that were checked."""
+    return codec.encode_sound(values).decode()
+
+
+class Stream:
+    """The numbers of one table: of which counter they are taken, and how."""
+
+    def __init__(self, name: str, table: sa.Table, column: str = "seq") -> None:
+        self.name = name
+        self.table = table
+        self._number = table.c[column]
+        self._word = constant(name)
+        here = (_c.run_id == _RUN, _c.stream == self._word)
+        self.next = prepared(sa.select(_c.next_seq).where(*here))
+        self.lock = prepared(sa.select(_c.next_seq).where(*here).with_for_update())
+        self.take = prepared(self.taking(_TAKEN))
+        self.begin = prepared(self.beginning(_TAKEN))
+        self.raise_to = prepared(
+            sa.update(SEQUENCES).where(*here).values(next_seq=bind("next_seq", _c.next_seq)).returning(_c.next_seq)
+        )
+        after_last = sa.select(self._number + number(1)).where(table.c.run_id == _RUN)
+        self._after_last = after_last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
+        self.mend = prepared(
+            sa.update(SEQUENCES)
+            .where(*here, _c.next_seq < self._after_last)
+            .values(next_seq=self._after_last)
+            .returning(_c.next_seq)
+        )
+        self.behind = prepared(sa.select(_c.next_seq).where(*here, _c.next_seq < self._after_last))
+        wanted = listed("runs")
+        self.lock_many = prepared(
+            sa.select(_c.run_id, _c.next_seq)
+            .where(
+                AmongFew(_c.run_id, sa.select(member_of(wanted.c.value, "run_id"))),
+                _c.stream == self._word,
+            )
+            .order_by(_c.run_id)
+            .with_for_update()
+        )
+        self.raise_many = prepared(
+            sa.update(SEQUENCES)
+            .where(_c.run_id == member_of(wanted.c.value, "run_id"), _c.stream == self._word)
+            .values(next_seq=sa.cast(member_of(wanted.c.value, "next_seq"), _c.next_seq.type))
+        )
+
+    def taking(self, many: sa.ColumnElement[int]) -> Any:
+        """The update that takes numbers, and returns the first of them as ``seq``; nothing where no counter is yet."""
+        return (
+            sa.update(SEQUENCES)
+            .where(_c.run_id == _RUN, _c.stream == self._word)
+            .values(next_seq=_c.next_seq + many)
+            .returning((_c.next_seq - many).label("seq"))
+        )
+
+    def beginning(self, many: sa.ColumnElement[int]) -> Any:
+        """The same for a run without a counter, which is made: it begins after what the table has of the run."""
+        last = sa.select(self._number).where(self.table.c.run_id == _RUN)
+        last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
+        begun = insert(SEQUENCES).values(
+            run_id=_RUN, stream=self._word, next_seq=sa.func.coalesce(last_seq, number(-1)) + number(1) + many
+        )
+        raised = begun.on_conflict_do_update(
+            index_elements=[_c.run_id, _c.stream], set_={"next_seq": _c.next_seq + many}
+        )
+        return raised.returning((_c.next_seq - many).label("seq"))
+
+    def chains(self, names: Sequence[str]) -> tuple[Chain, Chain]:
+        """The chains that insert one row of these parameters under the next number, as `one` takes them."""
+        values = {name: bind(name, self.table.c[name]) for name in names}
+        numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}
+        heads = self.taking(number(1)), self.beginning(number(1))
+        first, second = (Chain(head, into=self.table, values=numbered) for head in heads)
+        return first, second
+
+    def one(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> int:
+        """Insert one row and return its number: in one round trip, but for the first of a run."""
+        found = unit.chain(chains[0], values) or unit.chain(chains[1], values)
+        return int((found or {})["seq"])
+
+    def locked(self, unit: Unit, run_id: str) -> int:
+        """The next number, which nobody else takes until this unit ends. A missing counter is made."""
+        found = unit.value(self.lock, {"run_id": run_id})
+        return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
+
+    def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
+        """The next numbers of several runs, locked in the order of their ids."""
+        ordered = sorted(set(run_ids), key=str.encode)
+        rows = unit.rows(self.lock_many, {"runs": as_list([{"run_id": run_id} for run_id in ordered])})
+        found = {row["run_id"]: row["next_seq"] for row in rows}
+        if len(found) == len(ordered):
+            return found
+        return {run_id: self.locked(unit, run_id) for run_id in ordered}
+
+    def raise_all(self, unit: Unit, next_seqs: Mapping[str, int]) -> None:
+        """Set the counters of runs that this unit has locked."""
+        wanted = [{"run_id": run_id, "next_seq": next_seq} for run_id, next_seq in next_seqs.items()]
+        unit.change(self.raise_many, {"runs": as_list(wanted)})
+
+
+class Numbered(Repository):
+    """A repository whose rows are numbered by a stream."""
+
+    stream: Stream
+
+    def _append(self, run_id: str, write: Callable[[], T]) -> T:
+        """What ``write`` returns. Raises `NotFound` for an unknown run.
+
+        A counter behind its table, which somebody has edited, is raised and the write repeated. Inside a caller's
+        transaction, which is not repeated, it is `CorruptData`.
+        """
+        try:
+            return of_known_run(run_id, write)
+        except Conflict as error:
+            if error.code not in _TAKEN_ALREADY or not self._is_behind(run_id):
+                raise
+            if isinstance(self._scope, TransactionScope):
+                problem = "is behind the table"
+                raise CorruptData(SEQUENCES.name, (run_id, self.stream.name), "next_seq", problem=problem) from error
+        raised = self._once(lambda unit: unit.value(self.stream.mend, {"run_id": run_id}), repeatable=True)
+        _log.warning(
+            "the counter %r of run %r was behind its table and now stands at %s", self.stream.name, run_id, raised
+        )
+        return of_known_run(run_id, write)
+
+    def _is_behind(self, run_id: str) -> bool:
+        return self._value(self.stream.behind, {"run_id": run_id}) is not None

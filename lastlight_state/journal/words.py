@@ -1,0 +1,50 @@
+"""The vocabularies of the journal, and the limits of what callers may store in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lastlight_state.db.valid import words
+
+Order = Literal["oldest_first", "newest_first"]
+ToolStatus = Literal["succeeded", "failed", "cancelled", "timed_out"]
+SandboxStatus = Literal["pending", "running", "shipped", "completed", "failed", "cancelled"]
+ScoreSource = Literal["live", "batch"]
+
+ORDERS = words(Order)
+TOOL_STATUSES = words(ToolStatus)
+SANDBOX_STATUSES = words(SandboxStatus)
+SCORE_SOURCES = words(ScoreSource)
+
+#: The status of a tool call that has not finished.
+RUNNING = "running"
+#: The statuses in which a sandbox stays.
+SANDBOX_ENDS = ("completed", "failed", "cancelled")
+
+# Limits in bytes of UTF-8.
+TYPE = 128
+NOTE = 4096
+OUTPUT_REF = 1024
+BUNDLE_PATH = 4096
+PAYLOAD = 64 * 1024
+TOOL_VALUE = 256 * 1024
+SCORE_VALUE = 64 * 1024
+CONFIG = 64 * 1024
+FRAME = 4 * 1024 * 1024
+
+#: Levels of a frame's tree, as levels of JSON.
+FRAME_DEPTH = 128
+#: The most events that one call appends.
+BATCH = 1000
+#: The most types that one filter names.
+TYPES = 100
+#: How many events or signals a page holds unless asked for fewer or more.
+PAGE = 200
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+EVENT = "run_event"
+SIGNAL = "run_signal"
+FRAME_KIND = "run_frame"
+TOOL_CALL = "tool_call"
+SANDBOX = "sandbox"
+SCORE = "score"
