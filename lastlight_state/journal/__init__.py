@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Signal as Signal,
         SignalSent as SignalSent,
     )
+    from lastlight_state.journal.signals import Signals
 
 public(
     globals(),
@@ -37,3 +38,5 @@ class Journal(Face):
 
     #: What happened in runs, numbered without gaps.
     events: Part[Events] = Part("lastlight_state.journal.events.Events")
+    #: Messages sent into runs from outside, each taken once.
+    signals: Part[Signals] = Part("lastlight_state.journal.signals.Signals")

@@ -1,0 +1,173 @@
+"""Signals: messages sent into a run from outside, numbered in the order they arrive, each taken once.
+
+A signal's ``seq`` starts at 0 and has no gaps within its run. One that arrives before anybody waits for it is kept,
+and given to the first who does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.journal import words
+from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
+from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal.records import Signal, SignalSent
+from lastlight_state.journal.signals import checks, statements as sql
+
+Row = dict[str, Any]
+
+
+class Signals(Numbered):
+    """``store.journal.signals``"""
+
+    stream = sql.STREAM
+
+    def send(
+        self,
+        run_id: str,
+        signal_name: str,
+        payload: Any = None,
+        *,
+        correlation_id: str | None = None,
+        at: datetime | None = None,
+        received_by: str | None = None,
+        signal_id: str | None = None,
+    ) -> SignalSent:
+        """Store a signal for the run: its number, and whether this call stored it.
+
+        With a ``signal_id`` a repetition finds the first with ``created=False``; another content under that id is
+        `AlreadyExists` with the stored ``seq``. With ``at`` and no id a signal that is equal in everything counts as
+        the same. Name and correlation id are trimmed, here and in every filter; a blank correlation id is None.
+        Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
+        """
+        row = checks.signal(run_id, signal_name, payload, correlation_id, at, received_by, signal_id, self._now())
+        if at is None and signal_id is None:
+            return self._append(run_id, lambda: self._chained(lambda unit: _send(unit, row)))
+        return self._append(run_id, lambda: self._writing(lambda unit: _send_once(unit, row), repeatable=True))
+
+    def try_take(
+        self,
+        run_id: str,
+        signal_name: str,
+        *,
+        consumer: str,
+        correlation_id: str | AnyType | None = ANY,
+        received_after: datetime | None = None,
+    ) -> Signal | None:
+        """Give the oldest signal that nobody took to ``consumer``, in one atomic step; None without one.
+
+        ``consumer`` is a stable name of the step that waits, such as node and iteration: asking again, also after a
+        crash, gives the same signal. A consumer gets one signal of a run: under another name it is `AlreadyExists`.
+        Of many who ask each gets another signal, the oldest first. What a transaction took is free again when it is
+        rolled back.
+        """
+        given = {
+            "run_id": valid.sought("run_id", run_id),
+            "signal_name": checks.trimmed_name("signal_name", signal_name),
+            **checks.correlation("correlation_id", correlation_id),
+            **({} if received_after is None else {"received_after": aware_utc("received_after", received_after)}),
+        }
+        names = frozenset(given)
+        values = {
+            **{name: value for name, value in given.items() if name != "uncorrelated"},
+            "consumer": valid.identifier("consumer", consumer),
+            "consumed_at": self._now(),
+        }
+        taken = self._reading(lambda unit: unit.row(sql.TAKEN, values) or unit.row(sql.oldest(names), values))
+        if taken is None:
+            return None
+        if taken.get("consumed_by") is not None:
+            return _same(taken, values)
+        return self._append(
+            run_id, lambda: self._writing(lambda unit: self._take(unit, names, values), repeatable=True)
+        )
+
+    def find_taken(self, run_id: str, consumer: str) -> Signal | None:
+        """The signal that this consumer took, or None."""
+        values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
+        return self._find(Signal, sql.TAKEN, values)
+
+    def get(self, run_id: str, seq: int) -> Signal:
+        """The signal of this number. Raises `NotFound`."""
+        values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
+        return self._one(Signal, sql.GET, values, kind=words.SIGNAL, key=(run_id, seq))
+
+    def find(self, run_id: str, signal_id: str) -> Signal | None:
+        """The signal with this key, or None."""
+        values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
+        return self._find(Signal, sql.FIND, values)
+
+    def latest_seq(self, run_id: str) -> int | None:
+        """The greatest number that is stored, or None for a run without signals."""
+        found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
+        return found
+
+    def list(
+        self,
+        run_id: str,
+        *,
+        where: SignalFilter | None = None,
+        after_seq: int | None = None,
+        limit: int = words.PAGE,
+        order: words.Order = "oldest_first",
+        page_token: str | None = None,
+    ) -> Page[Signal]:
+        """A page of a run's signals in the order of their arrival, taken or not. An unknown run has none."""
+        listing = sql.LISTS[valid.word("order", order, words.ORDERS)]
+        return self._page(listing, Signal.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
+
+    def count(self, run_id: str, *, where: SignalFilter | None = None) -> int:
+        """How many signals pass these filters."""
+        given = checks.filters(run_id, where, None)
+        return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
+
+    def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
+        """All who take of a run come one after the other: who waited sees what the one before took."""
+        self.stream.locked(unit, values["run_id"])
+        taken = unit.row(sql.TAKEN, values)
+        if taken is not None:
+            return _same(taken, values)
+        return unit.find(Signal, sql.take(names), values)
+
+
+def _same(taken: Row, values: Row) -> Signal:
+    """The signal that the consumer has, if it is of the name that it asks for."""
+    if taken["signal_name"] != values["signal_name"]:
+        problem = f"has taken a signal of another name, {taken['signal_name']!r}"
+        raise AlreadyExists("consumer", values["consumer"], problem=problem, seq=taken["seq"])
+    return Signal.of(taken)
+
+
+def _send(unit: Unit, row: Row) -> SignalSent:
+    return _sent({**row, "seq": sql.STREAM.one(unit, sql.SEND, row)}, created=True)
+
+
+def _send_once(unit: Unit, row: Row) -> SignalSent:
+    """Lock, then look, then insert: who waited for the lock sees what its holder stored."""
+    sql.STREAM.locked(unit, row["run_id"])
+    if row["signal_id"] is not None:
+        stored = unit.row(sql.FIND, row)
+        if stored is not None and _told(stored) != _told(row, given=True):
+            problem = "already exists with other content"
+            raise AlreadyExists(words.SIGNAL, row["signal_id"], problem=problem, seq=stored["seq"])
+    else:
+        equal = (one for one in unit.rows(sql.REPLAYED, row) if _told(one) == _told(row, given=True))
+        stored = next(equal, None)
+    return _send(unit, row) if stored is None else _sent(stored, created=False)
+
+
+def _sent(row: Row, *, created: bool) -> SignalSent:
+    return SignalSent.of({"created": created, **{name: row[name] for name in ("seq", "signal_id", "received_at")}})
+
+
+def _told(row: Row, *, given: bool = False) -> Any:
+    """What two signals have in common that are the same, apart from their time. ``given``: the payload is still text."""
+    payload = codec.decode(row["payload"]) if given else row["payload"]
+    return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)

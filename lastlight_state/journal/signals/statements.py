@@ -1,0 +1,85 @@
+"""The statements of signals."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sqlalchemy as sa
+
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.journal.tables import SIGNALS
+
+_c = SIGNALS.c
+_RUN = _c.run_id == bind("run_id", _c.run_id)
+
+COLUMNS = tuple(SIGNALS.columns)
+GIVEN = ("signal_name", "correlation_id", "received_at", "received_by", "signal_id", "payload")
+
+STREAM = Stream("signals", SIGNALS)
+SEND = STREAM.chains(GIVEN)
+
+GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
+FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)))
+LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
+TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)))
+
+#: Signals of this name and time; what else they have in common is looked at by the caller.
+REPLAYED = prepared(
+    sa.select(*COLUMNS)
+    .where(
+        _RUN,
+        _c.signal_name == bind("signal_name", _c.signal_name),
+        sa.func.coalesce(_c.correlation_id, sa.literal_column("''"))
+        == sa.func.coalesce(bind("correlation_id", _c.correlation_id), sa.literal_column("''")),
+        _c.received_at == bind("received_at", _c.received_at),
+    )
+    .order_by(_c.seq)
+)
+
+FILTERS = {
+    "run_id": _RUN,
+    "signal_name": _c.signal_name == bind("signal_name", _c.signal_name),
+    "correlation_id": _c.correlation_id == bind("correlation_id", _c.correlation_id),
+    "uncorrelated": _c.correlation_id.is_(None),
+    "received_after": _c.received_at >= bind("received_after", _c.received_at),
+    "after_seq": _c.seq > bind("after_seq", _c.seq),
+}
+
+
+def _listing(*, descending: bool) -> Listing:
+    name = "run_signals" if descending else "run_signals.oldest_first"
+    return Listing(name, COLUMNS, order=(_c.seq,), filters=FILTERS, descending=descending)
+
+
+LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
+
+
+@cache
+def oldest(given: frozenset[str]) -> Statement:
+    """The number of the oldest signal that nobody took and that passes these filters."""
+    return prepared(_oldest(given))
+
+
+@cache
+def take(given: frozenset[str]) -> Statement:
+    """Mark that signal as taken by ``:consumer``."""
+    return prepared(
+        sa.update(SIGNALS)
+        .where(_RUN, _c.seq == _oldest(given).scalar_subquery())
+        .values(consumed_at=bind("consumed_at", _c.consumed_at), consumed_by=bind("consumer", _c.consumed_by))
+        .returning(*COLUMNS)
+    )
+
+
+def _oldest(given: frozenset[str]) -> sa.Select[tuple[int]]:
+    pending = SIGNALS.alias("pending")
+    conditions = [FILTERS[name] for name in sorted(given)]
+    replaced = [sa.sql.util.ClauseAdapter(pending).traverse(condition) for condition in conditions]
+    return (
+        sa.select(pending.c.seq)
+        .where(*replaced, pending.c.consumed_at.is_(None))
+        .order_by(pending.c.seq)
+        .limit(number(1))
+    )
