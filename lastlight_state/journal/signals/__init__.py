@@ -168,6 +168,6 @@ def _sent(row: Row, *, created: bool) -> SignalSent:
 
 
 def _told(row: Row, *, given: bool = False) -> Any:
-    """What two signals have in common that are the same, apart from their time. ``given``: the payload is still text."""
+    """What two signals have in common that are the same, apart from their time. ``given``: the payload is text."""
     payload = codec.decode(row["payload"]) if given else row["payload"]
     return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)
