@@ -130,7 +130,7 @@ def fire(store: StateStore, text: str) -> Any:
 def end_of_a_fire(store: StateStore, text: str) -> Any:
     claim = store.schedules.fires.create("tidy", owner="w")
     kept = store.schedules.fires.finish(claim, FireOutcome("failed", note=text, error=FireError(text, detail=text)))
-    assert kept.error_json == {"message": text, "detail": text}
+    assert kept.error == {"message": text, "detail": text}
     return kept.note
 
 

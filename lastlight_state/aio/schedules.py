@@ -25,7 +25,7 @@ class AsyncCrons(Face[Crons]):
     list = reading(Crons.list)
     retire = writing(Crons.retire)
     update_run = writing(Crons.update_run)
-    claim_due = writing(Crons.claim_due)
+    take_due = writing(Crons.take_due)
     next_due_at = reading(Crons.next_due_at)
     replan = writing(Crons.replan)
 
@@ -48,7 +48,7 @@ class AsyncFires(Face[Fires]):
     heartbeat = writing(Fires.heartbeat)
     finish = writing(Fires.finish)
     release = writing(Fires.release)
-    claim_stale = writing(Fires.claim_stale)
+    take_stale = writing(Fires.take_stale)
     get = reading(Fires.get)
     find = reading(Fires.find)
     list = reading(Fires.list)
@@ -56,16 +56,16 @@ class AsyncFires(Face[Fires]):
     health = reading(Fires.health)
 
     def running(self, claim: FireClaim, *, lease: timedelta = LEASE) -> AbstractAsyncContextManager[RunningFire]:
-        """As `Fires.running`, for ``async with``. A task that is cancelled in the block leaves a failed fire."""
+        """As `Fires.running`, for ``async with``. If the task is cancelled in the block, the fire ends ``failed``."""
         return entered(self._runner.write, self._target.running(claim, lease=lease))
 
 
 class AsyncSchedules(Face[Schedules]):
     """``store.schedules``"""
 
-    #: What runs when.
+    #: Crons: what runs when, and what is due.
     crons: Part[AsyncCrons] = Part("lastlight_state.aio.schedules.AsyncCrons")
-    #: What operators changed about crons.
+    #: What operators changed about single crons.
     overrides: Part[AsyncOverrides] = Part("lastlight_state.aio.schedules.AsyncOverrides")
-    #: What happened: one row for each fire.
+    #: What ran: one row for each fire of a cron.
     fires: Part[AsyncFires] = Part("lastlight_state.aio.schedules.AsyncFires")

@@ -1,4 +1,4 @@
-"""When things run: crons, what operators changed about them, and what each fire did."""
+"""Schedules: crons (what runs when), operators' overrides of them, and fires (what ran, and how it ended)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ public(
 class Schedules(Face):
     """``store.schedules``"""
 
-    #: What runs when.
+    #: Crons: what runs when, and what is due.
     crons: Part[Crons] = Part("lastlight_state.schedules.crons.Crons")
-    #: What operators changed about crons.
+    #: What operators changed about single crons.
     overrides: Part[Overrides] = Part("lastlight_state.schedules.overrides.Overrides")
-    #: What happened: one row for each fire.
+    #: What ran: one row for each fire of a cron.
     fires: Part[Fires] = Part("lastlight_state.schedules.fires.Fires")

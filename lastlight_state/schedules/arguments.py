@@ -1,7 +1,4 @@
-"""Argument groups: what a cron is, the right to run one of its fires, and how a fire ended.
-
-What exceptions say, made into texts that can be stored. Pure.
-"""
+"""Argument groups: the definition of a cron, the claim on a fire, how a fire ended, and the error it ended with."""
 
 from __future__ import annotations
 
@@ -13,25 +10,25 @@ from typing import Any
 from lastlight_state.db.records import Record
 from lastlight_state.schedules.words import MESSAGE_CHARS, TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
 
-#: The end of a text that was longer.
+#: Stands at the end of a text that was cut.
 CUT = " …[cut]"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def message_of(error: BaseException) -> str:
-    """What the exception says, at most 4,000 characters of it."""
+    """The message of an exception, cut to 4,000 characters."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a job's exception may be unable to say anything
+    except Exception:  # noqa: BLE001 - the ``__str__`` of a job's exception may itself fail
         text = "(an exception without a text)"
     return storable(text, MESSAGE_CHARS)
 
 
 def storable(text: str, most: int) -> str:
-    """The text, clipped and marked as such, without lone surrogates and control characters.
+    """The text, cut to ``most`` characters, with lone surrogates and control characters replaced.
 
-    Databases refuse some of these, and JSON spells the others in six bytes each.
+    Databases refuse NUL and lone surrogates; JSON writes every other control character in six bytes.
     """
     kept = text if len(text) <= most else text[: most - len(CUT)] + CUT
     whole = kept.encode("utf-8", "replace").decode()
@@ -42,9 +39,9 @@ def storable(text: str, most: int) -> str:
 class CronSpec:
     """What a cron starts, and when.
 
-    ``payload`` is JSON of at most 64 KiB, handed to each fire. A fire is on time up to ``grace_seconds`` after its
-    instant; ``catch_up`` says what becomes of later ones: ``one`` fire for all that is overdue, ``all`` of them, or
-    ``none``. With ``overlap="skip"`` a fire is passed over while an earlier one runs.
+    ``payload`` is JSON of at most 64 KiB, copied to each fire. A fire is on time up to ``grace_seconds`` after its
+    instant. ``catch_up`` decides what happens to overdue instants: ``one`` fire stands for all of them, ``all`` of them
+    fire, or ``none`` does. With ``overlap="skip"`` an instant is skipped while an earlier fire is still running.
     """
 
     pattern: str
@@ -60,7 +57,7 @@ class CronSpec:
 
 @dataclass(frozen=True)
 class FireError:
-    """Why a fire failed. All of it is at most 16 KiB as JSON; ``detail`` is any JSON."""
+    """Why a fire failed. ``detail`` is any JSON; the whole error is at most 16 KiB as JSON."""
 
     message: str
     type: str | None = None
@@ -68,18 +65,18 @@ class FireError:
 
     @classmethod
     def of(cls, error: BaseException, *, detail: Any = None) -> FireError:
-        """The error that an exception is: its type's name, and at most 4,000 characters of its message.
+        """The error for an exception: the name of its type, and at most 4,000 characters of its message.
 
-        Whatever the exception says, this fits and can be stored: what a database would refuse is replaced.
+        Characters that a database refuses are replaced, so that every exception can be stored.
         """
         return cls(message_of(error), storable(type(error).__name__, TYPE_CHARS), detail)
 
 
 @dataclass(frozen=True)
 class FireOutcome:
-    """How a fire ended, and what it found: counts are None where they do not apply, 0 for looked and found none.
+    """How a fire ended, and what it counted. A count is None where it does not apply, 0 where nothing was found.
 
-    A ``failed`` one needs an ``error``; a plain text is its message. ``note`` is one line of at most 1 KiB.
+    ``failed`` needs an ``error``; a plain text becomes its message. ``note`` is at most 1 KiB.
     """
 
     status: FireResult = "ok"
@@ -93,9 +90,10 @@ class FireOutcome:
 
 
 class FireClaim(Record):
-    """The right to run one fire: valid while its epoch is the fire's. Travels between processes as JSON.
+    """The right to run one fire, valid until somebody takes the fire over. Can be passed to other processes as JSON.
 
-    ``fire_id`` stays the same over all owners: it is the idempotency key for what the fire starts.
+    ``epoch`` grows with each owner. ``fire_id`` stays the same for all owners: use it as the idempotency key of what
+    the fire starts.
     """
 
     fire_id: str
@@ -108,4 +106,4 @@ class FireClaim(Record):
     owner: str
     epoch: int
     attempts: int
-    lease_until: datetime
+    lease_expires_at: datetime

@@ -1,4 +1,4 @@
-"""What callers of more than one repository say, checked and as statements name it."""
+"""Checks of arguments that several repositories of this domain take."""
 
 from __future__ import annotations
 
@@ -18,42 +18,33 @@ def name(where: str, value: Any) -> str:
 
 
 def owner(value: Any) -> str:
-    """Who runs fires."""
+    """The name of whoever runs fires."""
     return valid.identifier("owner", value, words.OWNER)
 
 
 def lease(value: Any) -> timedelta:
-    """How long a fire is somebody's: one second to 24 hours."""
-    return duration("lease", value, words.SHORTEST_LEASE, words.LONGEST_LEASE)
+    """How long a claim lasts: one second to 24 hours."""
+    return valid.duration("lease", value, least=words.SHORTEST_LEASE, most=words.LONGEST_LEASE)
 
 
 def claims(value: Any) -> int:
-    """How many fires a call claims: 1 to 100."""
+    """How many fires a call takes: 1 to 100."""
     return valid.number("limit", value, least=1, most=words.CLAIMS)
 
 
-def duration(where: str, value: Any, least: timedelta, most: timedelta) -> timedelta:
-    """A duration within bounds, both included."""
-    if not isinstance(value, timedelta):
-        raise InvalidValue(where, f"a timedelta is needed, not {type(value).__name__}")
-    if not least <= value <= most:
-        raise InvalidValue(where, f"{value} is not between {least} and {most}")
-    return value
-
-
 def payload(where: str, value: Any) -> str | None:
-    """A payload as text."""
+    """A payload as JSON text."""
     return None if value is None else codec.encode(where, value, max_bytes=words.PAYLOAD)
 
 
 def error(where: str, given: Any) -> str | None:
-    """An error as text: a plain text is its message. `PayloadTooLarge` past 16 KiB."""
+    """An error as JSON text; a plain text becomes its message. `PayloadTooLarge` past 16 KiB."""
     if given is None:
         return None
     if isinstance(given, str):
         given = FireError(given)
     if not isinstance(given, FireError):
-        raise InvalidValue(where, f"a FireError or a text is needed, not {type(given).__name__}")
+        raise InvalidValue(where, f"expected a FireError or text, got {type(given).__name__}")
     valid.content(f"{where}.message", given.message, words.ERROR)
     valid.optional_content(f"{where}.type", given.type, words.ERROR)
     said = {"type": given.type, "message": given.message, "detail": given.detail}

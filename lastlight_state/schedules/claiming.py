@@ -1,6 +1,6 @@
-"""Claims of several fires in one call, each a unit of its own: one that fails stops no other, and loses none.
+"""Taking several fires in one call, each in a transaction of its own. Shared by `take_due` and `take_stale`.
 
-What claims of due crons and of stale fires have in common.
+A row that cannot be taken does not keep the others from being taken.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Row = dict[str, Any]
 _log = logging.getLogger("lastlight_state.schedules")
 
 
-def claimed(rows: Iterable[Row], claim: Callable[[Row], FireClaim | None], limit: int) -> list[FireClaim]:
-    """What ``claim`` gives for the rows, until there are ``limit``; None is no claim.
+def claimed(rows: Iterable[Row], claim: Callable[[Row], FireClaim | None], limit: int) -> tuple[FireClaim, ...]:
+    """At most ``limit`` claims, one from each row for which ``claim`` does not return None.
 
-    A row that fails is logged and passed over. When the database fails, no other is tried, and what was claimed
-    already reaches the caller. The error is raised if nothing could be claimed.
+    A row that fails is logged and passed over. After a database error no other row is tried. The first error is raised
+    only if nothing was claimed, so that the caller always gets the claims that were stored.
     """
     claims: list[FireClaim] = []
     failed: StateError | None = None
@@ -32,15 +32,15 @@ def claimed(rows: Iterable[Row], claim: Callable[[Row], FireClaim | None], limit
             except (BackendError, MisuseError):
                 raise
             except StateError as error:
-                _log.warning("%r could not be claimed: %s", row.get("id", row.get("name")), error)
+                _log.warning("%r could not be taken: %s", row.get("id", row.get("name")), error)
                 failed = failed or error
                 continue
             claims += [found] if found is not None else []
             if len(claims) == limit:
                 break
     except BackendError as error:
-        _log.warning("claims ended early: %s", error)
+        _log.warning("taking fires ended early: %s", error)
         failed = error
     if failed is not None and not claims:
         raise failed
-    return claims
+    return tuple(claims)

@@ -1,4 +1,4 @@
-"""What holds for a cron: its own definition, under an operator's override. Pure."""
+"""The effective pattern, time zone and switch of a cron: its own definition, changed by an operator's override."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Own:
-    """Of a cron's own definition, what can be overridden."""
+    """The part of a cron's own definition that can be overridden."""
 
     pattern: str
     timezone: str
@@ -17,13 +17,13 @@ class Own:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """That of a schedule's row."""
+        """From a schedule's row."""
         return cls(row["pattern"], row["timezone"], row["enabled"])
 
 
 @dataclass(frozen=True)
 class Effective:
-    """What holds of it, and what of that an operator said."""
+    """What is in effect, and which parts of it come from an override."""
 
     pattern: str
     timezone: str
@@ -34,7 +34,7 @@ class Effective:
 
     @property
     def overridden(self) -> bool:
-        """Whether an operator said anything."""
+        """Whether an override changes anything."""
         return self.pattern_overridden or self.timezone_overridden or self.enabled_overridden
 
     @property
@@ -44,18 +44,18 @@ class Effective:
 
 
 def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
-    """What an override's row says of the switch; None for nothing.
+    """The switch that an override's row sets; None if it leaves the cron's own.
 
-    A row that inherits holds ``enabled = 1`` for old readers. One that says 0 was switched off by an old writer, which
-    leaves the other column as it is.
+    A row that leaves it holds ``inherits_enabled = 1`` and, for programs that know only ``enabled``, ``enabled = 1``.
+    If ``enabled`` is 0 beside it, such a program has switched the cron off.
     """
     return None if enabled is None or (enabled and inherits) else enabled
 
 
 def effective(own: Own, override: Mapping[str, Any]) -> Effective:
-    """What holds under an override's columns, as `lastlight_state.schedules.tables.OVERRIDDEN` names them.
+    """What is in effect under an override's columns, named as in `lastlight_state.schedules.tables.OVERRIDDEN`.
 
-    An override's pattern without a zone of its own is read in the cron's.
+    An override that changes the pattern alone leaves the cron's own time zone.
     """
     switch = enabled_by(override["override_enabled"], override["override_inherits"])
     pattern, zone = override["override_schedule"], override["override_zone"]

@@ -1,4 +1,4 @@
-"""What the database refuses about fires, whoever asks."""
+"""Triggers on fires: rows cannot be deleted, and a finished fire cannot be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the schedules domain: what runs when, what operators changed about that, what happened."""
+"""Tables of the schedules domain: crons, operators' overrides of them, and fires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.db.indexes import where
 
 
 class CronOverrideModel(Base):
-    """What an operator changed about one cron. No row: the configured default holds."""
+    """What an operator changed about one cron. Without a row the configured default is in effect."""
 
     __tablename__ = "cron_overrides"
     __table_args__ = described("what operators changed about crons; no row means the default")
@@ -56,7 +56,7 @@ class CronScheduleModel(Base):
 
 
 class CronFireModel(Base):
-    """One fire of a cron: by whom, for which instant, how it ended and what it dispatched."""
+    """One fire of a cron: who ran it, for which instant, how it ended and what it dispatched."""
 
     __tablename__ = "cron_fires"
     __table_args__ = described("fires of crons, one row each, also when nothing was dispatched")

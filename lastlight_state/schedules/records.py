@@ -1,4 +1,4 @@
-"""What callers of this domain get."""
+"""Records of crons, overrides and fires."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lastlight_state.schedules.effective import Own, effective, enabled_by
 
 
 class CronOverride(Record):
-    """What an operator changed about a cron. None stands for the default: of ``enabled`` too."""
+    """What an operator changed about a cron. A field that is None keeps the cron's own value."""
 
     name: str
     enabled: bool | None
@@ -29,9 +29,9 @@ class CronOverride(Record):
 
 
 class CronSummary(Record):
-    """A cron as lists show it: its definition, its plan, and what of it holds after an operator's override.
+    """A cron as lists show it: its definition, its plan, and what is in effect after an operator's override.
 
-    ``next_run_at`` is None for one that is never due. A retired cron is not in effect, whatever its switch says.
+    ``next_run_at`` is None for a cron that is never due. ``effective_enabled`` of a retired cron is False.
     """
 
     name: str
@@ -69,16 +69,16 @@ class CronSummary(Record):
 
 
 class Cron(CronSummary):
-    """A cron with everything: also its payload, and the error of its last fire or why it cannot be planned."""
+    """A whole cron: also its payload, and its error: that of its last fire, or why it cannot be planned."""
 
-    error_json: Any
+    error: Any
     payload: Any
 
 
 class EffectiveCron(Record):
-    """What holds for a configured cron after its override, and for each field whether an operator changed it.
+    """What is in effect for a configured cron, and for each field whether an operator changed it.
 
-    ``overridden_by`` and ``overridden_at`` are of the override; both None where there is none.
+    ``overridden_by`` and ``overridden_at`` say who last changed the override, and when; None without an override.
     """
 
     name: str
@@ -94,7 +94,7 @@ class EffectiveCron(Record):
 
 
 class SyncReport(Record):
-    """What `sync` found of each name: the five are ascending and have no name in common."""
+    """What `sync` did, by name. Each name stands in one of the five lists, which are sorted."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -104,7 +104,7 @@ class SyncReport(Record):
 
 
 class FireSummary(Record):
-    """A fire as lists show it. Counts are None where they do not apply, 0 for looked and found none."""
+    """A fire as lists show it. A count is None where it does not apply, 0 where nothing was found."""
 
     id: str
     cron_name: str
@@ -115,7 +115,7 @@ class FireSummary(Record):
     target: str | None
     status: str
     owner: str | None
-    lease_until: datetime | None
+    lease_expires_at: datetime | None
     epoch: int
     attempts: int
     started_at: datetime
@@ -129,16 +129,16 @@ class FireSummary(Record):
 
 
 class Fire(FireSummary):
-    """A fire with everything: also its payload, and the error it ended with."""
+    """A whole fire: also its payload, and the error that it ended with."""
 
-    error_json: Any
+    error: Any
     payload: Any
 
 
 class CronHealth(Record):
-    """How a cron has been doing, judged by the newest of its fires.
+    """How the newest fires of a cron have ended.
 
-    ``failure_streak`` counts, back from its last finished fire, those that did not end ``ok``: at most 10.
+    ``failure_streak`` is the number of its latest finished fires that did not end ``ok``, at most 10.
     """
 
     cron_name: str

@@ -1,4 +1,4 @@
-"""The three tables as statements name them, and the conditions that their indexes recognise."""
+"""The three tables, and the columns and conditions that several statements share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.base import table_of
 from lastlight_state.db.indexes import through
-from lastlight_state.db.statements import bind, constant
+from lastlight_state.db.statements import bind, constant, number
 from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
 
 SCHEDULES = table_of(CronScheduleModel)
@@ -17,13 +17,11 @@ OVERRIDES = table_of(CronOverrideModel)
 
 FIRES = table_of(CronFireModel)
 
-ONE: sa.ColumnElement[int] = sa.literal_column("1", sa.Integer)
-
 THIS_SCHEDULE = SCHEDULES.c.name == bind("name", SCHEDULES.c.name)
 
 IS_RUNNING = FIRES.c.status == constant("running")
 
-#: An override's columns beside those of its schedule; all NULL where there is none.
+#: The columns of an override in a row of its schedule; all NULL without an override.
 OVERRIDDEN = (
     OVERRIDES.c.name.label("override_name"),
     OVERRIDES.c.enabled.label("override_enabled"),
@@ -34,10 +32,19 @@ OVERRIDDEN = (
 
 WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.name)
 
-#: What a `lastlight_state.schedules.records.Cron` is made of.
-CRON_COLUMNS = (*SCHEDULES.c, *OVERRIDDEN)
+#: The columns of a schedule, under the names that records use.
+SCHEDULE_COLUMNS = (
+    *(column for column in SCHEDULES.c if column.name != "error_json"),
+    SCHEDULES.c.error_json.label("error"),
+)
 
-#: What a `FireClaim` is made of.
+#: The columns of a `lastlight_state.schedules.records.Cron`.
+CRON_COLUMNS = (*SCHEDULE_COLUMNS, *OVERRIDDEN)
+
+#: When the lease of a fire ends, under the name that records use.
+LEASE_END = FIRES.c.lease_until.label("lease_expires_at")
+
+#: The columns of a `FireClaim`.
 CLAIM = (
     FIRES.c.id.label("fire_id"),
     FIRES.c.cron_name,
@@ -49,21 +56,21 @@ CLAIM = (
     FIRES.c.owner,
     FIRES.c.epoch,
     FIRES.c.attempts,
-    FIRES.c.lease_until,
+    LEASE_END,
 )
 
-#: The conflict of two fires of one instant, for ``ON CONFLICT``.
+#: The unique index by which an instant has one fire, for ``ON CONFLICT``.
 INSTANT: dict[str, Any] = {
     "index_elements": [FIRES.c.cron_name, FIRES.c.scheduled_for],
     "index_where": FIRES.c.scheduled_for.is_not(None),
 }
 
-#: Whether a fire of the cron ``:name`` is running on a lease that is not over ``:now``.
+#: Whether a fire of the cron ``:name`` runs on a lease that has not expired at ``:now``.
 #:
-#: Ask only in a statement after the one that locked the schedule's row: otherwise the answer may be older than the
-#: wait.
+#: Use it only in a statement after the one that locked the schedule's row. In the locking statement itself Postgres
+#: would answer from before it waited for the lock.
 RUNS_LIVE = sa.exists(
-    through(sa.select(ONE), FIRES, "ix_cron_fires_lease").where(
+    through(sa.select(number(1)), FIRES, "ix_cron_fires_lease").where(
         FIRES.c.cron_name == bind("name", FIRES.c.cron_name),
         IS_RUNNING,
         FIRES.c.lease_until >= bind("now", FIRES.c.lease_until),

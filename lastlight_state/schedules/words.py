@@ -23,7 +23,7 @@ ORIGINS = words(Origin)
 FIRE_SOURCES = words(FireSource)
 FIRE_STATUSES = words(FireStatus)
 FIRE_RESULTS = words(FireResult)
-#: The ends of fires that ran.
+#: The statuses of a fire that ran and has ended.
 FINISHED = ("ok", "partial", "failed", "abandoned")
 
 # Identifiers and indexed texts, in bytes of UTF-8.
@@ -37,8 +37,8 @@ ZONE = cron.ZONE_BYTES
 PAYLOAD = 64 * 1024
 NOTE = 1024
 ERROR = 16 * 1024
+#: How many characters an error keeps of an exception's message, and of the name of its type.
 MESSAGE_CHARS = 4_000
-#: Characters of an exception's message, and of its type's name, that an error keeps.
 TYPE_CHARS = 80
 
 # Durations and counts.
@@ -48,7 +48,7 @@ LONGEST_LEASE = timedelta(hours=24)
 LEASE = timedelta(minutes=5)
 LONGEST_BACKFILL = timedelta(days=31)
 BACKFILL = timedelta(hours=24)
-#: Fires that one call claims at most.
+#: The most fires that one call takes.
 CLAIMS = 100
 
 # Kinds of record, as `NotFound` and `AlreadyExists` name them.

@@ -108,7 +108,7 @@ def test_crons_are_listed_by_what_is_in_effect_and_shown_with_their_fires(databa
         store.schedules.crons.put("old", CronSpec("@daily", "old"))
         store.schedules.crons.retire("old")
         store.schedules.overrides.put("report", enabled=False)
-        store.schedules.crons.claim_due("loop")
+        store.schedules.crons.take_due(owner="loop")
     on = ("--url", database.url)
     found = {
         status: [

@@ -181,7 +181,7 @@ def test_it_is_worked_on_after_the_upgrade(file: Path, store: StateStore) -> Non
     assert runs.restart(RELEASE, by="ana", reason="the registry is open").restart_count == 4
     assert store.workflows.nodes.put(RELEASE, NodeRef("publish"), state="running").last_attempt == 0
     assert store.schedules.overrides.clear("nightly")
-    assert [claim.fire_id for claim in store.schedules.fires.claim_stale("scheduler-2")] == (
+    assert [claim.fire_id for claim in store.schedules.fires.take_stale(owner="scheduler-2")] == (
         ["fire-hourly"] if file.stem >= "0006" else []
     )
     key = ConversationKey("slack", "C07", "U1", "1719738000.000100")

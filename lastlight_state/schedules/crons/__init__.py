@@ -1,7 +1,7 @@
-"""Crons: what runs when, the plan of each, and the claims of those that are due.
+"""Crons: what runs when, and taking what is due.
 
-``next_run_at`` is what decides: it is computed when a cron is defined or claimed, never while polling. Nothing here
-runs anything: the service's own loop asks for due fires, runs them, and says how they ended.
+Each cron stores its next instant, ``next_run_at``. It is computed when the cron is defined or taken, never while
+polling. Nothing here runs jobs: a service's own loop takes due fires, runs them, and stores how they ended.
 """
 
 from __future__ import annotations
@@ -14,15 +14,8 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import CronSpec, FireClaim, FireError
-from lastlight_state.schedules.crons import (
-    checks as cron_checks,
-    definitions,
-    definitions as configuration,
-    plans as tracking,
-    rows,
-    statements as sql,
-)
-from lastlight_state.schedules.crons.claims import Claimer
+from lastlight_state.schedules.crons import checks, definitions, plans, rows, statements as sql
+from lastlight_state.schedules.crons.takes import DueTaker
 from lastlight_state.schedules.records import Cron, CronSummary, SyncReport
 
 
@@ -37,45 +30,44 @@ class Crons(Repository):
         enabled: bool | UnsetType = UNSET,
         next_run_at: datetime | UnsetType | None = UNSET,
     ) -> Cron:
-        """Define a cron made at run time, new or again; a retired one comes back with its history.
+        """Create a cron, or change the definition of an existing one. A retired cron comes back with its history.
 
-        A new cron is first due at its first instant after now. An existing one keeps its switch unless ``enabled`` is
-        given, and its next instant, due or not, as long as pattern and zone stay what they are. ``next_run_at`` is
-        taken as it is: past is due now, None is never; it needs no parser. Raises `InvalidValue` for a pattern that
-        cannot be read or never matches, `ReservedName` for a configured cron, `MisuseError` without the extra
-        ``cron``.
+        A new cron is first due at its first instant after now. An existing cron keeps its switch unless ``enabled`` is
+        given, and keeps its next instant, due or not, unless its pattern or time zone changes. A given ``next_run_at``
+        is stored as it is: a past time is due now, None is never due. Raises `InvalidValue` for a pattern that cannot
+        be read or never matches, `ReservedName` for a configured cron, and `MisuseError` where the pattern must be
+        parsed and the extra ``cron`` is not installed.
         """
-        said = cron_checks.definition(name, spec, origin="database", parsed=next_run_at is UNSET)
-        switch = cron_checks.said_flag("enabled", enabled)
-        instant = cron_checks.said_instant(next_run_at)
+        said = checks.definition(name, spec, origin="database", parsed=next_run_at is UNSET)
+        switch = checks.optional_flag("enabled", enabled)
+        instant = checks.optional_instant("next_run_at", next_run_at)
         now = self._now()
         return self._writing(
             lambda unit: definitions.put(unit, said, now, enabled=switch, next_run_at=instant), repeatable=True
         )
 
     def sync(self, specs: Mapping[str, CronSpec]) -> SyncReport:
-        """Make the configured crons these, all or nothing: add, change, revive, and retire those that are absent.
+        """Make these the configured crons: add, change and revive them, and retire the configured ones not given.
 
-        Crons that are equal are not written, so any number of replicas may call this at their start; an empty mapping
-        retires every configured cron. The configured ``enabled`` always holds: switch a cron off with an override.
-        Raises `InvalidValue` naming all crons that are wrong, `Conflict` ``cron_origin`` naming all that were made at
-        run time, `MisuseError` without the extra ``cron``.
+        All or nothing. Equal crons are not written, so every replica may call this when it starts. An empty mapping
+        retires every configured cron. The configured ``enabled`` always applies: use an override to switch a cron off.
+        Raises `InvalidValue` naming every wrong cron, `Conflict` ``cron_origin`` naming every cron that was created at
+        run time with `put`, and `MisuseError` if the extra ``cron`` is not installed.
         """
-        wanted = cron_checks.definitions(specs)
+        wanted = checks.definitions(specs)
         now = self._now()
-        found = self._reading(lambda unit: configuration.compare(unit, wanted))
-        if not found.none:
-            found = self._writing(lambda unit: configuration.bring(unit, wanted, now))
+        found = self._reading(lambda unit: definitions.compare(unit, wanted))
+        if not found.is_empty:
+            found = self._writing(lambda unit: definitions.apply(unit, wanted, now))
         return found.report
 
     def get(self, name: str) -> Cron:
-        """The cron, retired or not, with what holds after an override. Raises `NotFound`."""
-        return self._reading(lambda unit: rows.get(unit, name))
+        """The cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
+        return self._one(Cron, rows.GET, {"name": name}, kind=words.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
         """The cron, retired or not, or None."""
-        values = {"name": valid.sought("name", name)}
-        return self._reading(lambda unit: unit.find(Cron, rows.GET, values))
+        return self._find(Cron, rows.GET, {"name": valid.sought("name", name)})
 
     def list(
         self,
@@ -87,20 +79,18 @@ class Crons(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CronSummary]:
-        """A page of crons, newest first, without payload and error: all but the retired unless ``retired`` says so.
+        """A page of crons, newest first, without payload and error.
 
-        ``enabled`` is whether it is in effect, after overrides. ``retired``: True lists those alone, None all.
+        ``enabled`` filters by the switch that is in effect, after overrides. ``retired``: False lists only crons that
+        are not retired, True only retired ones, None both.
         """
-        given = cron_checks.list_filters(enabled, origin, due_before, retired)
-        valid.page_limit(limit)
-        return self._reading(
-            lambda unit: sql.LIST.page(unit, CronSummary.of, limit=limit, page_token=page_token, given=given)
-        )
+        given = checks.list_filters(enabled, origin, due_before, retired)
+        return self._page(sql.LIST, CronSummary.of, given, limit, page_token)
 
     def retire(self, name: str) -> Cron:
-        """Take a cron out of lists and out of firing; its history stays, fires that run go on. Idempotent.
+        """Stop a cron from firing and hide it from lists. Its history stays, and running fires go on. Idempotent.
 
-        Its name may come back with `put` or `sync`. Raises `NotFound`.
+        `put` or `sync` may bring the name back. Raises `NotFound`.
         """
         now = self._now()
         return self._writing(lambda unit: definitions.retire(unit, name, now), repeatable=True)
@@ -114,58 +104,60 @@ class Crons(Repository):
         next_run_at: datetime | None,
         error: FireError | str | None = None,
     ) -> Cron:
-        """For loops of your own: note a run and set the next time, if the next time is still the expected one.
+        """Store a run and the next instant, if the stored next instant is still the expected one.
 
-        No error clears the last one. A loop that calls this **before** it fires, and fires only if it succeeds, fires
-        each instant once. Raises `LostRace` with the ``current`` next time, `Conflict` ``retired``, `NotFound`; then
-        nothing was written.
+        For loops that do not use `take_due`. A loop that calls this **before** it fires, and fires only if the call
+        succeeds, fires each instant once. ``error=None`` clears the stored error. Raises `LostRace` with the
+        ``current`` next instant, `Conflict` ``retired``, or `NotFound`; then nothing was written.
         """
         values = {
             "name": shared.name("name", name),
-            "last_run_at": cron_checks.instant("last_run_at", last_run_at),
-            "next_run_at": cron_checks.instant("next_run_at", next_run_at),
+            "last_run_at": checks.instant("last_run_at", last_run_at),
+            "next_run_at": checks.instant("next_run_at", next_run_at),
             "error": shared.error("error", error),
         }
-        expected = cron_checks.instant("expected_next_run_at", expected_next_run_at)
-        return self._writing(lambda unit: tracking.track(unit, values, expected))
+        expected = checks.instant("expected_next_run_at", expected_next_run_at)
+        return self._writing(lambda unit: plans.track(unit, values, expected))
 
-    def claim_due(
+    def take_due(
         self,
-        owner: str,
         *,
-        limit: int = 10,
+        owner: str,
         lease: timedelta = words.LEASE,
+        limit: int = 10,
         backfill_window: timedelta = words.BACKFILL,
-    ) -> list[FireClaim]:  # type: ignore[valid-type]
-        """Claim due fires for ``owner``: at most ``limit``, at most one per cron, the earliest instant first.
+    ) -> tuple[FireClaim, ...]:
+        """Take due fires for ``owner``: at most ``limit``, at most one per cron, the earliest instant first.
 
-        Any number of processes may call this at once: each instant of a cron is fired once. The plan has moved on and
-        the fire is stored as running when this returns; run it, and say how it ended with ``fires.finish``. While
-        nothing is due it only reads. Raises `MisuseError` when something is due and the extra ``cron`` is absent.
+        Any number of processes may call this at once: each instant of a cron fires once. When this returns, the fires
+        are stored as running and their crons have their next instants. Run each, and store how it ended with
+        ``fires.finish``. While nothing is due this only reads. Raises `MisuseError` if something is due and the extra
+        ``cron`` is not installed.
         """
-        claimer = Claimer(
+        taker = DueTaker(
             owner=shared.owner(owner),
             now=self._now(),
             lease=shared.lease(lease),
-            backfill_window=shared.duration("backfill_window", backfill_window, timedelta(0), words.LONGEST_BACKFILL),
+            backfill_window=valid.duration("backfill_window", backfill_window, most=words.LONGEST_BACKFILL),
         )
-        return claimer.claimed(self._reading, self._writing, shared.claims(limit))
+        return taker.taken(self._reading, self._writing, shared.claims(limit))
 
     def next_due_at(self) -> datetime | None:
-        """When there is something to do next: a cron is due, or the lease of a running fire ends. None for never."""
-        found = self._reading(lambda unit: unit.rows(sql.NEXT))[0]
+        """The next time at which a cron is due or the lease of a running fire ends. None for never."""
+        [found] = self._reading(lambda unit: unit.rows(sql.NEXT))
         return min(filter(None, found.values()), default=None)
 
     def replan(self, name: str | None = None) -> int:
-        """Compute the plans anew that do not fit any more: new zone data, rows changed by hand. How many changed.
+        """Compute again the next instants that no longer match their pattern; returns how many changed.
 
-        One cron, or all. Each enabled cron without a plan gets one; instants that are due, and those that a caller
-        said, stay. Raises `NotFound` for an unknown name.
+        Use it after an update of time zone data or after changes by hand. For one cron, or for all. An enabled cron
+        without a next instant gets one. Instants that are due, and instants that a caller set, stay. Raises `NotFound`
+        for an unknown name.
         """
         now = self._now()
         if name is not None:
-            return int(self._writing(lambda unit: tracking.replan(unit, rows.lock(unit, name), now)))
+            return int(self._writing(lambda unit: plans.replan(unit, rows.lock(unit, name), now)))
         return sum(
-            self._writing(lambda unit, name=name: tracking.replan(unit, rows.find_locked(unit, name), now))  # type: ignore[misc]
-            for name in tracking.misfits(self._reading, now)
+            self._writing(lambda unit, name=name: plans.replan(unit, rows.find_locked(unit, name), now))  # type: ignore[misc]
+            for name in plans.mismatched(self._reading, now)
         )

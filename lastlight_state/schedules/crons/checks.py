@@ -1,4 +1,4 @@
-"""What callers say about crons, checked and as statements name it."""
+"""Checks of what callers say about crons; each returns values as statements name them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lastlight_state.schedules.arguments import CronSpec
 
 
 def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = True) -> dict[str, Any]:
-    """A cron's name and what it is, as columns. ``parsed=False`` only measures the pattern where the extra is absent.
+    """The columns of a cron's definition.
 
-    Raises `InvalidValue`, `PayloadTooLarge`, and `MisuseError` where the pattern must be read and cannot.
+    With ``parsed=False`` the pattern is only checked for its length if the extra ``cron`` is not installed. Raises
+    `InvalidValue`, `PayloadTooLarge`, and `MisuseError` where the pattern must be parsed without the extra.
     """
-    if not isinstance(spec, CronSpec):
-        raise InvalidValue("spec", f"a CronSpec is needed, not {type(spec).__name__}")
+    valid.group("spec", spec, CronSpec)
     return {
         "name": shared.name("name", name),
         "pattern": pattern(spec.pattern, spec.timezone, parsed=parsed),
@@ -38,7 +38,7 @@ def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = Tru
 
 
 def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
-    """A pattern as it is stored, for a zone that is known; ``parsed=False`` as in `definition`."""
+    """A pattern as it is stored, checked in its time zone; ``parsed`` as in `definition`."""
     valid.identifier("timezone", timezone, words.ZONE)
     try:
         text = valid.identifier("pattern", cron.trimmed(given), words.PATTERN)
@@ -52,20 +52,20 @@ def instant(where: str, given: Any) -> datetime | None:
     return None if given is None else aware_utc(where, given)
 
 
-def said_instant(given: datetime | UnsetType | None) -> datetime | UnsetType | None:
-    """An instant, None for never, or not given."""
-    return UNSET if given is UNSET else instant("next_run_at", given)
+def optional_instant(where: str, given: datetime | UnsetType | None) -> datetime | UnsetType | None:
+    """A time, None for never, or UNSET."""
+    return UNSET if given is UNSET else instant(where, given)
 
 
-def said_flag(where: str, given: Any) -> bool | UnsetType:
-    """True, False, or not given."""
+def optional_flag(where: str, given: Any) -> bool | UnsetType:
+    """True, False, or UNSET."""
     return UNSET if given is UNSET else valid.flag(where, given)
 
 
 def definitions(specs: Any) -> dict[str, dict[str, Any]]:
-    """All definitions of a configuration, by ascending name. Raises `InvalidValue` naming every cron that is wrong."""
+    """The definitions of a configuration, sorted by name. Raises `InvalidValue` naming every wrong cron."""
     if not isinstance(specs, Mapping):
-        raise InvalidValue("specs", f"a mapping of names is needed, not {type(specs).__name__}")
+        raise InvalidValue("specs", f"expected a mapping of names to CronSpec, got {type(specs).__name__}")
     found, wrong = {}, {}
     for name, spec in specs.items():
         try:
@@ -79,7 +79,7 @@ def definitions(specs: Any) -> dict[str, dict[str, Any]]:
 
 
 def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> dict[str, Any]:
-    """The filters of a list of crons, as its statements name them."""
+    """The filters of a list of crons."""
     chosen: dict[str, Any] = {}
     if enabled is not None:
         chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}

@@ -1,7 +1,4 @@
-"""How a cron is defined: added, changed or revived, with the plan that follows from it. Works of `crons`.
-
-The configured set of crons, brought into the database as a whole. The work of `crons.sync`.
-"""
+"""Defining crons, one by one or the configured ones as a whole, with the plans that follow. Works of `crons`."""
 
 from __future__ import annotations
 
@@ -16,10 +13,12 @@ from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, ReservedName
 from lastlight_state.schedules.crons import plans, rows, statements as sql
-from lastlight_state.schedules.crons.plans import Plan
+from lastlight_state.schedules.crons.plans import CronPlan
 from lastlight_state.schedules.effective import Own, effective
 from lastlight_state.schedules.records import Cron, SyncReport
 from lastlight_state.schedules.tables import OVERRIDDEN
+
+_log = logging.getLogger("lastlight_state.schedules")
 
 _NO_OVERRIDE = {label.name: None for label in OVERRIDDEN}
 
@@ -32,9 +31,9 @@ def put(
     enabled: bool | UnsetType = UNSET,
     next_run_at: datetime | UnsetType | None = UNSET,
 ) -> Cron:
-    """Store a definition. Without ``enabled`` a new cron takes that of its definition, another one keeps its own.
+    """Store a definition. Without ``enabled`` a new cron takes that of its definition, an existing one keeps its own.
 
-    Raises `ReservedName` where the name is that of a cron of the other origin. A retired name is anybody's.
+    Raises `ReservedName` if a cron of the other origin has the name, unless that cron is retired.
     """
     row = rows.find_or_reserve(unit, said["name"])
     if row is None:
@@ -47,7 +46,7 @@ def put(
 
 
 def retire(unit: Unit, name: str, now: datetime) -> Cron:
-    """Take a cron out of use, if it is not already. Raises `NotFound`."""
+    """Retire a cron, if it is not retired already. Raises `NotFound`."""
     unit.change(sql.RETIRE, {"name": name, "at": now})
     return rows.get(unit, name)
 
@@ -55,7 +54,7 @@ def retire(unit: Unit, name: str, now: datetime) -> Cron:
 def _added(unit: Unit, said: dict[str, Any], now: datetime, next_run_at: datetime | UnsetType | None) -> Cron:
     override = unit.row(sql.OVERRIDE, {"name": said["name"]}) or _NO_OVERRIDE
     if next_run_at is not UNSET:
-        plan = Plan(next_run_at)
+        plan = CronPlan(next_run_at)
     else:
         held = effective(Own.of(said), override)
         plan = plans.planned(held, now) if held.enabled else plans.OFF
@@ -67,27 +66,24 @@ def _added(unit: Unit, said: dict[str, Any], now: datetime, next_run_at: datetim
 def _changed(
     unit: Unit, row: dict[str, Any], said: dict[str, Any], now: datetime, next_run_at: datetime | UnsetType | None
 ) -> Cron:
-    plan = Plan(next_run_at) if next_run_at is not UNSET else _plan(row, said, now)
+    plan = CronPlan(next_run_at) if next_run_at is not UNSET else _plan(row, said, now)
     [stored] = unit.rows(sql.DEFINE, {**said, **plans.stored_as(row, plan), "at": now})
     return Cron.of({**row, **stored})
 
 
-def _plan(row: Mapping[str, Any], said: Mapping[str, Any], now: datetime) -> Plan:
-    """The plan of a changed definition: the stored one, unless what it was made for has changed.
+def _plan(row: Mapping[str, Any], said: Mapping[str, Any], now: datetime) -> CronPlan:
+    """The plan of a changed definition: the stored one, unless the effective pattern or time zone changes with it.
 
-    Instants of a pause are not made up for: one that was off has no instant that could be kept.
+    A cron that was switched off is planned from now: instants during the pause are not made up for.
     """
-    before, held = plans.held_by(row), effective(Own.of(said), row)
+    before, held = plans.effective_of(row), effective(Own.of(said), row)
     kept = before.enabled and before.plan == held.plan
     return plans.from_now({**row, "retired_at": None, **({} if kept else {"next_run_at": None})}, held, now)
 
 
-_log = logging.getLogger("lastlight_state.schedules")
-
-
 @dataclass(frozen=True)
 class Differences:
-    """How a configuration differs from what is stored: names in ascending order, none in two of the lists."""
+    """How a configuration differs from the stored crons. Each name stands in one of the lists, which are sorted."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -96,27 +92,27 @@ class Differences:
     unchanged: tuple[str, ...]
 
     @property
-    def none(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         return not (self.added or self.changed or self.retired or self.revived)
 
     @property
     def report(self) -> SyncReport:
-        """What the caller gets."""
+        """As the record that `sync` returns."""
         return SyncReport.of(dict(self.__dict__))
 
 
 def compare(unit: Unit, wanted: Mapping[str, dict[str, Any]]) -> Differences:
-    """Compare with what is stored, writing nothing. Raises `Conflict` naming all crons made at run time."""
+    """Compare a configuration with the stored crons. Raises `Conflict` naming every cron created at run time."""
     stored = {row["name"]: row for row in unit.rows(sql.CONFIGURED)}
     stored |= {row["name"]: row for row in _named(unit, [name for name in wanted if name not in stored])}
     live = {name: row for name, row in stored.items() if row["retired_at"] is None}
-    foreign = sorted(name for name in wanted if name in live and live[name]["origin"] != "config")
-    if foreign:
+    clashing = sorted(name for name in wanted if name in live and live[name]["origin"] != "config")
+    if clashing:
         raise Conflict(
-            f"made at run time, and configured now: {', '.join(foreign)}; retire or rename them first",
+            f"crons created at run time have configured names: {', '.join(clashing)}; retire or rename them first",
             code="cron_origin",
-            crons=tuple(foreign),
+            crons=tuple(clashing),
         )
     differing = {name for name, said in wanted.items() if name in live and _differs(live[name], said)}
     return Differences(
@@ -128,8 +124,8 @@ def compare(unit: Unit, wanted: Mapping[str, dict[str, Any]]) -> Differences:
     )
 
 
-def bring(unit: Unit, wanted: Mapping[str, dict[str, Any]], now: datetime) -> Differences:
-    """Make what is stored the configuration. Others who do the same wait, and find nothing left to do."""
+def apply(unit: Unit, wanted: Mapping[str, dict[str, Any]], now: datetime) -> Differences:
+    """Make the stored crons equal to the configuration. Replicas doing the same wait, and then find no difference."""
     unit.named_lock(rows.NEW_NAMES)
     found = compare(unit, wanted)
     if not wanted and found.retired:

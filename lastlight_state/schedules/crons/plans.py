@@ -1,6 +1,6 @@
-"""When a cron is due next, and whether the plan that is stored for it still fits.
+"""The plan of a cron: when it is due next, and what that was computed from.
 
-Plans changed by others than claims: by a service's own loop, by hand, by new zone data. Works of `crons`.
+A stored plan no longer matches when the pattern, the time zone or the zone's data change.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from lastlight_state.schedules.crons import rows, statements as sql
 from lastlight_state.schedules.effective import Effective, Own, effective
 from lastlight_state.schedules.records import Cron
 
-#: The type of the error of a cron that cannot be planned.
+#: The type of the error of a cron that has no next instant.
 NOT_PLANNED = "not_planned"
 _TICK = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The next instant and what it was computed from, or why there is none.
+class CronPlan:
+    """The next instant and what it was computed from, or the error that says why there is no next instant.
 
-    ``planned_with`` is None where nothing was computed: a caller said the instant, or the cron is off. What was
-    computed and gave no instant has it, and an error.
+    ``planned_with`` is None if nothing was computed: a caller set the instant, or the cron is switched off.
     """
 
     next_run_at: datetime | None
@@ -37,17 +36,18 @@ class Plan:
     error: str | None = None
 
 
-OFF = Plan(None)
+OFF = CronPlan(None)
 
 
-def held_by(row: Mapping[str, Any]) -> Effective:
-    """What holds for the cron of a row with its override's columns."""
+def effective_of(row: Mapping[str, Any]) -> Effective:
+    """What is in effect for the cron of a row with its override's columns."""
     return effective(Own.of(row), row)
 
 
-def planned(held: Effective, after: datetime) -> Plan:
-    """The plan for the first instant after ``after``. One that cannot be made says why; it raises `MisuseError` alone:
-    without the extra nobody can tell.
+def planned(held: Effective, after: datetime) -> CronPlan:
+    """The plan for the first instant after ``after``. If there is no such instant, the plan carries the reason.
+
+    Raises only `MisuseError`, if the extra ``cron`` is not installed.
     """
     try:
         instant = cron.next_after(held.pattern, held.timezone, after)
@@ -55,18 +55,21 @@ def planned(held: Effective, after: datetime) -> Plan:
         return _impossible(held, str(error))
     if instant is None:
         return _impossible(held, f"{held.pattern!r}: no instant after {iso_text(after)}")
-    return Plan(instant, held.plan)
+    return CronPlan(instant, held.plan)
 
 
-def from_now(row: Mapping[str, Any], held: Effective, now: datetime) -> Plan:
-    """What the plan of the row should be: the one it has, as long as that fits."""
+def from_now(row: Mapping[str, Any], held: Effective, now: datetime) -> CronPlan:
+    """The plan that the row should have: the stored one if it still matches, else a new one from now."""
     if row["retired_at"] is not None or not held.enabled:
         return OFF
-    return Plan(row["next_run_at"], row["planned_with"]) if fits(row, held, now) else planned(held, now)
+    return CronPlan(row["next_run_at"], row["planned_with"]) if matches(row, held, now) else planned(held, now)
 
 
-def fits(row: Mapping[str, Any], held: Effective, now: datetime) -> bool:
-    """Whether the stored instant is one of what holds now. One that a caller said fits, and one that is due already."""
+def matches(row: Mapping[str, Any], held: Effective, now: datetime) -> bool:
+    """Whether the stored instant is an instant of the effective pattern.
+
+    An instant that a caller set always matches, and so does one of this pattern that is already due.
+    """
     instant, planned_with = row["next_run_at"], row["planned_with"]
     if instant is None:
         return False
@@ -77,8 +80,8 @@ def fits(row: Mapping[str, Any], held: Effective, now: datetime) -> bool:
     return bool(instant <= now) or planned(held, instant - _TICK).next_run_at == instant
 
 
-def store(unit: Unit, row: Mapping[str, Any], plan: Plan) -> bool:
-    """Store the plan of a locked row, unless it is what stands there. Whether it was stored."""
+def store(unit: Unit, row: Mapping[str, Any], plan: CronPlan) -> bool:
+    """Store the plan of a locked row unless it is stored already; returns whether it was stored."""
     values = stored_as(row, plan)
     same = (row["next_run_at"], row["planned_with"]) == (plan.next_run_at, plan.planned_with)
     if same and not values["sets_error"]:
@@ -87,11 +90,11 @@ def store(unit: Unit, row: Mapping[str, Any], plan: Plan) -> bool:
     return True
 
 
-def stored_as(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """A plan as parameters. A new plan takes back the error that said there was none, and leaves a fire's alone."""
-    error = row["error_json"]
-    complains = isinstance(error, dict) and error.get("type") == NOT_PLANNED
-    sets = codec.decode(plan.error) != error if plan.error else complains and plan.next_run_at is not None
+def stored_as(row: Mapping[str, Any], plan: CronPlan) -> dict[str, Any]:
+    """A plan as parameters. A plan with an instant clears a stored "not planned" error; a fire's error stays."""
+    error = row["error"]
+    not_planned = isinstance(error, dict) and error.get("type") == NOT_PLANNED
+    sets = codec.decode(plan.error) != error if plan.error else not_planned and plan.next_run_at is not None
     return {
         "next_run_at": plan.next_run_at,
         "planned_with": plan.planned_with,
@@ -101,31 +104,31 @@ def stored_as(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
 
 
 def after_override(unit: Unit, name: str, now: datetime) -> None:
-    """Plan the cron whose override changed anew from now, if there is a schedule of that name.
+    """Plan the cron again from now after its override changed, if there is a schedule of that name.
 
-    Without the extra nothing can be computed: then a cron that is off loses its plan, and every other plan is left to
-    whoever claims it, which finds that it does not fit.
+    Without the extra ``cron`` no instant can be computed. Then only a cron that is switched off loses its plan; any
+    other stored plan stays, and `take_due` plans it again because ``planned_with`` no longer matches.
     """
     row = rows.find_or_reserve(unit, name)
     if row is None:
         return
-    held = held_by(row)
+    held = effective_of(row)
     if not held.enabled or cron.available():
-        store(unit, row, _said_anew(row, held, now))
+        store(unit, row, _changed_plan(row, held, now))
 
 
-def _said_anew(row: Mapping[str, Any], held: Effective, now: datetime) -> Plan:
-    """Like `from_now`, but an instant that a caller said does not outlive a change of what was said about the cron."""
+def _changed_plan(row: Mapping[str, Any], held: Effective, now: datetime) -> CronPlan:
+    """Like `from_now`, but an instant that a caller set does not outlive the change of the override."""
     return from_now({**row, "planned_with": row["planned_with"] or ""}, held, now)
 
 
-def _impossible(held: Effective, problem: str) -> Plan:
+def _impossible(held: Effective, problem: str) -> CronPlan:
     error = {"type": NOT_PLANNED, "message": problem}
-    return Plan(None, held.plan, codec.encode("error", error, max_bytes=words.ERROR))
+    return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=words.ERROR))
 
 
 def track(unit: Unit, values: dict[str, Any], expected: datetime | None) -> Cron:
-    """Store what a service's loop says, if the plan is the expected one."""
+    """Store the run and the next instant of a service's own loop, if the stored instant is the expected one."""
     row = rows.lock(unit, values["name"])
     if row["retired_at"] is not None:
         raise Conflict(f"the cron {row['name']!r} is retired", code="retired", name=row["name"])
@@ -141,17 +144,17 @@ def track(unit: Unit, values: dict[str, Any], expected: datetime | None) -> Cron
 
 
 def replan(unit: Unit, row: dict[str, Any] | None, now: datetime) -> bool:
-    """Store the plan that the locked row should have. Whether it had another."""
-    return row is not None and store(unit, row, from_now(row, held_by(row), now))
+    """Store the plan that the locked row should have; returns whether it had another."""
+    return row is not None and store(unit, row, from_now(row, effective_of(row), now))
 
 
-def misfits(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
-    """The names of crons whose plan does not fit, ascending, read in portions."""
+def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
+    """The names of crons whose plan no longer matches, sorted, read in portions."""
     after = ""
     while True:
         found = reading(lambda unit, after=after: unit.rows(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]
         for row in found:
-            plan = from_now(row, held_by(row), now)
+            plan = from_now(row, effective_of(row), now)
             if (plan.next_run_at, plan.planned_with) != (row["next_run_at"], row["planned_with"]) or plan.error:
                 yield row["name"]
         if len(found) < sql.BATCH:

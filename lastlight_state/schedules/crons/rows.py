@@ -1,7 +1,7 @@
-"""The schedule's row: locked before anything is decided about the cron, override and fires included.
+"""The schedule's row, which is locked before anything is decided about the cron, its override or its fires.
 
-*Lock, then look*: claims, fires by hand and changed definitions take the row first, in a statement of its own. One
-that locks and joins the override at once would, after a wait, find the new row beside the override as it was before.
+*Lock, then look*: the row is locked by a statement of its own, and read by the next. A statement that locks the row and
+joins the override at once would, after waiting for the lock on Postgres, return the new row beside the old override.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lastlight_state.schedules.records import Cron
 from lastlight_state.schedules.tables import CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, WITH_OVERRIDE
 from lastlight_state.schedules.words import CRON
 
-#: The lock that whoever adds a schedule holds, and whoever overrides one that is not there.
+#: Named lock held while a schedule is added, or a name without a schedule is overridden.
 NEW_NAMES = "cron names"
 
 GET = prepared(sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE))
@@ -31,7 +31,7 @@ def find_locked(unit: Unit, name: str) -> dict[str, Any] | None:
 
 
 def find_or_reserve(unit: Unit, name: str) -> dict[str, Any] | None:
-    """Like `find_locked`; after None, no other unit adds a schedule or overrides a missing one until this one ends."""
+    """Like `find_locked`. After None, no other unit adds a schedule or overrides a missing one until this unit ends."""
     row = find_locked(unit, name)
     if row is None:
         unit.named_lock(NEW_NAMES)

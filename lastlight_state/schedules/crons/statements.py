@@ -1,4 +1,4 @@
-"""The statements of `crons`, but for those of claims."""
+"""The statements of `crons`, except those of `take_due`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import sqlalchemy as sa
 
 from lastlight_state.db.columns import Flag
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, bind, constant, prepared
+from lastlight_state.db.statements import Family, bind, constant, number, prepared
 from lastlight_state.schedules.tables import (
     CRON_COLUMNS,
     FIRES,
     IS_RUNNING,
-    ONE,
     OVERRIDDEN,
     OVERRIDES,
+    SCHEDULE_COLUMNS,
     SCHEDULES,
     THIS_SCHEDULE,
     WITH_OVERRIDE,
 )
 
-LARGE = ("error_json", "payload")
+#: The columns that lists do not show.
+LARGE = ("error", "payload")
 SUMMARY = tuple(column for column in CRON_COLUMNS if column.name not in LARGE)
 
-#: The columns that say what a cron is.
+#: The columns of a cron's definition.
 DEFINITION = (
     "pattern",
     "timezone",
@@ -44,7 +45,7 @@ def _bound(*names: str) -> dict[str, sa.BindParameter[Any]]:
     return {name: bind(name, SCHEDULES.c[name]) for name in names}
 
 
-#: What a plan sets (`lastlight_state.schedules.plans`).
+#: The columns that a plan sets (`schedules.crons.plans.stored_as`).
 PLANNED: dict[str, Any] = {
     **_bound("next_run_at", "planned_with"),
     "error_json": sa.case(
@@ -64,13 +65,13 @@ INSERT = prepared(
         error_json=bind("error", SCHEDULES.c.error_json),
         **_bound(*DEFINITION, "next_run_at", "planned_with"),
     )
-    .returning(*SCHEDULES.c)
+    .returning(*SCHEDULE_COLUMNS)
 )
 DEFINE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(updated_at=_at, retired_at=None, **_bound(*DEFINITION), **PLANNED)
-    .returning(*SCHEDULES.c)
+    .returning(*SCHEDULE_COLUMNS)
 )
 PLAN = prepared(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
 RETIRE = prepared(
@@ -82,7 +83,7 @@ TRACK = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(planned_with=None, error_json=bind("error", SCHEDULES.c.error_json), **_bound("last_run_at", "next_run_at"))
-    .returning(*SCHEDULES.c)
+    .returning(*SCHEDULE_COLUMNS)
 )
 OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)))
 
@@ -98,26 +99,27 @@ NAMED = Family("name", _named)
 #: The most names of one statement of `NAMED`.
 NAMES = 500
 
+#: How many crons one statement of `IN_PLACE` reads.
 BATCH = 200
 IN_PLACE = prepared(
     sa.select(*SUMMARY)
     .select_from(WITH_OVERRIDE)
     .where(SCHEDULES.c.name > bind("after", SCHEDULES.c.name), SCHEDULES.c.retired_at.is_(None))
     .order_by(SCHEDULES.c.name)
-    .limit(sa.literal_column(str(BATCH)))
+    .limit(number(BATCH))
 )
 
 _next_due = (
     sa.select(SCHEDULES.c.next_run_at)
     .where(SCHEDULES.c.next_run_at.is_not(None))
     .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
-    .limit(ONE)
+    .limit(number(1))
 )
 _next_stale = (
     sa.select(FIRES.c.lease_until)
     .where(IS_RUNNING, FIRES.c.lease_until.is_not(None))
     .order_by(FIRES.c.lease_until)
-    .limit(ONE)
+    .limit(number(1))
 )
 NEXT = prepared(sa.select(_next_due.scalar_subquery().label("due"), _next_stale.scalar_subquery().label("stale")))
 

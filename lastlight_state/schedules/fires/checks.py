@@ -1,4 +1,4 @@
-"""What callers of `fires` say, checked and as statements name it."""
+"""Checks of what callers say about fires; each returns values as statements name them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import FireClaim, FireOutcome
-from lastlight_state.schedules.fires.statements import COUNTS, Row, any_of, new_fire
+from lastlight_state.schedules.fires.statements import ANY_STATUS, COUNTS, Row, new_fire
 
-#: Crons that one call asks about at most.
+#: The most crons that one call asks about.
 MOST_NAMES = 500
 
 
 def create(cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime) -> Row:
-    """The row of a new fire. One of an instant says which; one by hand has none."""
+    """The row of a new fire. A manual fire has no instant, every other one has."""
     valid.word("source", source, words.FIRE_SOURCES)
     if (scheduled_for is None) != (source == "manual"):
-        problem = (
-            "a manual fire is of no instant" if source == "manual" else f"missing: a {source} fire is of an instant"
-        )
+        problem = "must be None for a manual fire" if source == "manual" else f"must be given for a {source} fire"
         raise InvalidValue("scheduled_for", problem)
     return new_fire(
         shared.name("cron_name", cron_name),
@@ -36,9 +34,8 @@ def create(cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: A
 
 
 def held(claim: Any) -> dict[str, Any]:
-    """What a claim must still hold."""
-    if not isinstance(claim, FireClaim):
-        raise InvalidValue("claim", f"a FireClaim is needed, not {type(claim).__name__}")
+    """The fire and the epoch of a claim."""
+    valid.group("claim", claim, FireClaim)
     return {
         "fire_id": valid.sought("claim.fire_id", claim.fire_id),
         "epoch": valid.number("claim.epoch", claim.epoch),
@@ -47,16 +44,15 @@ def held(claim: Any) -> dict[str, Any]:
 
 def outcome(given: Any) -> dict[str, Any]:
     """An outcome as columns, its error as text."""
-    if not isinstance(given, FireOutcome):
-        raise InvalidValue("outcome", f"a FireOutcome is needed, not {type(given).__name__}")
+    valid.group("outcome", given, FireOutcome)
     status = valid.word("outcome.status", given.status, words.FIRE_RESULTS)
     if status == "failed" and given.error is None:
-        raise InvalidValue("outcome.error", "missing: what failed says why")
+        raise InvalidValue("outcome.error", "must be given for a failed fire")
     return {
         "status": status,
         **{name: _count(name, getattr(given, name)) for name in COUNTS},
         "note": valid.optional_content("outcome.note", given.note, words.NOTE),
-        "error_json": shared.error("outcome.error", given.error),
+        "error": shared.error("outcome.error", given.error),
     }
 
 
@@ -71,12 +67,12 @@ def until(now: datetime, lease: Any) -> datetime:
 
 
 def over(now: datetime) -> datetime:
-    """The end of a lease that is over now: a lease holds at its very end."""
+    """The end of a lease that has expired now. A lease still holds at its very end, hence a millisecond before."""
     return now - timedelta(milliseconds=1)
 
 
 def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> dict[str, Any]:
-    """The filters of a list; one status is as good as several."""
+    """The filters of a list."""
     return {
         "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),
         "statuses": None if status is None else _statuses(status),
@@ -86,10 +82,9 @@ def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> dict[s
 
 
 def names(given: Any) -> list[str]:
-    """Names of crons, each once, of at most 500."""
+    """At most 500 names of crons, each once."""
     several = valid.several("names", given)
-    if len(several) > MOST_NAMES:
-        raise InvalidValue("names", f"{len(several)} names, more than the limit of {MOST_NAMES}", limit=MOST_NAMES)
+    valid.at_most("names", several, MOST_NAMES)
     return list(dict.fromkeys(shared.name("names", name) for name in several))
 
 
@@ -99,4 +94,4 @@ def _count(name: str, value: Any) -> int | None:
 
 def _statuses(given: Any) -> dict[str, str | None]:
     several = [given] if isinstance(given, str) else valid.several("status", given)
-    return any_of(sorted({valid.word("status", status, words.FIRE_STATUSES) for status in several}))
+    return ANY_STATUS.of(sorted({valid.word("status", status, words.FIRE_STATUSES) for status in several}))

@@ -1,8 +1,7 @@
-"""How crons have been doing, from the newest of their fires: few rows of each, whatever the ledger holds.
+"""How the newest fires of crons have ended, read with few rows for each cron, however many fires it has.
 
-One statement serves any number of names. For each it goes down the index of the cron's fires and stops at the tenth
-that has finished. Rows of other kinds on its way (running, skipped, missed) are passed over; after `WALK` rows it
-stops in any case, and judges by what it found.
+One statement serves any number of names. For each name it walks down the index of the cron's fires, passes over fires
+that are running, skipped or missed, and stops at the tenth finished fire, or after `WALK` rows.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ import sqlalchemy as sa
 
 from lastlight_state.db import columns
 from lastlight_state.db.indexes import AmongFew, Leading
-from lastlight_state.db.statements import Family, among, constant
+from lastlight_state.db.statements import Family, among, constant, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.schedules.fires.statements import SUMMARY
 from lastlight_state.schedules.records import CronHealth, FireSummary
-from lastlight_state.schedules.tables import FIRES, ONE
+from lastlight_state.schedules.tables import FIRES
 from lastlight_state.schedules.words import FINISHED
 
-#: Finished fires that health is judged by.
+#: How many finished fires health is judged by.
 STREAK = 10
-#: Fires of a cron, at most, among which those ten are looked for.
+#: How many fires of a cron are read to find them.
 WALK = 200
 
 Binds = Sequence[sa.BindParameter[Any]]
@@ -37,7 +36,7 @@ def latest(unit: Unit, names: Sequence[str]) -> dict[str, FireSummary]:
 
 
 def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
-    """The health of each cron, of those that never fired as well."""
+    """The health of each cron, also of those that never fired."""
     statement, values = HEALTH.of(names)
     fires: dict[str, list[FireSummary]] = {name: [] for name in names}
     for row in unit.rows(statement, values):
@@ -46,7 +45,7 @@ def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
 
 
 def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
-    """The health of one cron, from its newest fire, its last finished ones, and one that runs."""
+    """The health of one cron, from its newest fire, its last finished ones, and a running one."""
     newest_first = sorted(fires, key=lambda fire: (fire.started_at, fire.id), reverse=True)
     finished = [fire for fire in newest_first if fire.status in FINISHED][:STREAK]
     streak = takewhile(lambda fire: fire.status != "ok", finished)
@@ -64,7 +63,7 @@ def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
 
 def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
     names = _names(binds)
-    parts = [_newest(names, ONE)]
+    parts = [_newest(names, number(1))]
     if judging:
         parts += [_finished(names), _running(names)]
     found = sa.union_all(*(sa.select(part.c.id).correlate(names) for part in parts))
@@ -72,7 +71,7 @@ def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
 
 
 def _names(binds: Binds) -> sa.CTE:
-    """The names as rows, each once, though the statement's last one may have been repeated to fill it."""
+    """The names as rows, each once: `Family` fills a statement up by repeating the last name."""
     given = sa.values(sa.column("name", columns.Text), name="given")
     rows = given.data([(sa.bindparam(bind.key, type_=columns.Text),) for bind in binds]).cte("given")
     return sa.select(rows.c.name).distinct().cte("names")
@@ -92,10 +91,13 @@ def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
 
 
 def _finished(names: sa.CTE) -> sa.Subquery:
-    """The limit of the walk is a query of its own: of a number, Postgres may find it no more than a cron has on
-    average, and then sorts all fires of one that has far more."""
-    walked = _newest(names, sa.select(_number(WALK)).scalar_subquery())
-    chosen = sa.select(walked.c.id).where(among(walked.c.status, FINISHED)).limit(_number(STREAK))
+    """The last finished fires of each name.
+
+    The LIMIT of the walk is a subquery: with a literal, Postgres plans for the average cron and sorts all fires of a
+    large one.
+    """
+    walked = _newest(names, sa.select(number(WALK)).scalar_subquery())
+    chosen = sa.select(walked.c.id).where(among(walked.c.status, FINISHED)).limit(number(STREAK))
     return chosen.correlate(names).subquery()
 
 
@@ -106,14 +108,10 @@ def _running(names: sa.CTE) -> sa.Subquery:
         .with_hint(fires, "INDEXED BY ix_cron_fires_lease", "sqlite")
         .where(fires.c.status == constant("running"), fires.c.cron_name == names.c.name)
         .order_by(fires.c.lease_until)
-        .limit(ONE)
+        .limit(number(1))
         .correlate(names)
         .subquery()
     )
-
-
-def _number(value: int) -> sa.ColumnElement[int]:
-    return sa.literal_column(str(value), sa.Integer)
 
 
 LATEST = Family("name", lambda binds: _statement(binds, judging=False))

@@ -1,8 +1,8 @@
-"""How a fire begins: under the schedule's row, if there is one, and once for each instant.
+"""How a fire begins and ends. Works of `fires`.
 
-How a fire ends: its holder says so, and its schedule learns of it in the same transaction.
-
-A write through a claim changes the row or nothing. Why it changed nothing is found out after it.
+A fire begins under the lock of its schedule's row, if there is one, and once for each instant. Its end is stored with
+the schedule in the same transaction. A write through a claim changes the fire or nothing; if nothing, a second
+statement finds out why.
 """
 
 from __future__ import annotations
@@ -15,27 +15,30 @@ from lastlight_state.db import valid
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, ClaimLost, Conflict, LostRace
 from lastlight_state.schedules.arguments import FireClaim
-from lastlight_state.schedules.fires import statements as fire_rows, statements as sql
+from lastlight_state.schedules.fires import statements as sql
 from lastlight_state.schedules.records import Fire
 from lastlight_state.schedules.words import FIRE
 
+#: The fire and the epoch of a claim, as statements name them.
+Held = dict[str, Any]
+
 
 def begin(unit: Unit, fire: dict[str, Any]) -> FireClaim:
-    """Insert a row of `fire_rows.new_fire`, and tell its schedule.
+    """Insert a row of `sql.new_fire`, and store the run with its schedule.
 
-    The schedule's row comes first: what runs beside it is looked at after whoever else held it is done.
+    The schedule's row is locked first, so that fires begun by others at the same time are seen.
     """
     name, now = fire["cron_name"], fire["started_at"]
-    overlap = unit.value(fire_rows.TOUCH_SCHEDULE, {"name": name, "fire_id": fire["id"], "now": now})
-    live = unit.row(fire_rows.LIVE, {"cron_name": name, "now": now}) if overlap == "skip" else None
-    claim = unit.find(FireClaim, fire_rows.INSERT, fire) if live is None else None
+    overlap = unit.value(sql.TOUCH_SCHEDULE, {"name": name, "fire_id": fire["id"], "now": now})
+    live = unit.row(sql.LIVE, {"cron_name": name, "now": now}) if overlap == "skip" else None
+    claim = unit.find(FireClaim, sql.INSERT, fire) if live is None else None
     if claim is None:
         raise _refusal(unit, fire, live)
     return claim
 
 
 def _refusal(unit: Unit, fire: dict[str, Any], live: dict[str, Any] | None) -> Conflict:
-    stored = unit.row(fire_rows.AT_INSTANT, fire)
+    stored = unit.row(sql.AT_INSTANT, fire)
     if stored is not None or live is None:
         found = stored or {"id": None, "status": None, "owner": None}
         problem = f"is the fire of {fire['cron_name']!r} for that instant"
@@ -45,19 +48,15 @@ def _refusal(unit: Unit, fire: dict[str, Any], live: dict[str, Any] | None) -> C
         code="overlap",
         fire_id=live["id"],
         owner=live["owner"],
-        lease_until=live["lease_until"],
+        lease_expires_at=live["lease_expires_at"],
     )
 
 
-#: The id and epoch of a claim, as statements name them.
-Held = dict[str, Any]
-
-
 def finish(unit: Unit, held: Held, outcome: dict[str, Any], at: datetime) -> Fire:
-    """Give the fire its outcome, or find that it has this very one."""
+    """Store the outcome of the fire. The same outcome stored before is accepted."""
     fire = unit.find(Fire, sql.FINISH, {**held, **outcome, "at": at})
     if fire is not None:
-        tell_schedule(unit, fire.cron_name, fire.id, None if fire.status == "ok" else outcome["error_json"])
+        tell_schedule(unit, fire.cron_name, fire.id, None if fire.status == "ok" else outcome["error"])
         return fire
     stored = get(unit, held["fire_id"])
     if stored.epoch == held["epoch"] and _is_same(stored, outcome):
@@ -66,7 +65,7 @@ def finish(unit: Unit, held: Held, outcome: dict[str, Any], at: datetime) -> Fir
 
 
 def tell_schedule(unit: Unit, cron_name: str, fire_id: str, error: str | None) -> None:
-    """Leave the error of a fire with its schedule, unless the schedule has fired again since."""
+    """Store the error of a fire with its schedule, unless the schedule has fired again since."""
     unit.change(sql.TELL_SCHEDULE, {"name": cron_name, "fire_id": fire_id, "schedule_error": error})
 
 
@@ -79,7 +78,7 @@ def get(unit: Unit, fire_id: str) -> Fire:
 
 
 def refusal(unit: Unit, held: Held) -> Conflict:
-    """Why a claim that changed nothing no longer holds. Raises `NotFound`."""
+    """The error for a claim whose write changed nothing. Raises `NotFound`."""
     row = unit.row(sql.STATE, held)
     if row is None:
         raise valid.not_found(FIRE, held["fire_id"])
@@ -94,10 +93,10 @@ def _refused(held: Held, status: str, epoch: int, owner: str | None) -> Conflict
 
 
 def _is_same(stored: Fire, outcome: dict[str, Any]) -> bool:
-    """Errors are compared as values: one database keeps its own spelling of them."""
-    given = outcome["error_json"]
+    """Errors are compared as JSON values, because JSONB on Postgres does not keep their text."""
+    given = outcome["error"]
     error = None if given is None else codec.decode(given)
-    plain = (name for name in sql.OUTCOME if name != "error_json")
+    plain = (name for name in sql.OUTCOME if name != "error")
     return all(getattr(stored, name) == outcome[name] for name in plain) and codec.canonical(
-        stored.error_json
+        stored.error
     ) == codec.canonical(error)

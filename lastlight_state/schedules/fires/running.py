@@ -1,7 +1,7 @@
-"""A block of work around a fire: its lease is renewed while the block runs, and its end is stored with the block's.
+"""A block around the work of a fire: renews its lease while the block runs, and finishes the fire when the block ends.
 
-Renewals come from a thread of the block's own, a third of a lease apart, which ends with the block in any case. A
-renewal that the database fails is tried again at the next turn; a claim that is lost ends them.
+A thread of the block renews the lease, three times in the time of a lease. After a database error it tries again at the
+next turn; after the claim was lost it stops. The thread always ends with the block.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from datetime import timedelta
 
 from lastlight_state.errors import BackendError, LostRace
 from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
-from lastlight_state.schedules.fires import checks as fire_checks
+from lastlight_state.schedules.fires import checks
 
-#: Renewals in the time of a lease.
+#: How often a lease is renewed in its time.
 RENEWALS = 3
 
 _log = logging.getLogger("lastlight_state.schedules")
 
 
 class RunningFire:
-    """What a block has in hand. It says how the fire ended by setting ``outcome``; unset, it ended ``ok``.
+    """The fire inside a block. The block sets ``outcome`` to say how the fire ended; unset, it ended ``ok``.
 
-    ``lost`` turns true when the lease is renewed no more, as a rule because another has taken the fire; long work can
-    stop early then.
+    ``lost`` becomes True when the lease can no longer be renewed, usually because another owner has taken the fire.
+    Long work should stop then.
     """
 
     def __init__(self, claim: FireClaim) -> None:
@@ -36,13 +36,13 @@ class RunningFire:
 
     @property
     def outcome(self) -> FireOutcome | None:
-        """How the fire ended. What could not be stored is `InvalidValue` right where it is set."""
+        """How the fire ended. Setting an outcome that cannot be stored raises `InvalidValue`."""
         return self._outcome
 
     @outcome.setter
     def outcome(self, outcome: FireOutcome | None) -> None:
         if outcome is not None:
-            fire_checks.outcome(outcome)
+            checks.outcome(outcome)
         self._outcome = outcome
 
 
@@ -53,7 +53,7 @@ def running(
     heartbeat: Callable[[FireClaim], FireClaim],
     finish: Callable[[FireClaim, FireOutcome], object],
 ) -> Iterator[RunningFire]:
-    """The block around a fire, with how to renew its claim and how to finish it."""
+    """The block around a fire. ``heartbeat`` renews its claim, ``finish`` finishes it."""
     fire = RunningFire(heartbeat(claim))
     with _renewed(fire, lease.total_seconds() / RENEWALS, heartbeat):
         try:
@@ -73,10 +73,10 @@ def _finish(fire: RunningFire, finish: Callable[[FireClaim, FireOutcome], object
 
 
 def _finish_failed(fire: RunningFire, error: BaseException, finish: Callable[[FireClaim, FireOutcome], object]) -> None:
-    """Store that the block raised. Whatever comes of that, the block's own error is the one to be seen."""
+    """Store that the block raised. If that fails, too, the block's own exception is still the one that is raised."""
     try:
         finish(fire.claim, FireOutcome("failed", error=FireError.of(error)))
-    except Exception as failure:  # noqa: BLE001 - told in a note of the error that matters
+    except Exception as failure:  # noqa: BLE001 - told in a note on the block's exception
         error.add_note(f"fire {fire.claim.fire_id!r} could not be finished: {type(failure).__name__}: {failure}")
 
 
@@ -100,10 +100,10 @@ def _renew(
         try:
             fire.claim = heartbeat(fire.claim)
         except BackendError as error:
-            _log.warning("the lease of fire %r could not be renewed: %s", fire.claim.fire_id, error)
+            _log.warning("the lease of fire %r could not be renewed yet: %s", fire.claim.fire_id, error)
         except LostRace:  # the block has finished the fire
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the next turn would meet it again
             fire.lost = True
-            _log.warning("the lease of fire %r is renewed no more: %s", fire.claim.fire_id, error)
+            _log.warning("the lease of fire %r is no longer renewed: %s", fire.claim.fire_id, error)
             return

@@ -1,16 +1,13 @@
-"""The rows that fires begin as, and what a claim on one is made of.
+"""The statements of `fires`, and the row of a new fire.
 
-The unique index lets each instant of a cron have one fire. Whoever finds it taken learns that from the insert itself,
-which then changes nothing and fails nothing.
-
-The statements of `fires`. A write through a claim has its fence among its conditions.
+A unique index gives each instant of a cron one fire; an insert of a second one returns no row instead of failing. A
+write through a claim has the claim's epoch among its conditions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from itertools import zip_longest
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,9 +16,9 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, constant, prepared
+from lastlight_state.db.statements import AnyOf, Statement, bind, constant, number, prepared
 from lastlight_state.ids import new_id
-from lastlight_state.schedules.tables import CLAIM, FIRES, INSTANT, IS_RUNNING, ONE, SCHEDULES, THIS_SCHEDULE
+from lastlight_state.schedules.tables import CLAIM, FIRES, INSTANT, IS_RUNNING, LEASE_END, SCHEDULES, THIS_SCHEDULE
 from lastlight_state.schedules.words import FIRE_STATUSES
 
 Row = dict[str, Any]
@@ -38,16 +35,16 @@ _GIVEN = (
     "lease_until",
     "started_at",
 )
-#: What a fire takes from its schedule, in the statement that inserts it; NULL for a cron without one.
+#: What a new fire copies from its schedule; NULL without a schedule.
 _COPIED = ("target_kind", "target", "payload")
 
-_one = sa.select(ONE.label("one")).subquery("one")
+_one = sa.select(number(1).label("one")).subquery("one")
 _new = (
     sa.select(*(bind(name, _c[name]) for name in _GIVEN), *(SCHEDULES.c[name] for name in _COPIED))
     .select_from(_one.outerjoin(SCHEDULES, SCHEDULES.c.name == bind("cron_name", _c.cron_name)))
-    .where(_one.c.one == ONE)  # without a condition SQLite takes the ON of what follows for one of the join
+    .where(_one.c.one == number(1))  # without a WHERE, SQLite reads ON CONFLICT as the ON of the join
 )
-#: Inserts nothing where the cron has a fire of that instant.
+#: Inserts nothing if the cron has a fire of that instant.
 INSERT = prepared(
     insert(FIRES)
     .from_select([*_GIVEN, *_COPIED], _new, include_defaults=False)
@@ -55,7 +52,7 @@ INSERT = prepared(
     .returning(*CLAIM)
 )
 
-#: Takes the schedule's row, for a fire that is about to be inserted.
+#: Locks the schedule's row and stores the run with it, before the fire is inserted.
 TOUCH_SCHEDULE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
@@ -64,12 +61,12 @@ TOUCH_SCHEDULE = prepared(
 )
 
 _of_cron = _c.cron_name == bind("cron_name", _c.cron_name)
-#: A fire that runs on a lease that is not over. Ask after the schedule's row was taken.
+#: A fire that runs on a lease that has not expired. To be read after the schedule's row was locked.
 LIVE = prepared(
-    through(sa.select(_c.id, _c.owner, _c.lease_until), FIRES, "ix_cron_fires_lease")
+    through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_lease")
     .where(IS_RUNNING, _c.lease_until >= bind("now", _c.lease_until), _of_cron)
     .order_by(_c.lease_until.desc())
-    .limit(ONE)
+    .limit(number(1))
 )
 AT_INSTANT = prepared(
     sa.select(_c.id, _c.status, _c.owner).where(
@@ -88,7 +85,7 @@ def new_fire(
     scheduled_for: datetime | None = None,
     actor: str | None = None,
 ) -> Row:
-    """The row of a fire that somebody runs from now on. Made before the unit, so that a repetition has the same id."""
+    """The row of a fire that begins now. Made before the unit runs, so that a repeated unit inserts the same id."""
     return {
         "id": new_id(),
         "cron_name": cron_name,
@@ -101,11 +98,16 @@ def new_fire(
     }
 
 
-COLUMNS = tuple(_c)
-SUMMARY = tuple(column for column in COLUMNS if column.name not in ("payload", "error_json"))
+#: The columns of a `lastlight_state.schedules.records.Fire`.
+COLUMNS = (
+    *(column for column in _c if column.name not in ("lease_until", "error_json")),
+    LEASE_END,
+    _c.error_json.label("error"),
+)
+SUMMARY = tuple(column for column in COLUMNS if column.name not in ("payload", "error"))
 COUNTS = ("eligible", "scanned", "discovered", "dispatched", "failures")
-#: The columns that an outcome fills.
-OUTCOME = ("status", *COUNTS, "note", "error_json")
+#: What an outcome sets.
+OUTCOME = ("status", *COUNTS, "note", "error")
 
 _this_fire = _c.id == bind("fire_id", _c.id)
 _held = (_this_fire, _c.epoch == bind("epoch", _c.epoch), IS_RUNNING)
@@ -117,7 +119,7 @@ STATE = prepared(sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fir
 
 _error = bind("schedule_error", SCHEDULES.c.error_json)
 _cannot_be_planned = SCHEDULES.c.next_run_at.is_(None) & SCHEDULES.c.planned_with.is_not(None)
-#: What a fire left behind, unless another one has been fired since. No error takes back none about the plan.
+#: Stores the error of a fire, unless the cron has fired again since. No error does not clear a "not planned" error.
 TELL_SCHEDULE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE, SCHEDULES.c.last_fire_id == bind("fire_id", SCHEDULES.c.last_fire_id))
@@ -129,12 +131,19 @@ def _changing(*conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) 
     return prepared(sa.update(FIRES).where(*conditions).values(**sets).returning(*returning))
 
 
-_until = bind("lease_until", _c.lease_until)
+_until = bind("lease_expires_at", _c.lease_until)
+_error_of_fire = bind("error", _c.error_json)
 _end = {"lease_until": None, "finished_at": bind("at", _c.finished_at)}
 
-HEARTBEAT = _changing(*_held, returning=(_c.lease_until,), lease_until=later_of(_c.lease_until, _until))
+HEARTBEAT = _changing(*_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until))
 RELEASE = _changing(*_held, returning=(_c.id,), lease_until=_until)
-FINISH = _changing(*_held, returning=COLUMNS, **{name: bind(name, _c[name]) for name in OUTCOME}, **_end)
+FINISH = _changing(
+    *_held,
+    returning=COLUMNS,
+    **{name: bind(name, _c[name]) for name in OUTCOME if name != "error"},
+    error_json=_error_of_fire,
+    **_end,
+)
 
 STALE = prepared(
     through(sa.select(_c.id, _c.cron_name, _c.epoch, _c.attempts, _c.owner), FIRES, "ix_cron_fires_lease")
@@ -146,29 +155,24 @@ TAKE = _changing(
     *_held,
     _is_stale,
     returning=CLAIM,
-    epoch=_c.epoch + ONE,
-    attempts=_c.attempts + ONE,
+    epoch=_c.epoch + number(1),
+    attempts=_c.attempts + number(1),
     owner=bind("owner", _c.owner),
     lease_until=_until,
 )
-#: The epoch grows, so that the last owner, should it come back, learns that its claim is lost.
+#: The epoch grows, so that the last owner, if it comes back, is told that its claim is lost.
 ABANDON = _changing(
     *_held,
     _is_stale,
     returning=(_c.id,),
     status=constant("abandoned"),
-    epoch=_c.epoch + ONE,
-    error_json=bind("error_json", _c.error_json),
+    epoch=_c.epoch + number(1),
+    error_json=_error_of_fire,
     **_end,
 )
 
-#: The parameters of the filter by status.
-ANY_STATUS = tuple(f"status_{i}" for i in range(len(FIRE_STATUSES)))
-
-
-def any_of(statuses: Sequence[str]) -> dict[str, str | None]:
-    """The value of that filter. None, which fills it up, equals nothing."""
-    return dict(zip_longest(ANY_STATUS, statuses))
+#: The filter by status.
+ANY_STATUS = AnyOf("status", _c.status, len(FIRE_STATUSES))
 
 
 def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = None) -> Listing:
@@ -178,7 +182,7 @@ def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = N
         order=(_c.started_at, _c.id),
         filters={
             "cron_name": _c.cron_name == bind("cron_name", _c.cron_name),
-            "statuses": _c.status.in_([bind(name, _c.status) for name in ANY_STATUS]),
+            "statuses": ANY_STATUS.condition,
             "source": _c.source == bind("source", _c.source),
             "since": _c.started_at >= bind("since", _c.started_at),
         },
@@ -189,8 +193,8 @@ def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = N
 
 LIST = _newest_first("fires")
 OF_CRON = _newest_first("fires of a cron", by="ix_cron_fires_cron")
-RUNNING_ALONE = any_of(["running"])
-#: Those that run are few, whatever the ledger's size: sorting them beats looking for them.
+RUNNING_ALONE = ANY_STATUS.of(["running"])
+#: Running fires are few, however many fires there are: read them by their own index and sort them.
 RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_lease")
 
 

@@ -1,6 +1,6 @@
-"""Fires whose owner let its lease run out are given to another, or given up.
+"""Taking over fires whose lease has expired, or abandoning those that had too many owners.
 
-Each fire is a unit of its own, a compare-and-set on its epoch: of any number of takers one gets it.
+Each fire is changed in a transaction of its own, by a compare-and-set on its epoch: of several takers one gets it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from lastlight_state.schedules.claiming import Row
 from lastlight_state.schedules.fires import statements as sql
 from lastlight_state.schedules.fires.moves import tell_schedule
 
-#: How a work runs: one of the ways of a repository.
+#: One of a repository's ways of running a work (`db.scope`).
 Run = Callable[[Callable[[Unit], Any]], Any]
 
 
 @dataclass(frozen=True)
-class Taker:
-    """Who takes over, when, until when, and how many owners a fire may have had."""
+class StaleTaker:
+    """Takes over stale fires for one owner, and abandons those that had ``max_attempts`` owners."""
 
     owner: str
     now: datetime
-    lease_until: datetime
+    lease_expires_at: datetime
     max_attempts: int
 
-    def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> list[FireClaim]:
-        """At most ``limit`` claims, the lease that ended first first. Reads only, as long as nothing is stale.
+    def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
+        """At most ``limit`` claims, the earliest expired lease first. While nothing is stale this only reads.
 
-        Fires that are given up do not count.
+        Abandoned fires do not count towards the limit.
         """
         return claiming.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
     def _stale(self, reading: Run, limit: int) -> Iterator[Row]:
-        """What is stale, each fire once, read in portions: those that are given up keep none waiting."""
+        """Stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
         seen: set[str] = set()
         while True:
             found: list[Row] = reading(lambda unit: unit.rows(sql.STALE, {"now": self.now, "limit": limit}))
@@ -57,12 +57,12 @@ class Taker:
         return taken
 
     def _take(self, unit: Unit, row: Row) -> FireClaim | None:
-        values = {"owner": self.owner, "lease_until": self.lease_until}
+        values = {"owner": self.owner, "lease_expires_at": self.lease_expires_at}
         return unit.find(FireClaim, sql.TAKE, {**self._of(row), **values})
 
     def _abandon(self, unit: Unit, row: Row) -> None:
         error = _given_up(row)
-        if unit.row(sql.ABANDON, {**self._of(row), "error_json": error, "at": self.now}) is not None:
+        if unit.row(sql.ABANDON, {**self._of(row), "error": error, "at": self.now}) is not None:
             tell_schedule(unit, row["cron_name"], row["id"], error)
 
     def _of(self, row: Row) -> Row:

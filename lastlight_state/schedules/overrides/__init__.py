@@ -1,7 +1,7 @@
-"""Overrides: what an operator changed about a cron. No row means the default, and clearing goes back to it.
+"""Overrides: what an operator changed about a cron. Without an override the cron's own definition is in effect.
 
-A cron need not have a schedule in the database: services that keep theirs in files `resolve` their defaults. An
-override of a name that nobody knows is kept, because the cron may return.
+A cron need not be stored in the database: services that keep their crons in files combine them with overrides by
+`resolve`. An override of an unknown name is kept, because the cron may come back.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.crons import plans
-from lastlight_state.schedules.overrides import checks as override_checks, statements as sql
-from lastlight_state.schedules.overrides.checks import resolved
+from lastlight_state.schedules.overrides import checks, statements as sql
 from lastlight_state.schedules.records import CronOverride, EffectiveCron
 
 
@@ -35,57 +34,53 @@ class Overrides(Repository):
         timezone: str | UnsetType | None = UNSET,
         by: str | None = None,
     ) -> CronOverride:
-        """Change what is given, and nothing else: None goes back to the default of that field.
+        """Change the given fields of a cron. None goes back to the cron's own value; a field not given stays.
 
-        Two operators who change different fields at once lose nothing. The cron is planned anew with the change. Who
-        and when are those of the last change; without a field and without a row it is `InvalidValue`. A pattern or
-        zone that cannot be read is `InvalidValue` too; without the extra ``cron`` only its length is judged.
+        Operators who change different fields at the same time do not overwrite each other. The cron is planned again
+        in the same transaction. ``by`` is stored as the last change's author. Raises `InvalidValue` for a pattern or
+        time zone that cannot be read (without the extra ``cron`` only their length is checked), and if no field is
+        given and there is no override yet.
         """
-        said = override_checks.changes(enabled, schedule, timezone)
+        said = checks.changes(enabled, schedule, timezone)
         row = {"name": shared.name("name", name), "updated_by": valid.optional("by", by, words.BY), **said}
         now = self._now()
         return self._writing(lambda unit: _put(unit, {**row, "updated_at": now}, now), repeatable=True)
 
     def get(self, name: str) -> CronOverride:
-        """The override of this cron. Raises `NotFound` where the default holds."""
-        found = self.find(name)
-        if found is None:
-            raise valid.not_found(words.OVERRIDE, name)
-        return found
+        """The override of this cron. Raises `NotFound` if there is none."""
+        return self._one(CronOverride, sql.FIND, {"name": name}, kind=words.OVERRIDE, key=name)
 
     def find(self, name: str) -> CronOverride | None:
-        """The override of this cron, or None where the default holds."""
-        values = {"name": valid.sought("name", name)}
-        return self._reading(lambda unit: unit.find(CronOverride, sql.FIND, values))
+        """The override of this cron, or None."""
+        return self._find(CronOverride, sql.FIND, {"name": valid.sought("name", name)})
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
         """A page of overrides, the newest change first."""
-        valid.page_limit(limit)
-        return self._reading(lambda unit: sql.LIST.page(unit, CronOverride.of, limit=limit, page_token=page_token))
+        return self._page(sql.LIST, CronOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
-        """Go back to the default, and plan the cron anew. Whether there was an override; none is no error."""
+        """Remove the override and plan the cron again. Returns whether there was one."""
         key, now = valid.sought("name", name), self._now()
         return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
-        """What holds for each of these configured crons: field by field the override, or else the default.
+        """What is in effect for each of these configured crons: field by field the override, or else the default.
 
-        One query for any number of names. Names without an override come back as their defaults.
+        One query for any number of names. A name without an override comes back as its default.
         """
-        known = override_checks.defaults(defaults)
+        known = checks.defaults(defaults)
         if not known:
             return {}
         statement, values = sql.of_names(list(known))
         found = {row["name"]: row for row in self._reading(lambda unit: unit.rows(statement, values))}
-        return {name: resolved(name, spec, found.get(name)) for name, spec in known.items()}
+        return {name: checks.resolved(name, spec, found.get(name)) for name, spec in known.items()}
 
 
 def _put(unit: Unit, row: dict[str, Any], now: datetime) -> CronOverride:
-    if row["says_nothing"]:
+    if row["keeps_all"]:
         stored = unit.row(sql.TOUCH, row)
         if stored is None:
-            raise InvalidValue("override", f"nothing is said about {row['name']!r}, and there is no override to keep")
+            raise InvalidValue("override", f"no field is given, and {row['name']!r} has no override")
     else:
         [stored] = unit.rows(sql.PUT, row)
     plans.after_override(unit, row["name"], now)

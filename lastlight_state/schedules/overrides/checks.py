@@ -1,7 +1,4 @@
-"""What callers say about overrides, checked and as statements name it.
-
-Defaults of a configuration under the overrides that there are. Pure.
-"""
+"""Checks of what callers say about overrides, and configured crons combined with their overrides."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from lastlight_state.schedules.records import EffectiveCron
 
 
 def changes(enabled: Any, schedule: Any, timezone: Any) -> dict[str, Any]:
-    """What a call changes: each field with its value, and whether the stored one is kept."""
+    """The values of a change: for each field its new value, and whether the stored one is kept instead."""
     zone = "UTC" if timezone is UNSET or timezone is None else timezone
     pattern = "* * * * *" if schedule is UNSET or schedule is None else schedule
     read = cron_checks.pattern(pattern, zone, parsed=False, where="schedule")
@@ -34,30 +31,30 @@ def changes(enabled: Any, schedule: Any, timezone: Any) -> dict[str, Any]:
         "inherits_enabled": inherits,
         "schedule": read if schedule is not UNSET and schedule is not None else None,
         "timezone": zone if timezone is not UNSET and timezone is not None else None,
-        "says_nothing": all(kept.values()),
+        "keeps_all": all(kept.values()),
         **kept,
     }
 
 
 def defaults(given: Any) -> dict[str, CronSpec]:
-    """Configured crons by name. Of each, what can be overridden is measured; it is not read."""
+    """Configured crons by name. Patterns and time zones are checked for their length, not parsed."""
     if not isinstance(given, Mapping):
-        raise InvalidValue("defaults", f"a mapping of names is needed, not {type(given).__name__}")
+        raise InvalidValue("defaults", f"expected a mapping of names to CronSpec, got {type(given).__name__}")
     for name, spec in given.items():
         where = f"defaults[{shared.name('name', name)!r}]"
-        if not isinstance(spec, CronSpec):
-            raise InvalidValue(where, f"a CronSpec is needed, not {type(spec).__name__}")
+        valid.group(where, spec, CronSpec)
         valid.content(f"{where}.pattern", spec.pattern, words.PATTERN)
         valid.content(f"{where}.timezone", spec.timezone, words.ZONE)
         valid.flag(f"{where}.enabled", spec.enabled)
     return dict(given)
 
 
+#: The row of a cron without an override.
 _NONE = {"enabled": None, "inherits_enabled": None, "schedule": None, "timezone": None}
 
 
 def resolved(name: str, default: CronSpec, override: Mapping[str, Any] | None) -> EffectiveCron:
-    """What holds for a configured cron whose override has this row, or none."""
+    """What is in effect for a configured cron, given the row of its override, or None."""
     row = override or _NONE
     columns = {
         "override_enabled": row["enabled"],

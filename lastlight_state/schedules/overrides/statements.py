@@ -18,7 +18,7 @@ _this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
 
 
 def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
-    """The stored value where the call keeps it, else the new one: decided where no change can be missed."""
+    """The stored value if the call keeps it, else the new one. Decided in SQL, so that no change is overwritten."""
     return sa.case((sa.bindparam(keeps, type_=Flag) == sa.true(), OVERRIDES.c[column]), else_=new[column])
 
 
@@ -61,5 +61,5 @@ _MOST = 500
 
 
 def of_names(names: Sequence[str]) -> tuple[Statement, dict[str, Any]]:
-    """The one statement that reads the overrides of these names: beyond 500, all that there are."""
+    """The statement that reads the overrides of these names; for more than 500 names, all overrides."""
     return (_ALL, {}) if len(names) > _MOST else _NAMED.of(names)

@@ -42,7 +42,7 @@ class SchedulesContract:
         fires = store.schedules.fires
         lost = fires.create(fresh("cron"), owner="ana", lease=LEASE)
         frozen_clock.advance(LEASE + timedelta(milliseconds=1))
-        [taken] = [claim for claim in fires.claim_stale("bo", limit=100) if claim.fire_id == lost.fire_id]
+        [taken] = [claim for claim in fires.take_stale(owner="bo", limit=100) if claim.fire_id == lost.fire_id]
         with pytest.raises(ClaimLost):
             fires.finish(lost, FireOutcome())
         assert fires.finish(taken, FireOutcome(dispatched=0, note="nothing new")).status == "ok"

@@ -29,7 +29,7 @@ with StateStore.open(url, migrate=False, clock=clock) as store:
         due = store.schedules.crons.next_due_at()
         if due is None or due > clock.now():
             break
-        result += [[claim.fire_id, claim.cron_name] for claim in store.schedules.crons.claim_due(owner, limit=7)]
+        result += [[claim.fire_id, claim.cron_name] for claim in store.schedules.crons.take_due(owner=owner, limit=7)]
 """
 
 
@@ -79,7 +79,7 @@ def test_loops_with_jittering_clocks_fire_each_minute_once(database: Database, r
         for minute in range(1, minutes + 1):
             clock.set(start + timedelta(minutes=minute, seconds=jitter.uniform(0, 50)))
             while (due := store.schedules.crons.next_due_at()) is not None and due <= clock.now():
-                claims += store.schedules.crons.claim_due("loop", lease=timedelta(hours=24))
+                claims += store.schedules.crons.take_due(owner="loop", lease=timedelta(hours=24))
         return claims
 
     works = [
@@ -119,9 +119,10 @@ def act():
     def acquire_dying(mode):
         checkout = acquire(mode)
         checkout.driver = Dying(checkout.driver)
+        checkout.execute = checkout.driver.execute
         return checkout
     store.backend.acquire = acquire_dying
-    store.schedules.crons.claim_due("dying")
+    store.schedules.crons.take_due(owner="dying")
 
 url, now, left = arguments
 ready()

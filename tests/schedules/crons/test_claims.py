@@ -14,7 +14,7 @@ from support.workflows.steps import Raw, undone
 
 from lastlight_state import BackendUnavailable, Conflict, CorruptData, StateStore
 from lastlight_state.schedules import FireOutcome
-from lastlight_state.schedules.crons import claim_statements, claims, statements as cron_statements
+from lastlight_state.schedules.crons import statements as cron_statements, take_statements, takes
 from lastlight_state.testing import Database, FrozenClock
 
 
@@ -28,7 +28,7 @@ def test_a_claim_is_a_fire_that_runs_and_a_plan_that_moved_on(
     assert (claim.cron_name, claim.scheduled_for, claim.source) == ("tidy", at("2026-02-03T13:00Z"), "schedule")
     assert (claim.target_kind, claim.target, claim.payload) == ("handler", "deploy", {"deep": [1]})
     assert (claim.owner, claim.epoch, claim.attempts) == ("loop", 1, 1)
-    assert claim.lease_until == now + timedelta(minutes=2)
+    assert claim.lease_expires_at == now + timedelta(minutes=2)
     cron = store.schedules.crons.get("tidy")
     assert (cron.next_run_at, cron.last_run_at, cron.last_fire_id) == (at("2026-02-03T14:00Z"), now, claim.fire_id)
     columns = ("id", "status", "owner", "epoch", "attempts", "note", "finished_at", "actor")
@@ -215,10 +215,10 @@ def test_a_cron_that_cannot_be_planned_any_more_fires_this_last_time(
         store.schedules.fires.finish(claim, FireOutcome())
     crons = {name: store.schedules.crons.get(name) for name in "abcde"}
     assert [name for name, cron in crons.items() if cron.next_run_at is None] == ["b", "d"]
-    assert "every day" in crons["b"].error_json["message"]
-    assert "Mars/Base" in crons["d"].error_json["message"]
-    assert crons["a"].error_json is None
-    assert put(store, "b").error_json is None
+    assert "every day" in crons["b"].error["message"]
+    assert "Mars/Base" in crons["d"].error["message"]
+    assert crons["a"].error is None
+    assert put(store, "b").error is None
 
 
 def test_fires_that_must_not_overlap_are_skipped(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
@@ -258,7 +258,7 @@ def test_one_cron_that_fails_stops_no_other(
     put(store, "a", next_run_at="2026-02-03T11:00Z")
     [taken] = claimed(store)
     fresh = iter([taken.fire_id, "another", taken.fire_id])
-    monkeypatch.setattr(claims, "new_id", lambda: next(fresh))
+    monkeypatch.setattr(takes, "new_id", lambda: next(fresh))
     put(store, "b", next_run_at="2026-02-03T12:10Z")
     put(store, "c", next_run_at="2026-02-03T12:20Z")
     with caplog.at_level(logging.WARNING, "lastlight_state.schedules"):
@@ -282,10 +282,10 @@ def test_what_was_claimed_before_the_database_failed_reaches_the_caller(every_ba
             raise BackendUnavailable("gone")
         return run(work)
 
-    claimer = claims.Claimer("loop", at("2026-02-03T12:34Z"), timedelta(minutes=5), timedelta(hours=24))
-    assert instants(claimer.claimed(scope.reading, failing, 10)) == ["a 03T12:00"]
+    taker = takes.DueTaker("loop", at("2026-02-03T12:34Z"), timedelta(minutes=5), timedelta(hours=24))
+    assert instants(taker.taken(scope.reading, failing, 10)) == ["a 03T12:00"]
     with pytest.raises(BackendUnavailable):
-        claimer.claimed(scope.reading, failing, 10)
+        taker.taken(scope.reading, failing, 10)
     assert instants(claimed(every_backend)) == ["b 03T12:00", "c 03T12:00"]
 
 
@@ -365,15 +365,15 @@ def test_polling_and_claiming_read_by_their_indexes(
     raw(MANY_FIRES.format(time=time, many=many), now, now)
     raw.analyze()
     values = {"now": now, "after": now - timedelta(days=9), "after_name": "", "limit": 10, "name": "c7", "read": now}
-    due = plan_of(database, every_backend, claim_statements.DUE, values)
+    due = plan_of(database, every_backend, take_statements.DUE, values)
     assert "ix_cron_schedules_due" in due.text
     assert not due.scans_the_table, due
     assert not due.sorts_the_table, due
     following = plan_of(database, every_backend, cron_statements.NEXT, {})
     assert "ix_cron_schedules_due" in following.text
     assert "ix_cron_fires_lease" in following.text
-    fire = dict.fromkeys(("fire_id", "owner", "note"), "x") | {"status": "running", "lease_until": now}
-    insert = plan_of(database, every_backend, claim_statements.FIRE, values | fire)
+    fire = dict.fromkeys(("fire_id", "owner", "note"), "x") | {"status": "running", "lease_expires_at": now}
+    insert = plan_of(database, every_backend, take_statements.FIRE, values | fire)
     assert "ix_cron_fires_lease" in insert.text
     assert "ix_cron_fires_cron" not in insert.text
     assert not insert.scans_the_table, insert

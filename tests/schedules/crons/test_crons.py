@@ -85,7 +85,7 @@ def test_putting_keeps_when_a_cron_was_made_and_what_happened_to_it(
     )
     again = put(store, pattern="15 * * * *")
     assert (again.created_at, again.last_run_at) == (created.created_at, at("2026-02-03T13:00Z"))
-    assert again.error_json == {"message": "it broke"}
+    assert again.error == {"message": "it broke"}
     assert again.updated_at == frozen_clock.now()
 
 
@@ -165,9 +165,9 @@ def test_a_loop_of_ones_own_moves_the_next_time_first(store: StateStore, frozen_
     assert crons.get("tidy") == cron
     failed = crons.update_run("tidy", expected_next_run_at=cron.next_run_at, **said, error=FireError("no", "Boom"))
     assert (failed.last_run_at, failed.next_run_at) == (said["last_run_at"], said["next_run_at"])
-    assert failed.error_json == {"type": "Boom", "message": "no"}
+    assert failed.error == {"type": "Boom", "message": "no"}
     well = crons.update_run("tidy", expected_next_run_at=failed.next_run_at, last_run_at=None, next_run_at=None)
-    assert (well.error_json, well.last_run_at, well.next_run_at) == (None, None, None)
+    assert (well.error, well.last_run_at, well.next_run_at) == (None, None, None)
     assert crons.get("tidy") == well
     with pytest.raises(NotFound):
         crons.update_run("unknown", expected_next_run_at=None, **said)
@@ -261,11 +261,11 @@ def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Ra
         "repatterned": at("2026-02-04T04:05Z"),
         "said": at("2026-07-01T00:01Z"),
     }
-    assert "nonsense" in crons.get("broken").error_json["message"]
+    assert "nonsense" in crons.get("broken").error["message"]
     assert crons.replan() == 0
     raw("UPDATE cron_schedules SET pattern = '0 * * * *' WHERE name = 'broken'")
     assert (crons.replan("fits"), crons.replan("broken"), crons.replan("broken")) == (0, 1, 0)
-    assert (crons.get("broken").next_run_at, crons.get("broken").error_json) == (at("2026-02-03T13:00Z"), None)
+    assert (crons.get("broken").next_run_at, crons.get("broken").error) == (at("2026-02-03T13:00Z"), None)
     with pytest.raises(NotFound):
         crons.replan("unknown")
 
@@ -386,14 +386,14 @@ def test_what_is_asked_about_crons_is_in_bounds(state_store: StateStore, frozen_
         ("enabled", lambda: crons.list(enabled=1)),  # type: ignore[arg-type]
         ("retired", lambda: crons.list(retired="yes")),  # type: ignore[arg-type]
         ("page_token", lambda: crons.list(page_token="x")),
-        ("owner", lambda: crons.claim_due("")),
-        ("limit", lambda: crons.claim_due("me", limit=0)),
-        ("limit", lambda: crons.claim_due("me", limit=101)),
-        ("lease", lambda: crons.claim_due("me", lease=timedelta(milliseconds=999))),
-        ("lease", lambda: crons.claim_due("me", lease=timedelta(hours=24, seconds=1))),
-        ("lease", lambda: crons.claim_due("me", lease=60)),  # type: ignore[arg-type]
-        ("backfill_window", lambda: crons.claim_due("me", backfill_window=timedelta(days=32))),
-        ("backfill_window", lambda: crons.claim_due("me", backfill_window=timedelta(days=-1))),
+        ("owner", lambda: crons.take_due(owner="")),
+        ("limit", lambda: crons.take_due(owner="me", limit=0)),
+        ("limit", lambda: crons.take_due(owner="me", limit=101)),
+        ("lease", lambda: crons.take_due(owner="me", lease=timedelta(milliseconds=999))),
+        ("lease", lambda: crons.take_due(owner="me", lease=timedelta(hours=24, seconds=1))),
+        ("lease", lambda: crons.take_due(owner="me", lease=60)),  # type: ignore[arg-type]
+        ("backfill_window", lambda: crons.take_due(owner="me", backfill_window=timedelta(days=32))),
+        ("backfill_window", lambda: crons.take_due(owner="me", backfill_window=timedelta(days=-1))),
         ("last_run_at", lambda: crons.update_run("a", expected_next_run_at=None, last_run_at=naive, next_run_at=None)),
     ]
     for named, call in calls:
@@ -425,7 +425,7 @@ def test_the_summary_and_the_whole_differ_by_what_is_large(store: StateStore) ->
     """schedules C-33."""
     cron = put(store, payload={"x": 1})
     [summary] = store.schedules.crons.list().items
-    assert cron.model_dump(exclude={"payload", "error_json"}) == summary.model_dump()
+    assert cron.model_dump(exclude={"payload", "error"}) == summary.model_dump()
 
 
 def test_defining_again_is_three_statements(database: Database) -> None:

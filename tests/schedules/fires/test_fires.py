@@ -25,7 +25,7 @@ def begun(store: Any, name: str = "tidy", **given: Any) -> FireClaim:
 
 
 def error_of(store: Any, name: str = "tidy") -> Any:
-    return store.schedules.crons.get(name).error_json
+    return store.schedules.crons.get(name).error
 
 
 def test_a_fire_by_hand_needs_no_schedule(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -35,7 +35,7 @@ def test_a_fire_by_hand_needs_no_schedule(store: StateStore, frozen_clock: Froze
     assert (fire.cron_name, fire.source, fire.actor, fire.status) == ("of a file", "manual", "ana", "running")
     assert (fire.target, fire.payload, fire.scheduled_for) == (None, None, None)
     assert (fire.owner, fire.epoch, fire.attempts) == ("worker-1", 1, 1)
-    assert (fire.started_at, fire.lease_until) == (frozen_clock.now(), frozen_clock.now() + timedelta(minutes=2))
+    assert (fire.started_at, fire.lease_expires_at) == (frozen_clock.now(), frozen_clock.now() + timedelta(minutes=2))
     assert FireClaim.model_validate_json(claim.model_dump_json()) == claim
 
 
@@ -91,7 +91,7 @@ def test_fires_that_must_not_overlap_wait_for_a_live_one_only(store: StateStore,
     assert refusal.value.details["fire_id"] == first.fire_id
     assert store.schedules.crons.get("tidy").last_fire_id == first.fire_id
     assert len(store.schedules.fires.list()) == 1
-    frozen_clock.set(first.lease_until + timedelta(milliseconds=1))
+    frozen_clock.set(first.lease_expires_at + timedelta(milliseconds=1))
     second = begun(store)
     store.schedules.fires.finish(second, OK)
     assert begun(store).fire_id != second.fire_id
@@ -125,7 +125,7 @@ def test_the_same_end_again_is_found_and_another_is_refused(store: StateStore, f
     ended = fires.finish(claim, outcome)
     frozen_clock.advance(seconds=5)
     assert fires.finish(claim, outcome) == ended == fires.get(claim.fire_id)
-    assert ended.lease_until is None
+    assert ended.lease_expires_at is None
     for other in (OK, FireOutcome("partial", failures=2), FireOutcome("partial", failures=3, error=outcome.error)):
         with pytest.raises(LostRace) as refusal:
             fires.finish(claim, other)
@@ -192,7 +192,7 @@ def test_a_run_and_its_fires_end_are_kept_together_or_not_at_all(store: StateSto
         store.workflows.runs.get(run.id)
     assert store.schedules.fires.get(claim.fire_id).status == "running"
     frozen_clock.advance(seconds=301)
-    [taken] = store.schedules.fires.claim_stale("worker-2")
+    [taken] = store.schedules.fires.take_stale(owner="worker-2")
     assert (taken.fire_id, taken.epoch) == (claim.fire_id, 2)
     with pytest.raises(ClaimLost):
         store.schedules.fires.finish(claim, OK)

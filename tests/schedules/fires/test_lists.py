@@ -30,7 +30,7 @@ def test_fires_are_listed_newest_first_page_after_page(store: StateStore, frozen
     assert [fire.id for fire in all_pages(fires.list, limit=2, cron_name="cron 1")] == ids[1::2][::-1]
     [first] = fires.list(limit=1)
     assert FireSummary.model_validate_json(first.model_dump_json()) == first
-    assert not {"payload", "error_json"} & set(FireSummary.model_fields)
+    assert not {"payload", "error"} & set(FireSummary.model_fields)
 
 
 def test_fires_are_found_by_status_source_and_start(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -76,10 +76,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("create", {"lease": timedelta(milliseconds=999)}),
     ("create", {"lease": timedelta(hours=24, milliseconds=1)}),
     ("create", {"actor": "\n"}),
-    ("claim_stale", {"owner": "x", "limit": 0}),
-    ("claim_stale", {"owner": "x", "limit": 101}),
-    ("claim_stale", {"owner": "x", "max_attempts": 0}),
-    ("claim_stale", {"owner": "x", "max_attempts": True}),
+    ("take_stale", {"owner": "x", "limit": 0}),
+    ("take_stale", {"owner": "x", "limit": 101}),
+    ("take_stale", {"owner": "x", "max_attempts": 0}),
+    ("take_stale", {"owner": "x", "max_attempts": True}),
     ("list", {"limit": 0}),
     ("list", {"limit": 501}),
     ("list", {"status": "done"}),
@@ -176,6 +176,6 @@ def test_whatever_an_exception_says_can_be_stored(state_store: StateStore, error
     fires = state_store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
     told = FireError.of(error, detail={"run": "r1"})
-    stored = fires.finish(claim, FireOutcome("failed", error=told)).error_json
+    stored = fires.finish(claim, FireOutcome("failed", error=told)).error
     assert stored == {"type": told.type, "message": told.message, "detail": {"run": "r1"}}
     assert len(told.message) <= 4_000

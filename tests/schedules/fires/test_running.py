@@ -71,7 +71,7 @@ def test_a_block_that_raises_fails_the_fire_and_raises_the_same(store: StateStor
     assert caught.value is raised
     assert not hasattr(raised, "__notes__")
     ended = store.schedules.fires.get(claim.fire_id)
-    assert (ended.status, ended.error_json) == ("failed", {"type": "Broken", "message": "no route to host"})
+    assert (ended.status, ended.error) == ("failed", {"type": "Broken", "message": "no route to host"})
     assert not renewals()
 
 
@@ -98,7 +98,7 @@ def test_an_exception_of_a_megabyte_is_clipped_and_stored(store: StateStore) -> 
     claim = begun(store)
     with pytest.raises(Broken), store.schedules.fires.running(claim):
         raise Broken("\N{GRINNING FACE}" * 250_000)
-    message = store.schedules.fires.get(claim.fire_id).error_json["message"]
+    message = store.schedules.fires.get(claim.fire_id).error["message"]
     assert len(message) == 4_000
     assert message.endswith(" …[cut]")
 
@@ -107,10 +107,10 @@ def test_the_lease_is_renewed_while_the_block_runs(store: StateStore, frozen_clo
     """schedules F-10."""
     fires, claim = store.schedules.fires, begun(store)
     with fires.running(claim, lease=SECOND) as fire:
-        assert fire.claim.lease_until == claim.lease_until  # a lease never gets shorter
+        assert fire.claim.lease_expires_at == claim.lease_expires_at  # a lease never gets shorter
         frozen_clock.advance(timedelta(minutes=10))
-        until(lambda: fire.claim.lease_until == frozen_clock.now() + SECOND)
-        assert fires.claim_stale("worker-2") == []
+        until(lambda: fire.claim.lease_expires_at == frozen_clock.now() + SECOND)
+        assert fires.take_stale(owner="worker-2") == ()
     assert fires.get(claim.fire_id).status == "ok"
 
 
@@ -124,7 +124,7 @@ def test_a_renewal_that_the_database_fails_is_tried_again(
         until(lambda: "could not be renewed" in caplog.text)
         raw.execute("ALTER TABLE lost_fires RENAME TO cron_fires")
         frozen_clock.advance(timedelta(minutes=10))
-        until(lambda: fire.claim.lease_until == frozen_clock.now() + SECOND)
+        until(lambda: fire.claim.lease_expires_at == frozen_clock.now() + SECOND)
         assert not fire.lost
     raw.close()
     assert state_store.schedules.fires.get(claim.fire_id).status == "ok"
@@ -137,7 +137,7 @@ def test_a_claim_that_is_lost_surfaces_and_ends_nothing(store: StateStore) -> No
 
     def is_taken() -> bool:
         fires.release(claim)
-        taken.extend(fires.claim_stale("worker-2"))
+        taken.extend(fires.take_stale(owner="worker-2"))
         return bool(taken)  # unless it was renewed between the two
 
     def job() -> None:
@@ -182,7 +182,7 @@ def test_an_outcome_that_cannot_be_stored_is_refused_where_it_is_set(state_store
     claim = begun(state_store)
     with pytest.raises(InvalidValue), state_store.schedules.fires.running(claim) as fire:
         fire.outcome = FireOutcome("failed")
-    assert state_store.schedules.fires.get(claim.fire_id).error_json["type"] == "InvalidValue"
+    assert state_store.schedules.fires.get(claim.fire_id).error["type"] == "InvalidValue"
 
 
 def test_no_block_within_a_transaction(every_backend: StateStore) -> None:
@@ -232,5 +232,5 @@ def test_a_task_that_is_cancelled_in_its_block_leaves_a_failed_fire(async_state_
         return await fires.get(claim.fire_id)
 
     fire = asyncio.run(work())
-    assert (fire.status, fire.error_json["type"]) == ("failed", "CancelledError")
+    assert (fire.status, fire.error["type"]) == ("failed", "CancelledError")
     assert not renewals()

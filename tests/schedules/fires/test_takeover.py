@@ -32,15 +32,15 @@ def test_a_lease_holds_at_its_very_end_and_is_over_a_millisecond_later(
 ) -> None:
     """schedules F-7, case 44."""
     claim = begun(store)
-    frozen_clock.set(claim.lease_until)
-    assert store.schedules.fires.claim_stale("worker-2") == []
+    frozen_clock.set(claim.lease_expires_at)
+    assert store.schedules.fires.take_stale(owner="worker-2") == ()
     frozen_clock.advance(MILLISECOND)
-    [taken] = store.schedules.fires.claim_stale("worker-2", lease=timedelta(minutes=1))
+    [taken] = store.schedules.fires.take_stale(owner="worker-2", lease=timedelta(minutes=1))
     assert (taken.fire_id, taken.owner, taken.epoch, taken.attempts) == (claim.fire_id, "worker-2", 2, 2)
-    assert taken.lease_until == frozen_clock.now() + timedelta(minutes=1)
+    assert taken.lease_expires_at == frozen_clock.now() + timedelta(minutes=1)
     stored = store.schedules.fires.get(claim.fire_id)
     assert (stored.owner, stored.epoch, stored.attempts) == ("worker-2", 2, 2)
-    assert stored.started_at == claim.lease_until - LEASE
+    assert stored.started_at == claim.lease_expires_at - LEASE
 
 
 def test_a_renewed_lease_is_nobody_elses_and_a_lost_one_is_not_renewed(
@@ -49,19 +49,19 @@ def test_a_renewed_lease_is_nobody_elses_and_a_lost_one_is_not_renewed(
     """schedules F-3, case 45."""
     fires = store.schedules.fires
     claim = begun(store)
-    frozen_clock.set(claim.lease_until)
+    frozen_clock.set(claim.lease_expires_at)
     renewed = fires.heartbeat(claim)
-    assert renewed.lease_until == frozen_clock.now() + LEASE
-    frozen_clock.set(renewed.lease_until)
-    assert fires.claim_stale("worker-2") == []
+    assert renewed.lease_expires_at == frozen_clock.now() + LEASE
+    frozen_clock.set(renewed.lease_expires_at)
+    assert fires.take_stale(owner="worker-2") == ()
     frozen_clock.advance(MILLISECOND)
-    [taken] = fires.claim_stale("worker-2")
+    [taken] = fires.take_stale(owner="worker-2")
     for late in (fires.heartbeat, fires.release, lambda held: fires.finish(held, OK)):
         with pytest.raises(ClaimLost) as refusal:
             late(renewed)
         error = refusal.value
         assert (error.fire_id, error.held_by, error.current_epoch) == (claim.fire_id, "worker-2", 2)
-    assert fires.get(claim.fire_id).lease_until == taken.lease_until
+    assert fires.get(claim.fire_id).lease_expires_at == taken.lease_expires_at
     assert fires.finish(taken, OK).status == "ok"
 
 
@@ -71,8 +71,8 @@ def test_a_lease_that_is_over_but_not_taken_is_still_good(store: StateStore, fro
     claim, other = begun(store), begun(store)
     frozen_clock.advance(LEASE * 2)
     renewed = fires.heartbeat(claim)
-    assert renewed.lease_until == frozen_clock.now() + LEASE
-    assert fires.heartbeat(claim, lease=timedelta(seconds=1)).lease_until == renewed.lease_until
+    assert renewed.lease_expires_at == frozen_clock.now() + LEASE
+    assert fires.heartbeat(claim, lease=timedelta(seconds=1)).lease_expires_at == renewed.lease_expires_at
     assert fires.finish(other, OK).finished_at == frozen_clock.now()
 
 
@@ -81,7 +81,7 @@ def test_a_fire_given_back_is_taken_at_once(store: StateStore, frozen_clock: Fro
     claim = begun(store)
     store.schedules.fires.release(claim)
     store.schedules.fires.release(claim)
-    [taken] = store.schedules.fires.claim_stale("worker-2")
+    [taken] = store.schedules.fires.take_stale(owner="worker-2")
     assert (taken.fire_id, taken.epoch) == (claim.fire_id, 2)
 
 
@@ -92,9 +92,9 @@ def test_the_lease_that_ended_first_is_taken_first_and_no_more_than_asked(
     ends = [3, 1, 2, 4]
     begun_fires = {end: begun(store, f"cron {end}", lease=timedelta(minutes=end)) for end in ends}
     frozen_clock.advance(timedelta(minutes=4))
-    taken = store.schedules.fires.claim_stale("worker-2", limit=2)
+    taken = store.schedules.fires.take_stale(owner="worker-2", limit=2)
     assert [claim.fire_id for claim in taken] == [begun_fires[1].fire_id, begun_fires[2].fire_id]
-    assert [claim.cron_name for claim in store.schedules.fires.claim_stale("worker-2")] == ["cron 3"]
+    assert [claim.cron_name for claim in store.schedules.fires.take_stale(owner="worker-2")] == ["cron 3"]
 
 
 def test_a_fire_that_had_its_owners_is_given_up(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -104,13 +104,13 @@ def test_a_fire_that_had_its_owners_is_given_up(store: StateStore, frozen_clock:
     claim = begun(store)
     for owner in ("worker-2", "worker-3"):
         frozen_clock.advance(LEASE + MILLISECOND)
-        [claim] = fires.claim_stale(owner)
+        [claim] = fires.take_stale(owner=owner)
     frozen_clock.advance(LEASE + MILLISECOND)
-    assert fires.claim_stale("worker-4") == []
+    assert fires.take_stale(owner="worker-4") == ()
     fire = fires.get(claim.fire_id)
     assert (fire.status, fire.attempts, fire.finished_at) == ("abandoned", 3, frozen_clock.now())
-    assert fire.error_json["detail"] == {"owner": "worker-3", "attempts": 3}
-    assert store.schedules.crons.get("tidy").error_json == fire.error_json
+    assert fire.error["detail"] == {"owner": "worker-3", "attempts": 3}
+    assert store.schedules.crons.get("tidy").error == fire.error
     assert fires.health(["tidy"])["tidy"].failure_streak == 1
     with pytest.raises(ClaimLost):
         fires.finish(claim, OK)
@@ -121,14 +121,14 @@ def test_what_is_given_up_keeps_nothing_behind_it_waiting(store: StateStore, fro
     fires = store.schedules.fires
     begun(store, "old")
     frozen_clock.advance(LEASE + MILLISECOND)
-    [old] = fires.claim_stale("worker-2", lease=timedelta(seconds=1))
+    [old] = fires.take_stale(owner="worker-2", lease=timedelta(seconds=1))
     begun(store, "new", lease=timedelta(seconds=2))
     frozen_clock.advance(seconds=3)
-    [taken] = fires.claim_stale("worker-3", limit=1, max_attempts=2)
+    [taken] = fires.take_stale(owner="worker-3", limit=1, max_attempts=2)
     assert (taken.cron_name, fires.get(old.fire_id).status) == ("new", "abandoned")
     begun(store, "once")
     frozen_clock.advance(LEASE + MILLISECOND)
-    assert fires.claim_stale("worker-4", limit=1, max_attempts=1) == []
+    assert fires.take_stale(owner="worker-4", limit=1, max_attempts=1) == ()
     assert {fire.status for fire in fires.list()} == {"abandoned"}
 
 
@@ -136,8 +136,8 @@ def test_of_racing_takers_each_fire_has_one(every_backend: StateStore, frozen_cl
     """schedules F-7, C-1: every fire once, none left."""
     ids = {begun(every_backend, f"cron {i}").fire_id for i in range(12)}
     frozen_clock.advance(LEASE + MILLISECOND)
-    told = together([lambda i=i: every_backend.schedules.fires.claim_stale(f"worker-{i}") for i in range(4)])  # type: ignore[misc]
-    taken = [claim for claims in told if isinstance(claims, list) for claim in claims]
+    told = together([lambda i=i: every_backend.schedules.fires.take_stale(owner=f"worker-{i}") for i in range(4)])  # type: ignore[misc]
+    taken = [claim for claims in told if isinstance(claims, tuple) for claim in claims]
     assert sorted(claim.fire_id for claim in taken) == sorted(ids)
     assert {claim.epoch for claim in taken} == {2}
 
@@ -148,7 +148,7 @@ def test_looking_for_stale_fires_waits_for_no_writer(sqlite_database: Database) 
     begun(store)
     holder = sqlite_database.raw()
     holder.execute("BEGIN IMMEDIATE")
-    assert store.schedules.fires.claim_stale("worker-2") == []
+    assert store.schedules.fires.take_stale(owner="worker-2") == ()
 
 
 def test_what_was_taken_before_the_database_failed_is_kept(database: Database, raw: Raw) -> None:
@@ -160,10 +160,10 @@ def test_what_was_taken_before_the_database_failed_is_kept(database: Database, r
             "UPDATE cron_fires",
             lambda: sent.before("UPDATE cron_fires", lambda: raw("ALTER TABLE cron_fires RENAME TO lost_fires")),
         )
-        taken = store.schedules.fires.claim_stale("worker-2")
+        taken = store.schedules.fires.take_stale(owner="worker-2")
         raw("ALTER TABLE lost_fires RENAME TO cron_fires")
         assert [claim.fire_id for claim in taken] == [first.fire_id]
-        assert [claim.fire_id for claim in store.schedules.fires.claim_stale("worker-2")] == [second.fire_id]
+        assert [claim.fire_id for claim in store.schedules.fires.take_stale(owner="worker-2")] == [second.fire_id]
 
 
 def test_a_fire_that_cannot_be_read_keeps_no_other_from_being_taken(sqlite_database: Database) -> None:
@@ -173,15 +173,15 @@ def test_a_fire_that_cannot_be_read_keeps_no_other_from_being_taken(sqlite_datab
         claims = [begun(store, name, lease=LEASE + n * MILLISECOND) for n, name in enumerate("abc")]
         Raw(sqlite_database)("UPDATE cron_fires SET payload = '{' WHERE id = ?", claims[1].fire_id)
         clock.advance(LEASE * 2)
-        taken = fires.claim_stale("worker-2")
+        taken = fires.take_stale(owner="worker-2")
         assert [claim.cron_name for claim in taken] == ["a", "c"]
         for claim in taken:
             fires.finish(claim, OK)
         clock.advance(LEASE * 2)
         with pytest.raises(CorruptData):
-            fires.claim_stale("worker-2")
+            fires.take_stale(owner="worker-2")
         clock.advance(LEASE * 2)
-        assert fires.claim_stale("worker-2") == []
+        assert fires.take_stale(owner="worker-2") == ()
         assert [fire.cron_name for fire in fires.list(status="abandoned")] == ["b"]
 
 
@@ -201,7 +201,7 @@ owner = os.fork()
 if owner == 0:
     os.close(release)
     store = StateStore.open(url, migrate=False, clock=clock)
-    [claim] = store.schedules.crons.claim_due("first")
+    [claim] = store.schedules.crons.take_due(owner="first")
     os.write(tell, claim.model_dump_json().encode())
     os.read(wait, 1)
     try:
@@ -215,10 +215,10 @@ os.kill(owner, getattr(signal, how))
 os.waitpid(owner, os.WUNTRACED)
 store = StateStore.open(url, migrate=False, clock=clock)
 fires = store.schedules.fires
-early = fires.claim_stale("second")
+early = fires.take_stale(owner="second")
 clock.advance(timedelta(minutes=5, milliseconds=1))
 taken = [(one.fire_id == claim.fire_id, one.epoch, one.owner)
-         for owner_name in ("second", "third") for one in fires.claim_stale(owner_name)]
+         for owner_name in ("second", "third") for one in fires.take_stale(owner=owner_name)]
 said = None
 if how == "SIGSTOP":
     os.kill(owner, signal.SIGCONT)

@@ -34,7 +34,7 @@ def test_an_override_changes_what_it_says_and_nothing_else(store: StateStore, fr
 def test_saying_nothing_needs_an_override_to_keep(store: StateStore, frozen_clock: FrozenClock) -> None:
     """schedules O-1, O-3."""
     overrides = store.schedules.overrides
-    with pytest.raises(InvalidValue, match="nothing is said"):
+    with pytest.raises(InvalidValue, match="no field is given"):
         overrides.put("tidy", by="ana")
     assert overrides.find("tidy") is None
     first = overrides.put("tidy", schedule="@daily", by="ana")
@@ -245,7 +245,7 @@ def test_a_schedule_of_another_program_that_cannot_be_read_is_told_by_the_cron(s
     override(raw, "tidy", schedule="now and then")
     cron = put(store)
     assert (cron.effective_pattern, cron.next_run_at) == ("now and then", None)
-    assert "now and then" in cron.error_json["message"]
+    assert "now and then" in cron.error["message"]
     store.schedules.overrides.clear("tidy")
     mended = store.schedules.crons.get("tidy")
-    assert (mended.next_run_at, mended.error_json) == (at("2026-02-03T13:00Z"), None)
+    assert (mended.next_run_at, mended.error) == (at("2026-02-03T13:00Z"), None)

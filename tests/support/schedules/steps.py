@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -27,11 +28,10 @@ def put(store: Any, name: str = "tidy", spec: CronSpec = HOURLY, *, next_run_at:
 
 def claimed(store: Any, **given: Any) -> list[FireClaim]:
     """What a loop gets when it asks."""
-    claims: list[FireClaim] = store.schedules.crons.claim_due("loop", **given)
-    return claims
+    return list(store.schedules.crons.take_due(owner="loop", **given))
 
 
-def instants(claims: list[FireClaim]) -> list[str]:
+def instants(claims: Sequence[FireClaim]) -> list[str]:
     """Names and instants of claims, in their order."""
     return [f"{claim.cron_name} {claim.scheduled_for:%dT%H:%M}" for claim in claims]
 

@@ -1,17 +1,16 @@
-"""The statements of claims: what is due, the row locked, the fire stored, the plan moved on."""
+"""The statements of `take_due`: find due crons, lock the row, store the fire, store the next instant."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.schedules.crons.statements import PLANNED
 from lastlight_state.schedules.tables import (
     CLAIM,
     FIRES,
     INSTANT,
-    ONE,
     OVERRIDDEN,
     RUNS_LIVE,
     SCHEDULES,
@@ -19,7 +18,7 @@ from lastlight_state.schedules.tables import (
     WITH_OVERRIDE,
 )
 
-#: What decides about a due cron. No JSON: a cron whose payload is damaged must not keep others from being seen.
+#: The columns that decide about a due cron. No JSON: a damaged payload must not hide the other due crons.
 DECIDING = (
     *(
         SCHEDULES.c[name]
@@ -41,6 +40,7 @@ DECIDING = (
 
 _rows = sa.select(*DECIDING).select_from(WITH_OVERRIDE)
 
+#: Due crons, the earliest first, behind the place that the last portion reached.
 DUE = prepared(
     _rows.where(
         SCHEDULES.c.next_run_at.is_not(None),
@@ -51,8 +51,8 @@ DUE = prepared(
     .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
-#: The row, to be compared with the one that was read. One that another unit holds is being claimed or changed just
-#: now: it is passed over rather than waited for, so that schedulers do not queue behind one another.
+#: Locks the row, to compare it with the one that was read. A row that another transaction holds is skipped, because it
+#: is being taken or changed at this moment; so schedulers do not wait for one another.
 LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True))
 
 _decided = sa.select(
@@ -85,27 +85,28 @@ _values = {
     "target": _fire.c.target,
     "status": _fire.c.status,
     "owner": sa.case((_runs, bind("owner", FIRES.c.owner)), else_=sa.null()),
-    "lease_until": sa.case((_runs, bind("lease_until", FIRES.c.lease_until)), else_=sa.null()),
-    "epoch": ONE,
-    "attempts": sa.case((_runs, ONE), else_=sa.literal_column("0", sa.Integer)),
+    "lease_until": sa.case((_runs, bind("lease_expires_at", FIRES.c.lease_until)), else_=sa.null()),
+    "epoch": number(1),
+    "attempts": sa.case((_runs, number(1)), else_=number(0)),
     "started_at": _now,
     "finished_at": sa.case((_runs, sa.null()), else_=_now),
     "note": sa.case((_fire.c.status == constant("skipped"), constant("overlap")), else_=bind("note", FIRES.c.note)),
     "payload": _fire.c.payload,
 }
-#: Stores the fire of an instant, or nothing where it has one. A running fire becomes ``skipped`` where an earlier one
-#: of the cron runs and the two must not overlap.
+#: Stores the fire of an instant, or nothing if the instant has one. The fire is stored as ``skipped`` instead of
+#: ``running`` if an earlier fire of the cron is still running and its fires must not overlap.
 FIRE = prepared(
     insert(FIRES)
     .from_select(
         list(_values),
-        sa.select(*_values.values()).select_from(_fire).where(sa.true()),  # SQLite takes an ON after FROM for a join's
+        sa.select(*_values.values()).select_from(_fire).where(sa.true()),  # else ON CONFLICT reads as a join's ON
         include_defaults=False,
     )
     .on_conflict_do_nothing(**INSTANT)
     .returning(*CLAIM, FIRES.c.status)
 )
 
+#: Stores the fire and the next instant with the schedule.
 FIRED = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)

@@ -1,9 +1,8 @@
-"""Claims of due crons: the plan moves on and the fire is stored, both or neither, before anything runs.
+"""Taking due crons: the fire and the next instant are stored in one transaction, before anything runs.
 
-Each cron is a unit of its own. It takes the schedule's row first, then looks: at its plan, at the fire that the instant
-may have, at the fires that run. The unique index over instants stands behind all of it.
-
-What becomes of a due cron: fired, noted as missed, or merely planned anew. Decided before any lock is taken.
+What happens to a due cron (fire, note as missed, or only plan again) is decided before any lock is taken. Then each
+cron has a transaction of its own, which locks the schedule's row and does nothing if the row has changed since. The
+unique index over instants makes sure that no instant fires twice.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from lastlight_state.errors import CorruptData
 from lastlight_state.ids import new_id
 from lastlight_state.schedules import claiming
 from lastlight_state.schedules.arguments import FireClaim
-from lastlight_state.schedules.crons import claim_statements as sql, plans
-from lastlight_state.schedules.crons.plans import Plan
+from lastlight_state.schedules.crons import plans, take_statements as sql
+from lastlight_state.schedules.crons.plans import CronPlan
 from lastlight_state.schedules.crons.statements import PLAN
 
+#: Notes of missed fires.
 LATE = "late, and not caught up with"
-
 TOO_OLD = "older than the backfill window, with all instants up to its begin"
 
 _TICK = timedelta(milliseconds=1)
@@ -31,20 +30,20 @@ _TICK = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Decision:
-    """The fire that a due instant gets, if any, and the plan after it."""
+    """The status of the fire that a due instant gets, if any, and the plan that follows."""
 
     status: Literal["running", "missed"] | None
-    plan: Plan
+    plan: CronPlan
     note: str | None = None
 
 
 def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) -> Decision:
     """Decide about the row of a due cron, with its override's columns.
 
-    One that is off, or was planned with another pattern or zone than holds now, does not fire at the instant that was
-    computed for it. One that cannot be planned any more fires this last time.
+    A cron that is switched off does not fire. Nor does one that was planned with another pattern or zone than the
+    effective one. A cron that has no further instant fires this last time.
     """
-    held = plans.held_by(row)
+    held = plans.effective_of(row)
     if row["retired_at"] is not None or not held.enabled:
         return Decision(None, plans.OFF)
     if row["planned_with"] not in (None, held.plan):
@@ -61,7 +60,7 @@ def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) ->
 
 
 def _on_time(late: timedelta, row: Mapping[str, Any]) -> bool:
-    """Compared as numbers: what stands there by hand may be more than a timedelta holds, or no number."""
+    """Compared as numbers: a value written by hand may be too large for a timedelta, or no number at all."""
     try:
         return bool(late.total_seconds() <= row["grace_seconds"])
     except TypeError as error:
@@ -70,27 +69,28 @@ def _on_time(late: timedelta, row: Mapping[str, Any]) -> bool:
 
 T = TypeVar("T")
 
-#: How a work runs: one of the ways of a repository.
+#: One of a repository's ways of running a work (`db.scope`).
 Run = Callable[[Callable[[Unit], T]], T]
 
+#: Before every instant and name.
 _BEGIN: tuple[datetime, str] = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
 @dataclass(frozen=True)
-class Claimer:
-    """Who claims, when, and on what terms."""
+class DueTaker:
+    """Takes due crons for one owner."""
 
     owner: str
     now: datetime
     lease: timedelta
     backfill_window: timedelta
 
-    def claimed(self, reading: Run[Any], writing: Run[Any], limit: int) -> list[FireClaim]:
-        """At most ``limit`` claims, the earliest instant first. Reads only, as long as nothing is due."""
-        return claiming.claimed(self._due(reading, limit), lambda row: self._claim(writing, row), limit)
+    def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
+        """At most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
+        return claiming.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
 
     def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any]]:
-        """What is due, each cron once, read in portions: a row that gives no claim keeps none behind it waiting."""
+        """Due crons, each once, read in portions, so that crons that give no claim do not hide those behind them."""
         last, seen = _BEGIN, set[str]()
         while True:
             asked = {"now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
@@ -98,13 +98,13 @@ class Claimer:
             yield from (row for row in found if row["name"] not in seen)
             seen.update(row["name"] for row in found)
             if len(found) < limit or (found[-1]["next_run_at"], found[-1]["name"]) == last:
-                return  # on SQLite, an instant that is spelt in another way than ours may come after itself
+                return  # SQLite compares times as text: a foreign spelling of the same time may sort after ours
             last = found[-1]["next_run_at"], found[-1]["name"]
 
-    def _claim(self, writing: Run[Any], row: dict[str, Any]) -> FireClaim | None:
-        """The claim of one cron; None where it does not fire, or somebody else was first.
+    def _take(self, writing: Run[Any], row: dict[str, Any]) -> FireClaim | None:
+        """The claim on a fire of one cron; None if it does not fire, or if somebody else was first.
 
-        After instants too old to be made up for, the cron may still be due at one that is not.
+        After its missed instants are noted, the cron may be due at an instant inside the backfill window: decide again.
         """
         decision = decide(row, self.now, self.backfill_window)
         claim: FireClaim | None = self._settled(writing, row, decision)
@@ -123,7 +123,7 @@ class Claimer:
             "fire_id": new_id(),
             "status": decision.status,
             "owner": self.owner,
-            "lease_until": self.now + self.lease,
+            "lease_expires_at": self.now + self.lease,
             "note": decision.note,
             "next_run_at": plan.next_run_at,
             "planned_with": plan.planned_with,
@@ -135,7 +135,7 @@ class Claimer:
 
 
 def _settle(unit: Unit, row: Mapping[str, Any], values: dict[str, Any]) -> FireClaim | None:
-    """Store the fire, if there is to be one, and move the plan on, unless the row is not what was decided about."""
+    """Store the decided fire, if any, and the next plan, unless the row has changed since the decision."""
     if unit.row(sql.LOCK_DUE, values) != row:
         return None
     fire = unit.row(sql.FIRE, values) if values["status"] is not None else None
