@@ -60,9 +60,15 @@ class Domains(Face):
 class Transaction(Domains):
     """Calls grouped: what they write is kept together or not at all. Use it in the thread that opened it."""
 
-    def __init__(self, context: Context, unit: Unit) -> None:
+    def __init__(self, context: Context, unit: Unit, claim: Claim | None = None) -> None:
         super().__init__(context)
         self._unit = unit
+        self._claim = claim
+
+    #: What is running and what to do next. Engine writes present the claim that the transaction was opened with.
+    workflows: Part[Workflows] = Part(
+        "lastlight_state.workflows.Workflows", lambda transaction, kind: kind(transaction._context, transaction._claim)
+    )
 
     @cached_property
     def connection(self) -> Connection:
@@ -150,16 +156,17 @@ class StateStore(Domains):
         """Group calls: commits on leaving, rolls back on any exception.
 
         ``connection`` joins your own transaction instead, which you commit. ``claim`` is confirmed first, so that what
-        the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is. ``label`` names the
+        the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is; engine writes to that
+        run present it by themselves. ``label`` names the
         transaction in errors and logs. Raises `NestedTransaction` inside another one of the same thread. The body is
         not repeated when the database is busy; `run` does that.
         """
         if connection is not None:
-            with self._joined(connection, label) as joined:
-                yield _held(joined, claim)
+            with self._joined(connection, label, claim) as joined:
+                yield joined
             return
-        with self._transaction(self._scope.begin(Mode.WRITE), label) as transaction:
-            yield _held(transaction, claim)
+        with self._transaction(self._scope.begin(Mode.WRITE), label, claim) as transaction:
+            yield transaction
 
     @contextmanager
     def view(self) -> Iterator[View]:
@@ -190,8 +197,8 @@ class StateStore(Domains):
         self._scope.refuse_closed()
 
         def attempt() -> T:
-            with self._transaction(self.backend.acquire(Mode.WRITE), label) as transaction:
-                return work(_held(transaction, claim))
+            with self._transaction(self.backend.acquire(Mode.WRITE), label, claim) as transaction:
+                return work(transaction)
 
         return self._scope.retry.run(attempt, repeatable=repeatable)
 
@@ -216,11 +223,11 @@ class StateStore(Domains):
         self.close()
 
     @contextmanager
-    def _transaction(self, checkout: Checkout, label: str | None) -> Iterator[Transaction]:
+    def _transaction(self, checkout: Checkout, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         with self._block(checkout, label) as unit:
             scope = TransactionScope(unit, self.metrics)
             try:
-                yield Transaction(self._context.within(scope), unit)
+                yield _held(Transaction(self._context.within(scope), unit, claim), claim)
             finally:
                 scope.end()
         run_hooks(unit, self.metrics)
@@ -243,7 +250,7 @@ class StateStore(Domains):
             backend.release(checkout)
 
     @contextmanager
-    def _joined(self, connection: Connection, label: str | None) -> Iterator[Transaction]:
+    def _joined(self, connection: Connection, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         self._scope.refuse_closed()
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
@@ -253,7 +260,7 @@ class StateStore(Domains):
         self._scope.transactions.add(thread)
         try:
             with undone_together(unit):
-                yield Transaction(self._context.within(scope), unit)
+                yield _held(Transaction(self._context.within(scope), unit, claim), claim)
         except BaseException as error:
             _label(error, label)
             raise

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from functools import partial
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from lastlight_state.aio.forward import Face
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Runs a call on a worker thread.
@@ -25,6 +28,36 @@ async def entered(run: Run, block: AbstractContextManager[T]) -> AsyncIterator[T
             raise
     else:
         await run(partial(block.__exit__, None, None, None))
+
+
+class Block(Generic[P, T]):
+    """A sync method that gives a block, seen from coroutines: ``async with face.method(…) as target``."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, face: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, face: Face[Any], owner: type) -> Callable[P, AbstractAsyncContextManager[T]]: ...
+    def __get__(self, face: Face[Any] | None, owner: type) -> Any:
+        if face is None:
+            return self
+
+        @wraps(self.method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+            return entered(face._runner.write, getattr(face._target, self.name)(*args, **kwargs))
+
+        return call
+
+
+def block(method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> Block[P, T]:
+    """Forward a method that gives a block. A task that is cancelled in it leaves the block as an exception does."""
+    return Block(method)
 
 
 async def _enter(run: Run, block: AbstractContextManager[T]) -> T:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
-
-from lastlight_state.aio.blocks import entered
+from lastlight_state.aio.blocks import block
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
-from lastlight_state.schedules import FireClaim, RunningFire, Schedules
+from lastlight_state.schedules import Schedules
 from lastlight_state.schedules.crons import Crons
 from lastlight_state.schedules.fires import Fires
 from lastlight_state.schedules.overrides import Overrides
-from lastlight_state.schedules.words import LEASE
 
 
 class AsyncCrons(Face[Crons]):
@@ -54,10 +50,7 @@ class AsyncFires(Face[Fires]):
     list = reading(Fires.list)
     latest = reading(Fires.latest)
     health = reading(Fires.health)
-
-    def running(self, claim: FireClaim, *, lease: timedelta = LEASE) -> AbstractAsyncContextManager[RunningFire]:
-        """As `Fires.running`, for ``async with``. If the task is cancelled in the block, the fire ends ``failed``."""
-        return entered(self._runner.write, self._target.running(claim, lease=lease))
+    running = block(Fires.running)
 
 
 class AsyncSchedules(Face[Schedules]):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
 
+from lastlight_state.aio.blocks import block, entered
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
-from lastlight_state.workflows import WorkflowRun, Workflows
+from lastlight_state.workflows import Claim, WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
 from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
@@ -21,6 +24,9 @@ from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.usage import Rollups
 from lastlight_state.workflows.waits import Waits
 
+if TYPE_CHECKING:
+    from lastlight_state.workflows.claims.driving import DrivenRun
+
 
 class AsyncRuns(Face[Runs]):
     """``store.workflows.runs``"""
@@ -28,6 +34,7 @@ class AsyncRuns(Face[Runs]):
     create = writing(Runs.create)
     ensure = writing(Runs.ensure)
     get = reading(Runs.get)
+    get_resume = reading(Runs.get_resume)
     list = reading(Runs.list)
     append_phase = writing(Runs.append_phase)
     merge_scratch = writing(Runs.merge_scratch)
@@ -43,6 +50,7 @@ class AsyncExecutions(Face[Executions]):
     """``store.workflows.executions``"""
 
     start = writing(Executions.start)
+    running = block(Executions.running)
     skip = writing(Executions.skip)
     update = writing(Executions.update)
     finish = writing(Executions.finish)
@@ -56,7 +64,7 @@ class AsyncExecutions(Face[Executions]):
     find_output = reading(Executions.find_output)
 
 
-class AsyncClaims(Face[Claims]):
+class AsyncClaims(Face[Claims[Workflows]]):
     """``store.workflows.claims``"""
 
     list_claimable = reading(Claims.list_claimable)
@@ -70,6 +78,14 @@ class AsyncClaims(Face[Claims]):
     release = writing(Claims.release)
     give_up = writing(Claims.give_up)
     find = reading(Claims.find)
+
+    @asynccontextmanager
+    async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
+        """As `Claims.driving`, for ``async with``. A task that is cancelled in the block gives the run back."""
+        async with entered(self._runner.write, self._target.driving(claim)) as run:
+            driven = cast("DrivenRun[AsyncWorkflows]", run)
+            driven.workflows = AsyncWorkflows(run.workflows, self._runner)
+            yield driven
 
 
 class AsyncLoops(Face[Loops]):
@@ -187,7 +203,6 @@ class AsyncLookups(Face[Lookups]):
     repos = reading(Lookups.repos)
     activity = reading(Lookups.activity)
     get_task = reading(Lookups.get_task)
-    get_resume = reading(Lookups.get_resume)
     search_errors = reading(Lookups.search_errors)
 
 

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from lastlight_state.db.records import Record
-from lastlight_state.schedules.words import MESSAGE_CHARS, TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
-
-#: Stands at the end of a text that was cut.
-CUT = " …[cut]"
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-
-
-def message_of(error: BaseException) -> str:
-    """The message of an exception, cut to 4,000 characters."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - the ``__str__`` of a job's exception may itself fail
-        text = "(an exception without a text)"
-    return storable(text, MESSAGE_CHARS)
-
-
-def storable(text: str, most: int) -> str:
-    """The text, cut to ``most`` characters, with lone surrogates and control characters replaced.
-
-    Databases refuse NUL and lone surrogates; JSON writes every other control character in six bytes.
-    """
-    kept = text if len(text) <= most else text[: most - len(CUT)] + CUT
-    whole = kept.encode("utf-8", "replace").decode()
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole)
+from lastlight_state.db.told import message_of, storable
+from lastlight_state.schedules.words import TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ ZONE = cron.ZONE_BYTES
 PAYLOAD = 64 * 1024
 NOTE = 1024
 ERROR = 16 * 1024
-#: How many characters an error keeps of an exception's message, and of the name of its type.
-MESSAGE_CHARS = 4_000
+#: How many characters an error keeps of the name of an exception's type.
 TYPE_CHARS = 80
 
 # Durations and counts.

@@ -63,6 +63,9 @@ class Blocking:
     @contextmanager
     def _block(self, block: Any) -> Iterator[Any]:
         entered = self._loop.run(block.__aenter__)
+        for name, part in vars(entered).items():
+            if isinstance(part, Face) and entered is not block:  # what a block has in hand may hold repositories
+                setattr(entered, name, Blocking(part, self._loop))
         try:
             yield self._seen(entered) if entered is not block else Blocking(block, self._loop)
         except BaseException as error:

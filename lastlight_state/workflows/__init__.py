@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from lastlight_state.db.repository import Face
+from lastlight_state.db.repository import Context, Face
 from lastlight_state.lazy import Part, public
+from lastlight_state.workflows.kernel.presenting import presenting
 from lastlight_state.workflows.words import TERMINAL_TOPIC
 
 if TYPE_CHECKING:
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
         Wait as Wait,
     )
     from lastlight_state.workflows.claims import Claims
+    from lastlight_state.workflows.claims.driving import DrivenRun as DrivenRun
     from lastlight_state.workflows.claims.records import ClaimableRun as ClaimableRun, ClaimHolder as ClaimHolder
     from lastlight_state.workflows.executions import Executions
     from lastlight_state.workflows.executions.records import (
         Execution as Execution,
         ExecutionSummary as ExecutionSummary,
     )
+    from lastlight_state.workflows.executions.running import RunningExecution as RunningExecution
     from lastlight_state.workflows.health import Health
     from lastlight_state.workflows.health.records import (
         Blocked as Blocked,
@@ -57,7 +61,6 @@ if TYPE_CHECKING:
     from lastlight_state.workflows.lookups.records import (
         Count as Count,
         RepoRuns as RepoRuns,
-        ResumeView as ResumeView,
         RunActivity as RunActivity,
         RunAncestor as RunAncestor,
         RunTransition as RunTransition,
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
         WorkflowRun as WorkflowRun,
     )
     from lastlight_state.workflows.runs import Runs
+    from lastlight_state.workflows.runs.resume import ResumeView as ResumeView
     from lastlight_state.workflows.usage import Rollups
     from lastlight_state.workflows.usage.records import (
         ThreadUsage as ThreadUsage,
@@ -96,13 +100,16 @@ public(
         "approvals.records": "Answered Approval ApprovalSummary PendingApproval",
         "arguments": "Claim ExecutionOptions Failure Gate NodePut NodeRef PhaseEntry Provenance Question "
         "RunFilter RunOptions Trigger Usage Wait",
+        "claims.driving": "DrivenRun",
         "claims.records": "ClaimHolder ClaimableRun",
         "executions.records": "Execution ExecutionSummary",
+        "executions.running": "RunningExecution",
         "health.records": "Blocked RunState UnhealthyRun",
         "human_requests.records": "AnsweredRequest HumanRequest HumanRequestSummary PendingRequest",
-        "lookups.records": "Count RepoRuns ResumeView RunActivity RunAncestor RunTransition TaskStory TaskWait",
+        "lookups.records": "Count RepoRuns RunActivity RunAncestor RunTransition TaskStory TaskWait",
         "nodes.records": "Node",
         "records": "CompletedPhase EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
+        "runs.resume": "ResumeView",
         "usage.records": "ThreadUsage UsageBucket UsageGroup UsageStats UsageTotals",
     },
     "Workflows",
@@ -110,14 +117,25 @@ public(
 
 
 class Workflows(Face):
-    """``store.workflows``"""
+    """``store.workflows``. With a claim, the engine writes of its repositories present it by themselves."""
+
+    def __init__(self, context: Context, claim: Claim | None = None) -> None:
+        super().__init__(context)
+        self._claim = claim
+
+    def _made(self, kind: type[Any], name: str) -> Any:
+        made = super()._made(kind, name)
+        return made if self._claim is None else presenting(made, self._claim)
 
     #: Workflow runs.
     runs: Part[Runs] = Part("lastlight_state.workflows.runs.Runs")
     #: Phase executions, chat turns and node attempts.
     executions: Part[Executions] = Part("lastlight_state.workflows.executions.Executions")
     #: Who drives which run.
-    claims: Part[Claims] = Part("lastlight_state.workflows.claims.Claims")
+    claims: Part[Claims[Workflows]] = Part(
+        "lastlight_state.workflows.claims.Claims",
+        lambda face, kind: kind(face._context, partial(Workflows, face._context)),
+    )
     #: States of the nodes of runs' graphs.
     nodes: Part[Nodes] = Part("lastlight_state.workflows.nodes.Nodes")
     #: Where runs' loops stand, and what their iterations hand on.

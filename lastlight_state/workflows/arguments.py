@@ -17,6 +17,7 @@ from lastlight_state.workflows.words import (
     NodeState,
     OnExpiry,
     OnReject,
+    RunStatus,
     TriggerType,
 )
 
@@ -68,7 +69,7 @@ DEFAULTS = RunOptions()
 class RunFilter:
     """Which runs are meant. None filters nothing, an empty sequence admits nothing; ``since`` is inclusive."""
 
-    statuses: Sequence[str] | None = None
+    statuses: Sequence[RunStatus] | None = None
     workflow_names: Sequence[str] | None = None
     repo: str | None = None
     trigger_id: str | None = None

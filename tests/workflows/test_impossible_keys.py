@@ -104,7 +104,7 @@ ASKED: dict[str, Callable[[Any, str], Any]] = {
     "lookups.list_ancestors": lambda w, bad: w.lookups.list_ancestors(bad),
     "lookups.list_transitions": lambda w, bad: w.lookups.list_transitions(bad),
     "lookups.get_task": lambda w, bad: w.lookups.get_task(bad, NODE),
-    "lookups.get_resume": lambda w, bad: w.lookups.get_resume(bad),
+    "runs.get_resume": lambda w, bad: w.runs.get_resume(bad),
     "lookups.search_errors": lambda w, bad: w.lookups.search_errors(bad, since=LONG_AGO),
     "lookups.activity": lambda w, bad: w.lookups.activity(bad, "r", since=LONG_AGO),
     "lookups.latest_by_workflow": lambda w, bad: w.lookups.latest_by_workflow("t", [bad]),

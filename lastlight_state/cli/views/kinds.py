@@ -18,9 +18,9 @@ Store = StateStore | View
 
 @dataclass(frozen=True)
 class Filters:
-    """What a list is to show. None filters nothing."""
+    """What a list is to show. None filters nothing; the repository judges the words."""
 
-    statuses: Sequence[str] | None
+    statuses: Sequence[Any] | None
     since: datetime | None
     limit: int
     page_token: str | None

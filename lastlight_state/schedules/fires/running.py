@@ -1,28 +1,18 @@
-"""A block around the work of a fire: renews its lease while the block runs, and finishes the fire when the block ends.
-
-A thread of the block renews the lease, three times in the time of a lease. After a database error it tries again at the
-next turn; after the claim was lost it stops. The thread always ends with the block.
-"""
+"""A block around the work of a fire: renews its lease while the block runs, and finishes the fire when the block ends."""
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from lastlight_state.errors import BackendError, LostRace
+from lastlight_state.db.renewals import Held, renewed
+from lastlight_state.errors import LostRace
 from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
 from lastlight_state.schedules.fires import checks
 
-#: How often a lease is renewed in its time.
-RENEWALS = 3
 
-_log = logging.getLogger("lastlight_state.schedules")
-
-
-class RunningFire:
+class RunningFire(Held[FireClaim]):
     """The fire inside a block. The block sets ``outcome`` to say how the fire ended; unset, it ended ``ok``.
 
     ``lost`` becomes True when the lease can no longer be renewed, usually because another owner has taken the fire.
@@ -30,8 +20,7 @@ class RunningFire:
     """
 
     def __init__(self, claim: FireClaim) -> None:
-        self.claim = claim
-        self.lost = False
+        super().__init__(claim)
         self._outcome: FireOutcome | None = None
 
     @property
@@ -54,8 +43,15 @@ def running(
     finish: Callable[[FireClaim, FireOutcome], object],
 ) -> Iterator[RunningFire]:
     """The block around a fire. ``heartbeat`` renews its claim, ``finish`` finishes it."""
+
+    def renew(held: FireClaim) -> FireClaim | None:
+        try:
+            return heartbeat(held)
+        except LostRace:  # the block has finished the fire
+            return None
+
     fire = RunningFire(heartbeat(claim))
-    with _renewed(fire, lease.total_seconds() / RENEWALS, heartbeat):
+    with renewed(fire, f"fire {claim.fire_id}", lease, renew):
         try:
             yield fire
         except BaseException as error:
@@ -78,32 +74,3 @@ def _finish_failed(fire: RunningFire, error: BaseException, finish: Callable[[Fi
         finish(fire.claim, FireOutcome("failed", error=FireError.of(error)))
     except Exception as failure:  # noqa: BLE001 - told in a note on the block's exception
         error.add_note(f"fire {fire.claim.fire_id!r} could not be finished: {type(failure).__name__}: {failure}")
-
-
-@contextmanager
-def _renewed(fire: RunningFire, interval: float, heartbeat: Callable[[FireClaim], FireClaim]) -> Iterator[None]:
-    ended = threading.Event()
-    name = f"lastlight-fire-{fire.claim.fire_id}"
-    renewals = threading.Thread(target=_renew, args=(fire, interval, heartbeat, ended), name=name, daemon=True)
-    renewals.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewals.join()
-
-
-def _renew(
-    fire: RunningFire, interval: float, heartbeat: Callable[[FireClaim], FireClaim], ended: threading.Event
-) -> None:
-    while not ended.wait(interval):
-        try:
-            fire.claim = heartbeat(fire.claim)
-        except BackendError as error:
-            _log.warning("the lease of fire %r could not be renewed yet: %s", fire.claim.fire_id, error)
-        except LostRace:  # the block has finished the fire
-            return
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next turn would meet it again
-            fire.lost = True
-            _log.warning("the lease of fire %r is no longer renewed: %s", fire.claim.fire_id, error)
-            return

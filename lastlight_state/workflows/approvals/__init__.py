@@ -118,7 +118,7 @@ class Approvals(QuestionRepository[Approval]):
     def list(
         self,
         *,
-        statuses: Sequence[str] | None = None,
+        statuses: Sequence[words.ApprovalStatus] | None = None,
         trigger_id: str | None = None,
         artifact: str | None = None,
         gate: str | None = None,

@@ -7,25 +7,29 @@ So a process that was stopped, replaced and continued cannot do harm, and one th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
-from lastlight_state.db.repository import Repository
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.statements import Statement
-from lastlight_state.errors import ClaimLost, Conflict, NotFound
+from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import (
     checks as claim_checks,
+    driving as claim_block,
     kinds as claim_kinds,
     lists as claim_list,
     statements as sql,
     takes as claim_renewals,
     takes as claim_takes,
 )
+from lastlight_state.workflows.claims.driving import DrivenRun, Reins, W
 from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.kernel import fence, rows as run_rows, sweeps
 
@@ -33,8 +37,12 @@ LEASE = timedelta(seconds=30)
 _NONE = timedelta(0)
 
 
-class Claims(Repository):
+class Claims(Repository, Generic[W]):
     """``store.workflows.claims``"""
+
+    def __init__(self, context: Context, presenting: Callable[[Claim], W]) -> None:
+        super().__init__(context)
+        self._presenting = presenting
 
     def list_claimable(
         self, *, grace: timedelta = _NONE, limit: int = 50, page_token: str | None = None
@@ -141,6 +149,26 @@ class Claims(Repository):
         retry_at = claim_checks.retry_at(now, retry_after)
         self._writing(lambda unit: claim_takes.release(unit, held, now, retry_at))
 
+    def driving(self, claim: Claim) -> AbstractContextManager[DrivenRun[W]]:
+        """A block that drives the run: the lease is renewed from a thread while it runs, and given back at its end.
+
+        ``with claims.driving(claim) as driven``: engine writes by ``driven.workflows`` present the claim by themselves,
+        and are `ClaimLost` after it was lost; ``driven.lost`` tells during the block, ``driven.cancel_requested`` that
+        somebody asked to cancel. A run that the block has paused, ended or requeued is left as it is; any other is
+        released, also by a `KeyboardInterrupt` or a cancelled task. A block that raises leaves the claim to run out:
+        taking the run again counts as a restart, so one that fails on every worker meets its limit. Raises `ClaimLost`
+        or `NotFound` before the block. Not in a transaction (`MisuseError`).
+        """
+        if isinstance(self._scope, TransactionScope):
+            raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
+        held = claim_checks.claim(claim)
+        reins = Reins(
+            self.heartbeat,
+            lambda renewed, retry_after: self.release(renewed, retry_after=retry_after),
+            self._ended_by_holder,
+        )
+        return claim_block.driving(held, self._presenting(held), reins)
+
     def give_up(self, *, reason: str = "restart_limit", limit: int = 500) -> tuple[str, ...]:
         """Fail the abandoned runs at their restart limit; the ids of those that failed.
 
@@ -165,6 +193,11 @@ class Claims(Repository):
             why = self._reading(lambda unit: claim_renewals.why_lost(unit, {claim.run_id: claim}))
             raise why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
         return claim_takes.claim_of(row, lease)
+
+    def _ended_by_holder(self, claim: Claim) -> bool:
+        """Whether the holder itself has paused, ended, requeued or released the run."""
+        values = {"run_id": claim.run_id, "epoch": claim.epoch}
+        return self._reading(lambda unit: unit.row(sql.ENDED_BY_HOLDER, values)) is not None
 
     def _give_up(self, values: dict[str, Any], reason: str) -> bool:
         return self._writing(lambda unit: claim_takes.give_up(unit, self._listeners, values, reason))

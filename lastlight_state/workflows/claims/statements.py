@@ -11,7 +11,7 @@ from lastlight_state.backends.sql.json import elements_of, member_of
 from lastlight_state.db import columns
 from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import unindexed
-from lastlight_state.db.statements import Family, bind, prepared
+from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.workflows.claims.kinds import (
     ABANDONED,
     DUE,
@@ -26,7 +26,7 @@ from lastlight_state.workflows.claims.kinds import (
 from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, PUT_BACK, SAVED_ONCE, TAKEN
 from lastlight_state.workflows.kernel.rows import STATE, locking
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON
-from lastlight_state.workflows.tables import RUNS
+from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
 _expected = bind("expected_epoch", RUNS.c.claim_epoch)
 _as_expected = sa.or_(_expected.is_(None), RUNS.c.claim_epoch == _expected)
@@ -144,4 +144,16 @@ FIND = prepared(
         RUNS.c.heartbeat_at,
         RUNS.c.lease_expires_at,
     ).where(_this_run, RUNS.c.claim_owner.is_not(None))
+)
+
+#: A change of the run's status that the holder of this epoch has made, other than by taking the run.
+ENDED_BY_HOLDER = prepared(
+    sa.select(TRANSITIONS.c.seq)
+    .where(
+        TRANSITIONS.c.run_id == bind("run_id", TRANSITIONS.c.run_id),
+        TRANSITIONS.c.claim_epoch == bind("epoch", TRANSITIONS.c.claim_epoch),
+        TRANSITIONS.c.to_status != constant("running"),
+        TRANSITIONS.c.from_status != TRANSITIONS.c.to_status,
+    )
+    .limit(sa.literal_column("1"))
 )

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, cast
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, MisuseError
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
 from lastlight_state.workflows.executions import (
@@ -24,15 +27,16 @@ from lastlight_state.workflows.executions import (
     checks as execution_checks,
     lists as execution_list,
     outputs as loop_outputs,
+    running as execution_block,
     statements as sql,
 )
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.outputs import Output
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
+from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
 from lastlight_state.workflows.words import NodeState
 
 PhaseState = Literal["run", "running", "done"]
-Ended = Literal["succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
 
 NO_OPTIONS = ExecutionOptions()
 SPENT = ("turns", "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -139,6 +143,38 @@ class Executions(Repository):
         change = Change(sql.FINISH, values, claim, judge, then)
         return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
 
+    def running(
+        self,
+        skill: str,
+        *,
+        run_id: str | None = None,
+        trigger: Trigger | None = None,
+        node: NodeRef | None = None,
+        session_id: str | None = None,
+        options: ExecutionOptions = NO_OPTIONS,
+        claim: Claim | None = None,
+    ) -> AbstractContextManager[RunningExecution]:
+        """A block around the work of an execution, which is started before it and ended after it.
+
+        ``with executions.running(…) as execution``: the block sets ``execution.usage``, ``.output``, ``.session_id``,
+        ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or it ends the execution itself.
+        When the block raises, the execution is ``failed`` with that error (``interrupted`` by a `KeyboardInterrupt` or
+        a cancelled task), which is raised on unchanged, with a note where that could not be stored. Usage is kept even
+        where the claim was lost. Raises as `start` and `finish` do. Not in a transaction (`MisuseError`).
+        """
+        if isinstance(self._scope, TransactionScope):
+            raise MisuseError("an execution runs longer than a transaction should: call running() on the store")
+        start = partial(
+            self.start, skill, run_id=run_id, trigger=trigger, node=node, session_id=session_id, options=options
+        )
+        steps = Steps(
+            partial(start, claim=claim),
+            partial(self.save_output, claim=claim),
+            self.update,
+            partial(self.finish, claim=claim),
+        )
+        return execution_block.running(steps, self._settings.limits.output_text)
+
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
         """End what is in flight in this run (of this skill) as interrupted; the number of executions ended.
 
@@ -196,7 +232,7 @@ class Executions(Repository):
         trigger_id: str | None = None,
         skill: str | None = None,
         node: NodeRef | None = None,
-        outcomes: Sequence[str] | None = None,
+        outcomes: Sequence[words.Outcome] | None = None,
         since: datetime | None = None,
         limit: int = 50,
         page_token: str | None = None,
@@ -268,7 +304,7 @@ class Executions(Repository):
 
         def note() -> None:
             self._metrics.count("executions_without_session")
-            _log.warning("execution %s used tokens but has no session id: its log cannot be found", ended.id)
+            _log.info("execution %s used tokens but has no session id: its log cannot be found", ended.id)
 
         unit.after_commit(note)
 

@@ -21,7 +21,6 @@ from lastlight_state.workflows.lookups.filters import filled
 from lastlight_state.workflows.lookups.records import (
     Count,
     RepoRuns,
-    ResumeView,
     RunActivity,
     RunAncestor,
     RunTransition,
@@ -30,6 +29,7 @@ from lastlight_state.workflows.lookups.records import (
 from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.repos import split_legacy
 from lastlight_state.workflows.runs import lists as run_list
+from lastlight_state.workflows.words import RunStatus
 
 Order = Literal["newest", "oldest"]
 
@@ -44,7 +44,7 @@ class Lookups(Repository):
         trigger_id: str,
         *,
         workflow_names: Sequence[str] | None = None,
-        statuses: Sequence[str] | None = None,
+        statuses: Sequence[RunStatus] | None = None,
         order: Order = "newest",
     ) -> RunSummary | None:
         """The newest run of a trigger, or None. ``"oldest"`` among live statuses is the one that was there first.
@@ -60,7 +60,7 @@ class Lookups(Repository):
         return runs[0] if runs else None
 
     def latest_by_workflow(
-        self, trigger_id: str, names: Sequence[str], *, statuses: Sequence[str] | None = None
+        self, trigger_id: str, names: Sequence[str], *, statuses: Sequence[RunStatus] | None = None
     ) -> dict[str, RunSummary]:
         """The newest run of a trigger in each of these workflows (at most 50); those without a run are left out."""
         found = filled(lookup_checks.of_trigger(trigger_id, names, statuses))
@@ -149,10 +149,6 @@ class Lookups(Repository):
         Raises `NotFound` for an unknown run, or a node of which neither a row nor an attempt is there.
         """
         return self._viewing(lambda unit: run_story.task(unit, run_id, node))
-
-    def get_resume(self, run_id: str) -> ResumeView:
-        """Everything that resuming a run begins with, all of one moment. Raises `NotFound`."""
-        return self._viewing(lambda unit: run_story.resume(unit, run_id))
 
     def search_errors(
         self, text: str, *, since: datetime, limit: int = 50, page_token: str | None = None

@@ -1,7 +1,4 @@
-"""What look-ups give.
-
-A run and its nodes as a story: what a task did, and what resuming a run begins with.
-"""
+"""What look-ups give, the story of a task among it."""
 
 from __future__ import annotations
 
@@ -9,11 +6,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.db.records import Record
-from lastlight_state.workflows.approvals.records import Approval
-from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
-from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.nodes.records import Node
-from lastlight_state.workflows.records import Loop, WorkflowRun
 from lastlight_state.workflows.repos import split_legacy
 
 
@@ -115,14 +109,3 @@ class TaskStory(Record):
     started_at: datetime | None
     finished_at: datetime | None
     waits: tuple[TaskWait, ...]
-
-
-class ResumeView(Record):
-    """A run with its nodes and loops, what is in flight with its checkpoints, and its pending questions."""
-
-    run: WorkflowRun
-    nodes: tuple[Node, ...]
-    loops: tuple[Loop, ...]
-    executions: tuple[Execution, ...]
-    approvals: tuple[Approval, ...]
-    human_requests: tuple[HumanRequest, ...]

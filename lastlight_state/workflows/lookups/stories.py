@@ -7,23 +7,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
-from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.workflows.approvals.records import Approval
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
+from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.human_requests.records import HumanRequest
 from lastlight_state.workflows.kernel import rows as run_rows
-from lastlight_state.workflows.kernel.executions import COLUMNS, IN_FLIGHT
-from lastlight_state.workflows.kernel.questions import PENDING_GATES, PENDING_REQUESTS
-from lastlight_state.workflows.lookups.records import ResumeView, TaskStory, TaskWait
+from lastlight_state.workflows.lookups.records import TaskStory, TaskWait
 from lastlight_state.workflows.nodes import checks as node_checks
 from lastlight_state.workflows.nodes.records import Node
 from lastlight_state.workflows.nodes.statements import FIND
-from lastlight_state.workflows.records import Loop
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS
 
 _e = EXECUTIONS.c
 _run_id = bind("run_id", NODES.c.run_id)
@@ -60,20 +54,6 @@ WAITS = prepared(
     sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(sa.literal_column("100"))
 )
 
-NODES_OF_RUN = prepared(
-    sa.select(*NODES.c).where(NODES.c.run_id == _run_id).order_by(NODES.c.node_id, NODES.c.iteration)
-)
-LOOPS_OF_RUN = prepared(sa.select(*LOOPS.c).where(LOOPS.c.run_id == _run_id).order_by(LOOPS.c.loop_id))
-IN_FLIGHT_OF_RUN = prepared(
-    through(sa.select(*COLUMNS), EXECUTIONS, "ix_executions_in_flight")
-    .where(_e.workflow_run_id == _run_id, IN_FLIGHT)
-    .order_by(_e.started_at, _e.id)
-)
-GATES_OF_RUN = prepared(sa.select(*APPROVALS.c).where(*PENDING_GATES).order_by(APPROVALS.c.created_at, APPROVALS.c.id))
-REQUESTS_OF_RUN = prepared(
-    sa.select(*REQUESTS.c).where(*PENDING_REQUESTS).order_by(REQUESTS.c.requested_at, REQUESTS.c.id)
-)
-
 
 def task(unit: Unit, run_id: str, ref: NodeRef) -> TaskStory:
     """The story of a node. Raises `NotFound`."""
@@ -99,19 +79,4 @@ def task(unit: Unit, run_id: str, ref: NodeRef) -> TaskStory:
         started_at=told[0].started_at if told else None,
         finished_at=told[-1].finished_at if told else None,
         waits=tuple(reversed(unit.all(TaskWait, WAITS, key))),
-    )
-
-
-def resume(unit: Unit, run_id: str) -> ResumeView:
-    """What resuming a run begins with. Raises `NotFound`."""
-    run, here = run_rows.get(unit, run_id), {"run_id": run_id}
-    return ResumeView.of(
-        {
-            "run": run,
-            "nodes": tuple(unit.all(Node, NODES_OF_RUN, here)),
-            "loops": tuple(unit.all(Loop, LOOPS_OF_RUN, here)),
-            "executions": tuple(unit.all(Execution, IN_FLIGHT_OF_RUN, here)),
-            "approvals": tuple(unit.all(Approval, GATES_OF_RUN, here)),
-            "human_requests": tuple(unit.all(HumanRequest, REQUESTS_OF_RUN, here)),
-        }
     )

@@ -27,9 +27,11 @@ from lastlight_state.workflows.runs import (
     cancels as run_cancels,
     checks as run_checks,
     lists as run_list,
+    resume as run_resume,
     statements as sql,
 )
 from lastlight_state.workflows.runs.cancels import Cancel
+from lastlight_state.workflows.runs.resume import ResumeView
 
 T = TypeVar("T")
 
@@ -90,10 +92,14 @@ class Runs(Repository):
         """The whole run. Raises `NotFound`, or `CorruptData` where its JSON cannot be read."""
         return self._reading(lambda unit: run_rows.get(unit, run_id))
 
+    def get_resume(self, run_id: str) -> ResumeView:
+        """Everything that resuming a run begins with, all of one moment. Raises as `get`."""
+        return self._viewing(lambda unit: run_resume.read(unit, run_id))
+
     def list(
         self,
         *,
-        statuses: Sequence[str] | None = None,
+        statuses: Sequence[words.RunStatus] | None = None,
         workflow_names: Sequence[str] | None = None,
         repo: str | None = None,
         since: datetime | None = None,

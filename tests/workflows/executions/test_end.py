@@ -268,7 +268,7 @@ def test_tokens_without_a_session_are_counted_once(store: StateStore, caplog: py
     """workflows W-58, case 68."""
     execution = begun(store)
     store.workflows.executions.update(execution.id, usage=Usage(output_tokens=5))
-    with caplog.at_level(logging.WARNING, "lastlight_state"):
+    with caplog.at_level(logging.INFO, "lastlight_state"):
         for _ in range(2):
             store.workflows.executions.finish(execution.id, "succeeded")
     assert store.metrics.executions_without_session == 1

@@ -74,7 +74,7 @@ def test_resuming_begins_with_everything_that_is_open(store: StateStore) -> None
     answered = workflows.approvals.create(run.id, Gate("h", "Go?"))
     workflows.approvals.answer(answered.id, "approved", by="ana")
     asked = workflows.human_requests.create(run.id, Question(NodeRef("a"), "text", "Which?"))
-    view = workflows.lookups.get_resume(run.id)
+    view = workflows.runs.get_resume(run.id)
     assert view.run == workflows.runs.get(run.id)
     assert [(node.node_id, node.iteration) for node in view.nodes] == [("a", 0), ("a", 1), ("build", 1)]
     assert view.nodes[1] == nodes[1]
@@ -82,7 +82,7 @@ def test_resuming_begins_with_everything_that_is_open(store: StateStore) -> None
     assert ([each.id for each in view.approvals], view.approvals[0].action) == ([gate.id], {"do": 1})
     assert [each.id for each in view.human_requests] == [asked.id]
     with pytest.raises(NotFound):
-        workflows.lookups.get_resume("nobody")
+        workflows.runs.get_resume("nobody")
 
 
 def test_a_run_with_broken_json_is_not_resumed_by_guess(sqlite_database: Database) -> None:
@@ -92,13 +92,13 @@ def test_a_run_with_broken_json_is_not_resumed_by_guess(sqlite_database: Databas
     for (name,) in raw("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'workflow_runs'"):
         raw(f"DROP TRIGGER {name}")
     raw("UPDATE workflow_runs SET context = '{broken' WHERE id = ?", run.id)
-    lookups = store.workflows.lookups
+    lookups, runs = store.workflows.lookups, store.workflows.runs
     assert len(store.workflows.runs.list()) == 2
     assert (lookups.count().value, len(lookups.names()), len(lookups.list_ancestors(run.id))) == (2, 2, 1)
     with pytest.raises(CorruptData) as caught:
-        lookups.get_resume(run.id)
+        runs.get_resume(run.id)
     assert (caught.value.table, caught.value.column) == ("workflow_runs", "context")
-    assert lookups.get_resume(other.id).run.id == other.id
+    assert runs.get_resume(other.id).run.id == other.id
 
 
 def test_a_view_for_resuming_is_of_one_moment(every_backend: StateStore) -> None:
@@ -116,7 +116,7 @@ def test_a_view_for_resuming_is_of_one_moment(every_backend: StateStore) -> None
                 tx.workflows.loops.put(run.id, "l", iteration=n)
 
     def seen() -> tuple[Any, ...]:
-        view = every_backend.workflows.lookups.get_resume(run.id)
+        view = every_backend.workflows.runs.get_resume(run.id)
         parts = (view.run.scratch["n"], *(int(node.label or 0) for node in view.nodes))
         return (*parts, *(loop.iteration for loop in view.loops))
 

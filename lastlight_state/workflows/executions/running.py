@@ -1,0 +1,122 @@
+"""A block around the work of an execution: started before it, and ended as the block ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lastlight_state.db import valid
+from lastlight_state.db.told import message_of, storable
+from lastlight_state.errors import ClaimLost, LostRace
+from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows.arguments import Failure, Usage
+from lastlight_state.workflows.executions import checks as execution_checks
+from lastlight_state.workflows.executions.records import Execution
+from lastlight_state.workflows.words import NodeState
+
+Ended = Literal["succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
+
+#: Characters of the name of an exception's type that are kept.
+_TYPE_CHARS = 80
+
+
+class RunningExecution:
+    """What a block has in hand that carries out an execution: the block says here what is stored at its end.
+
+    ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` leads to the line file.
+    ``outcome`` is ``succeeded`` unless it is set, with a ``failure`` where there is something to say; ``node_state``
+    moves the node. What could not be stored is `InvalidValue` right where it is set.
+    """
+
+    usage: Usage | None
+    output: str | None
+    session_id: str | None
+    outcome: Ended | None
+    failure: Failure | None
+    node_state: NodeState | None
+
+    def __init__(self, execution: Execution, output_limit: int) -> None:
+        self.execution = execution
+        self._checks: dict[str, Callable[[Any], object]] = {
+            "usage": execution_checks.usage_columns,
+            "output": lambda text: valid.content("output", text, output_limit),
+            "session_id": lambda key: valid.identifier("session_id", key, words.SESSION_ID),
+            "outcome": lambda word: valid.word("outcome", word, execution_checks.ENDED),
+            "failure": lambda failure: shared.failure_columns(valid.group("failure", failure, Failure)),
+            "node_state": lambda word: valid.word("node_state", word, words.NODE_STATES),
+        }
+        for name in self._checks:
+            setattr(self, name, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = None if value is None else self.__dict__.get("_checks", {}).get(name)
+        if check is not None:
+            check(value)
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"RunningExecution({self.execution!r})"
+
+    @property
+    def id(self) -> str:
+        """The execution's id."""
+        return self.execution.id
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How an execution is started and ended, each with the claim that the block was given."""
+
+    start: Callable[[], Execution]
+    save_output: Callable[..., None]
+    update: Callable[..., Execution]
+    finish: Callable[..., Execution]
+
+
+@contextmanager
+def running(steps: Steps, output_limit: int) -> Iterator[RunningExecution]:
+    """The block around an execution."""
+    running = RunningExecution(steps.start(), output_limit)
+    try:
+        yield running
+    except BaseException as error:
+        _end_raised(running, error, steps)
+        raise
+    try:
+        _end(running, steps, running.outcome or "succeeded", running.failure, running.node_state)
+    except LostRace:
+        if running.outcome is not None:
+            raise  # else the block has ended the execution itself, in its own way
+
+
+def _end(
+    running: RunningExecution, steps: Steps, outcome: Ended, failure: Failure | None, node_state: NodeState | None
+) -> None:
+    usage = running.usage
+    try:
+        if running.output is not None:
+            steps.save_output(running.id, running.output)
+        steps.finish(
+            running.id, outcome, usage=usage, failure=failure, session_id=running.session_id, node_state=node_state
+        )
+    except (ClaimLost, LostRace):
+        if usage is not None:
+            steps.update(running.id, usage=usage)  # money spent is a fact, whoever has the run now
+        raise
+
+
+def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -> None:
+    """Store that the block raised. Whatever comes of that, the block's own error is the one to be seen."""
+    outcome: Ended = "failed" if isinstance(error, Exception) else "interrupted"
+    try:
+        _end(running, steps, outcome, failure_of(error), None)
+    except Exception as failure:  # noqa: BLE001 - told in a note of the error that matters
+        error.add_note(f"execution {running.id!r} could not be finished: {type(failure).__name__}: {failure}")
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The failure that an exception is: its type's name and its message, as far as they can be stored."""
+    name, message = storable(type(error).__name__, _TYPE_CHARS), message_of(error)
+    return Failure(f"{name}: {message}" if message else name)

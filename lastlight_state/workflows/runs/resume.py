@@ -1,0 +1,61 @@
+"""What resuming a run begins with: the run, and all that hangs on it and is not over, read at one moment."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from lastlight_state.db.indexes import through
+from lastlight_state.db.records import Record
+from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.workflows.approvals.records import Approval
+from lastlight_state.workflows.executions.records import Execution
+from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.kernel import rows as run_rows
+from lastlight_state.workflows.kernel.executions import COLUMNS, IN_FLIGHT
+from lastlight_state.workflows.kernel.questions import PENDING_GATES, PENDING_REQUESTS
+from lastlight_state.workflows.nodes.records import Node
+from lastlight_state.workflows.records import Loop, WorkflowRun
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS
+
+_run_id = bind("run_id", NODES.c.run_id)
+
+NODES_OF_RUN = prepared(
+    sa.select(*NODES.c).where(NODES.c.run_id == _run_id).order_by(NODES.c.node_id, NODES.c.iteration)
+)
+LOOPS_OF_RUN = prepared(sa.select(*LOOPS.c).where(LOOPS.c.run_id == _run_id).order_by(LOOPS.c.loop_id))
+IN_FLIGHT_OF_RUN = prepared(
+    through(sa.select(*COLUMNS), EXECUTIONS, "ix_executions_in_flight")
+    .where(EXECUTIONS.c.workflow_run_id == _run_id, IN_FLIGHT)
+    .order_by(EXECUTIONS.c.started_at, EXECUTIONS.c.id)
+)
+GATES_OF_RUN = prepared(sa.select(*APPROVALS.c).where(*PENDING_GATES).order_by(APPROVALS.c.created_at, APPROVALS.c.id))
+REQUESTS_OF_RUN = prepared(
+    sa.select(*REQUESTS.c).where(*PENDING_REQUESTS).order_by(REQUESTS.c.requested_at, REQUESTS.c.id)
+)
+
+
+class ResumeView(Record):
+    """A run with its nodes and loops, what is in flight with its checkpoints, and its pending questions."""
+
+    run: WorkflowRun
+    nodes: tuple[Node, ...]
+    loops: tuple[Loop, ...]
+    executions: tuple[Execution, ...]
+    approvals: tuple[Approval, ...]
+    human_requests: tuple[HumanRequest, ...]
+
+
+def read(unit: Unit, run_id: str) -> ResumeView:
+    """What resuming a run begins with. Raises `NotFound`."""
+    run, here = run_rows.get(unit, run_id), {"run_id": run_id}
+    return ResumeView.of(
+        {
+            "run": run,
+            "nodes": tuple(unit.all(Node, NODES_OF_RUN, here)),
+            "loops": tuple(unit.all(Loop, LOOPS_OF_RUN, here)),
+            "executions": tuple(unit.all(Execution, IN_FLIGHT_OF_RUN, here)),
+            "approvals": tuple(unit.all(Approval, GATES_OF_RUN, here)),
+            "human_requests": tuple(unit.all(HumanRequest, REQUESTS_OF_RUN, here)),
+        }
+    )
