@@ -53,14 +53,15 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 types: $(VENV)/.test
-	$(BIN)/mypy lastlight_state tests alembic docs/schema.py
+	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/api.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# docs/schema.md from the declared models; a test compares the two.
+# docs/schema.md from the declared models, docs/api.md from what the packages export; tests compare them.
 docs: $(VENV)/.test
 	$(BIN)/python docs/schema.py
+	$(BIN)/python docs/api.py
 
 build: $(VENV)/.test
 	rm -rf dist

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.opening import Opening
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
@@ -139,24 +139,8 @@ class AsyncStateStore(AsyncDomains):
         self._lanes = _StoreRunner(writers=1 if store.backend.one_writer else store.settings.pool_size)
         super().__init__(store, self._lanes)
 
-    @classmethod
-    async def open(cls, url: str | Path | None = None, **options: Any) -> Self:
-        """As `StateStore.open`, with the same options."""
-        lane = Lane("open")
-        opened: list[StateStore] = []
-
-        def work() -> None:
-            opened.append(StateStore.open(url, **options))
-
-        try:
-            await lane.run(work)
-        except asyncio.CancelledError:
-            for store in opened:
-                await lane.run(store.close)
-            raise
-        finally:
-            lane.close()
-        return cls(opened[0])
+    #: As `StateStore.open`, with the same parameters; awaited.
+    open = Opening(StateStore.open)
 
     #: The agent's event logs: line files beside the database, not transactional.
     agent_log: Part[AsyncAgentLog] = Part(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from functools import cached_property
 from typing import Any
 
 import pytest
 
 from lastlight_state import AsyncStateStore, StateStore
+from lastlight_state.aio.blocks import Block
 from lastlight_state.aio.forward import Face, Forward
 from lastlight_state.aio.store import AsyncDomains
+from lastlight_state.lazy import Part
 from lastlight_state.store import Domains
 
 SYNC_ONLY = {"connection", "backend", "settings", "open"}
@@ -25,7 +26,7 @@ def _pairs(face: Any, target: Any) -> list[tuple[Any, Any]]:
     """Every async face below this one, beside the sync object it stands for."""
     found = [(face, target)]
     for name, member in inspect.getmembers(type(face)):
-        if isinstance(member, cached_property):
+        if isinstance(member, Part):
             child = getattr(face, name)
             if isinstance(child, Face | AsyncDomains):
                 found += _pairs(child, getattr(target, name))
@@ -51,9 +52,19 @@ def test_every_public_name_of_a_sync_face_is_on_its_async_face(faces: list[tuple
 def test_every_forward_stands_under_the_name_of_its_method(faces: list[tuple[Any, Any]]) -> None:
     for face, target in faces:
         for name, member in inspect.getmembers(type(face)):
-            if isinstance(member, Forward):
+            if isinstance(member, Forward | Block):
                 assert member.method.__name__ == name
                 assert inspect.isfunction(getattr(type(target), name))
+
+
+def test_every_face_is_looked_at(faces: list[tuple[Any, Any]]) -> None:
+    seen = {type(face).__name__ for face, _ in faces}
+    assert {"AsyncRuns", "AsyncClaims", "AsyncFires", "AsyncMessages", "AsyncAgentLog", "AsyncMaintenance"} <= seen
+
+
+def test_the_async_store_is_opened_with_the_same_parameters() -> None:
+    """backends B-70."""
+    assert inspect.signature(AsyncStateStore.open) == inspect.signature(StateStore.open)
 
 
 def test_transactions_and_views_offer_the_same_domains_as_the_store() -> None:

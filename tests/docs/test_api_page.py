@@ -1,0 +1,93 @@
+"""The page of public names, and the packages that export them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import runpy
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from support.docs.pages import ROOT
+
+import lastlight_state
+
+PACKAGES: tuple[str, ...] = runpy.run_path(str(ROOT / "docs" / "api.py"))["PACKAGES"]
+FOLDER = Path(lastlight_state.__file__).parent
+
+
+class Import(NamedTuple):
+    """A name that a package imports for type checkers only."""
+
+    home: str
+    name: str
+    exported: bool
+
+
+def sections() -> dict[str, list[str]]:
+    """The names on the page, by package."""
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    parts = re.split(r"^## `(.+)`$", page, flags=re.MULTILINE)[1:]
+    return {
+        package: re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+        for package, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def for_type_checkers(package: ModuleType) -> Iterator[Import]:
+    """What stands under ``if TYPE_CHECKING``. ``import X as X`` says that X is exported."""
+    for node in ast.parse(inspect.getsource(package)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                assert isinstance(statement, ast.ImportFrom)
+                for each in statement.names:
+                    yield Import(str(statement.module), each.name, each.asname == each.name)
+
+
+def is_domain(path: Path) -> bool:
+    return "public(" in path.read_text("utf-8")
+
+
+LAZY = sorted(
+    {"lastlight_state", "lastlight_state.testing"}
+    | {f"lastlight_state.{path.parent.name}" for path in FOLDER.glob("*/__init__.py") if is_domain(path)}
+)
+
+
+def test_the_page_has_the_names_that_the_packages_export_and_no_others() -> None:
+    """packaging PT-26."""
+    stated = {package: sorted(names) for package, names in sections().items()}
+    assert stated == {path: sorted(import_module(path).__all__) for path in PACKAGES}, "run `make docs`"
+
+
+def test_the_page_has_every_domain() -> None:
+    """packaging PT-26."""
+    assert set(LAZY) <= set(PACKAGES)
+
+
+@pytest.mark.parametrize("path", LAZY)
+def test_type_checkers_and_programs_find_the_same_names(path: str) -> None:
+    """packaging PT-26: what is imported for type checkers is what the package gives when it is asked."""
+    package = import_module(path)
+    imported = list(for_type_checkers(package))
+    for each in imported:
+        found = getattr(import_module(each.home), each.name, None) or import_module(f"{each.home}.{each.name}")
+        if each.exported or each.name in package.__all__:
+            assert getattr(package, each.name) is found, each
+    names, public = {each.name for each in imported}, set(package.__all__)
+    defined = {name for name in public if getattr(getattr(package, name), "__module__", None) == path}
+    assert public - names - defined == set()
+    assert {each.name for each in imported if each.exported} <= public
+
+
+@pytest.mark.parametrize("path", PACKAGES)
+def test_every_public_name_is_there(path: str) -> None:
+    """packaging PT-26: and is shown by ``dir``."""
+    package = import_module(path)
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+    assert set(package.__all__) <= set(dir(package))
