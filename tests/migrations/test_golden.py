@@ -118,7 +118,7 @@ def test_everything_in_it_reads_back_after_the_upgrade(file: Path, store: StateS
     build = runs.get(BUILD)
     assert (build.status, build.restart_count, build.repo) == ("paused", 1, "weather")
     assert build.context == {"title": "Alerts arrive twice", "labels": ["bug", "naïve ✓"], "weight": 0.5, "body": None}
-    assert [entry["phase"] for entry in build.phase_history] == ["architect", "executor"]
+    assert [entry.phase for entry in build.phase_history] == ["architect", "executor"]
     assert build.scratch == {"plan": {"lastOutputExecutionId": "exec-architect", "iteration": 2}}
     assert executions.find_output("exec-architect") == STORY["executions"][0]["output_text"]
     assert executions.get("exec-architect").cost_usd == Decimal("0.1325")

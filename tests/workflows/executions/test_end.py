@@ -13,7 +13,7 @@ from lastlight_state.errors import Conflict, InvalidValue, LostRace, NotFound, P
 from lastlight_state.store import StateStore
 from lastlight_state.testing import FrozenClock
 from lastlight_state.workflows import Execution, Failure, NodeRef, Trigger, Usage
-from lastlight_state.workflows.executions import Ended
+from lastlight_state.workflows.executions.running import Ended
 
 BOOM = Failure("boom", {"line": 3, "part": 1.0}, "max_turns")
 

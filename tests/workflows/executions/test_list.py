@@ -6,7 +6,7 @@ import json
 import timeit
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from support.sent import recorded
@@ -18,6 +18,7 @@ from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ExecutionOptions, ExecutionSummary, Failure, NodeRef, Trigger, Usage
 from lastlight_state.workflows.executions import lists as execution_list, statements as sql
+from lastlight_state.workflows.words import Outcome
 
 LARGE = ("output_text", "checkpoint", "details", "error_detail")
 MANY = 3_000
@@ -104,7 +105,8 @@ def test_outcomes_filter_what_they_say(store: StateStore) -> None:
     assert ids("skipped", "running", "skipped") == [skipped.id, flying.id]
     assert ids("failed", "deferred", "cancelled", "interrupted") == []
     assert ids() == []
-    for bad in (["done"], ["running", ""], "running"):
+    wrong: list[Any] = [["done"], ["running", ""], "running"]
+    for bad in wrong:
         with pytest.raises(InvalidValue, match="outcomes"):
             executions.list(outcomes=bad)
 
@@ -207,7 +209,7 @@ def test_the_outcome_of_a_row_of_another_program_is_derived(store: StateStore, r
         assert executions.get(name).outcome == outcome
     listed = {item.id: item.outcome for item in executions.list()}
     assert listed == {name: outcome for name, (_, outcome) in LEGACY.items()}
-    for outcome in ("running", "succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"):
+    for outcome in get_args(Outcome):
         wanted = {name for name, (_, known) in LEGACY.items() if known == outcome}
         assert {item.id for item in executions.list(outcomes=[outcome])} == wanted
         assert {item.id for item in executions.list(outcomes=[outcome, "cancelled"])} == wanted

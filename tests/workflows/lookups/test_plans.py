@@ -13,6 +13,7 @@ from support.workflows.steps import Raw
 from lastlight_state import StateStore
 from lastlight_state.testing import Database
 from lastlight_state.workflows.lookups import statements as sql, stories as run_story
+from lastlight_state.workflows.runs import resume as run_resume
 
 Rows = pytest.mark.parametrize("rows", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
 
@@ -38,11 +39,11 @@ CHECKED: list[tuple[Any, str, str]] = [
     (sql.SEARCH.statement({"since": 1, "text": {}}, paged=True), "ix_executions_usage", "ix_executions_started"),
     (run_story.ATTEMPTS, "uq_executions_attempt", "Index"),
     (run_story.WAITS, "idx_approvals_workflow", "Index"),
-    (run_story.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
-    (run_story.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
-    (run_story.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
-    (run_story.GATES_OF_RUN, "idx_approvals_workflow (workflow_run_id=?)", "Index"),
-    (run_story.REQUESTS_OF_RUN, "ix_human_requests_run (run_id=?)", "Index"),
+    (run_resume.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
+    (run_resume.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
+    (run_resume.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
+    (run_resume.GATES_OF_RUN, "idx_approvals_workflow (workflow_run_id=?)", "Index"),
+    (run_resume.REQUESTS_OF_RUN, "ix_human_requests_run (run_id=?)", "Index"),
 ]
 
 
