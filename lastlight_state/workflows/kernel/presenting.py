@@ -18,7 +18,7 @@ def presenting(repository: R, claim: Claim) -> R:
 
     A call that names another run presents nothing by itself: the claim says nothing about that run.
     """
-    kind: type[Any] = type(repository)
+    kind: Any = type(repository)
     for name, place in _engine_writes(kind):
         setattr(repository, name, _presenting(getattr(repository, name), place, claim))
     return repository
