@@ -1,4 +1,4 @@
-"""A block around the work of a fire: renews its lease while the block runs, and finishes the fire when the block ends."""
+"""A block around the work of a fire: renews its lease while the block runs, and finishes the fire at its end."""
 
 from __future__ import annotations
 
