@@ -158,3 +158,13 @@ def test_messages_of_sub_agents_can_be_merged_in(log: AgentLog) -> None:
     (own / "agent-a.jsonl").write_bytes(dump_line({**user("sub"), "timestamp": "2026-01-01T00:00:00Z"}))
     messages = log.reader.messages("s-1", include_agents=True).messages
     assert [(message.source, message.content) for message in messages] == [("agent-a", "sub"), ("main", "main")]
+
+
+def test_a_page_of_messages_is_filled_exactly(log: AgentLog) -> None:
+    """agent-log L-95, L-144: lines that fit together up to the limit are one page."""
+    lines = [user("0"), user([result("c", "1"), result("c", "2")]), user("3"), user("4")]
+    put(log, b"".join(map(dump_line, lines)))
+    first = log.reader.messages("s-1", limit=3)
+    assert [message.content for message in first.messages] == ["0", "1", "2"]
+    second = log.reader.messages("s-1", limit=3, after=first.cursor)
+    assert [message.content for message in second.messages] == ["3", "4"]

@@ -238,3 +238,17 @@ def test_the_installed_program_answers(sqlite_targets: dict[str, Target]) -> Non
         check=True,
     )
     assert json.loads(told.stdout)["data"] == {"state": "current", "from": scripts.head(), "to": scripts.head()}
+
+
+def test_a_host_program_keeps_its_own_handler_of_sigterm(tmp_path: Path) -> None:
+    """maintenance OP-71: ``run`` may be called inside another program."""
+
+    def own(*_: object) -> None:
+        """The host's."""
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        lastlight_state("check", "--url", tmp_path / "missing.db")
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)

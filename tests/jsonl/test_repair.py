@@ -333,3 +333,20 @@ def test_whatever_the_bytes_the_two_files_hold_them_all(path: Path, data: bytes)
     for name in (clean, found.rejects):
         if name is not None:
             name.unlink()
+
+
+def test_a_replacement_is_on_disk_before_its_name_and_its_name_before_the_return(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """agent-log L-112: after a power failure the path names the damaged file or the whole clean one."""
+    path.write_bytes(DAMAGED)
+    calls: list[str] = []
+    for module, name in ((os, "fsync"), (os, "rename"), (repair.files, "sync_directory")):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
+    found = repair.replace(path, is_record, suffix=".damaged-x")
+    monkeypatch.undo()
+    assert found.rejects is not None
+    renamed = calls.index("rename")
+    assert calls[:renamed].count("fsync") >= 2, calls
+    assert "sync_directory" in calls[renamed:], calls

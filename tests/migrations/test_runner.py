@@ -12,7 +12,7 @@ from support.refusal import refused
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, SchemaMismatch
-from lastlight_state.migrations import current, history, migrate, scripts, upgrade
+from lastlight_state.migrations import apply, current, history, migrate, scripts, upgrade
 from lastlight_state.migrations.snapshot import differences
 
 ALL = tuple(scripts.revisions())
@@ -225,3 +225,13 @@ def test_a_service_waits_for_our_own_migrations(postgres_place: Place) -> None:
         with pytest.raises(DBAPIError, match="lock timeout"):
             upgrade(connection)
     engine.dispose()
+
+
+def test_an_upgrade_to_an_older_revision_says_where_the_newer_database_is(place: Place) -> None:
+    """migrations MG-61: inside the caller's own transaction, too; nothing goes back."""
+    backend = place.backend()
+    migrate(backend)
+    with backend.migration(5) as connection:
+        result = apply.upgrade(connection, ALL[2])
+    assert (result.state, result.from_revision, result.to_revision) == ("current", ALL[-1], ALL[-1])
+    assert current(backend) == ALL[-1]

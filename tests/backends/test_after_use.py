@@ -1,0 +1,48 @@
+"""What a connection is like after it was used for something else."""
+
+from __future__ import annotations
+
+import pytest
+from support.workflows.steps import Raw
+
+from lastlight_state.backends.base import Mode
+from lastlight_state.errors import StateError
+from lastlight_state.testing import Database
+
+
+def test_an_open_store_keeps_foreign_keys_after_a_migration_that_rebuilds_tables(sqlite_database: Database) -> None:
+    """backends B-26, migrations MG-44: the migration switches them off for itself alone."""
+    store = sqlite_database.open()
+    with store.backend.migration(5, rebuilds=True):
+        pass
+    with store.transaction() as tx:
+        assert tx.connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
+        with pytest.raises(Exception, match="FOREIGN KEY"):
+            tx.connection.exec_driver_sql(
+                "INSERT INTO messaging_messages (session_id, role, content, timestamp) "
+                "VALUES ('nobody', 'user', 'hello', '2026-01-01T00:00:00.000Z')"
+            )
+
+
+def test_a_connection_inside_a_transaction_does_not_go_back_to_the_pool(postgres_database: Database) -> None:
+    """backends B-45: whoever got it next would write into that transaction."""
+    store = postgres_database.open()
+    checkout = store.backend.acquire(Mode.READ)
+    checkout.driver.execute("BEGIN")
+    used = checkout.driver.info.backend_pid
+    store.backend.release(checkout)
+    again = store.backend.acquire(Mode.READ)
+    try:
+        assert again.driver.info.backend_pid != used
+        assert store.backend.alive(again) is False
+    finally:
+        store.backend.release(again)
+    assert not Raw(postgres_database)("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'")
+
+
+def test_the_driver_error_of_a_failed_migration_leaves_the_store_usable(sqlite_database: Database) -> None:
+    """migrations MG-44."""
+    store = sqlite_database.open()
+    with pytest.raises((StateError, ZeroDivisionError)), store.backend.migration(5, rebuilds=True):
+        raise ZeroDivisionError
+    assert store.workflows.runs.list().items == ()
