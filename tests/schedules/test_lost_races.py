@@ -29,10 +29,10 @@ def test_a_fire_renewed_after_the_look_is_neither_taken_nor_given_up(
     """schedules F-7, case 45."""
     fires = store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
-    frozen_clock.set(claim.lease_until + MILLISECOND)
+    frozen_clock.set(claim.lease_expires_at + MILLISECOND)
     with racing(store) as race:
         race.before_unit(2, lambda: other.schedules.fires.heartbeat(claim))
-        assert fires.claim_stale("worker-2", max_attempts=max_attempts) == []
+        assert fires.take_stale(owner="worker-2", max_attempts=max_attempts) == ()
     assert race.left == 0
     stored = fires.get(claim.fire_id)
     assert (stored.owner, stored.epoch, stored.status) == ("worker-1", 1, "running")
@@ -46,7 +46,7 @@ def test_a_cron_changed_after_the_look_is_not_fired_by_the_old_decision(
     put(store, next_run_at="2026-02-03T12:00Z")
     with racing(store) as race:
         race.before_unit(2, lambda: put(other, pattern="30 3 * * *"))
-        assert store.schedules.crons.claim_due("loop") == []
+        assert store.schedules.crons.take_due(owner="loop") == ()
     assert race.left == 0
     assert stored_fires(raw, "id") == []
     cron = store.schedules.crons.get("tidy")
@@ -57,8 +57,8 @@ def test_a_cron_claimed_after_the_look_is_claimed_once(store: StateStore, other:
     """schedules C-1, C-21."""
     put(store, next_run_at="2026-02-03T12:00Z")
     with racing(store) as race:
-        race.before_unit(2, lambda: other.schedules.crons.claim_due("faster"))
-        assert store.schedules.crons.claim_due("loop") == []
+        race.before_unit(2, lambda: other.schedules.crons.take_due(owner="faster"))
+        assert store.schedules.crons.take_due(owner="loop") == ()
     assert race.left == 0
     assert stored_fires(raw, "owner") == [("faster",)]
 
@@ -68,7 +68,7 @@ def test_fires_overlap_until_the_very_end_of_a_lease(store: StateStore, frozen_c
     put(store, overlap="skip")
     fires = store.schedules.fires
     running = fires.create("tidy", owner="worker-1")
-    frozen_clock.set(running.lease_until)
+    frozen_clock.set(running.lease_expires_at)
     with pytest.raises(Conflict) as refusal:
         fires.create("tidy", owner="worker-2")
     assert refusal.value.code == "overlap"
