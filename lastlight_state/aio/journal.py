@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import AsyncIterator, Collection, Mapping
+
 from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.journal import Journal
+from lastlight_state.aio.streams import streamed
+from lastlight_state.journal import Event, EventFilter, Journal
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.signals import Signals
 from lastlight_state.lazy import Part
@@ -20,6 +24,48 @@ class AsyncEvents(Face[Events]):
     latest_seq = reading(Events.latest_seq)
     list = reading(Events.list)
     count = reading(Events.count)
+
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after_seq: int | None = None,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+    ) -> AsyncIterator[Event]:
+        """As `Events.follow`, until the iteration is left or its task is cancelled."""
+        return self.follow_many(
+            {run_id: after_seq},
+            where=where,
+            stop_types=stop_types,
+            idle_timeout=idle_timeout,
+            poll_interval=poll_interval,
+        )
+
+    def follow_many(
+        self,
+        cursors: Mapping[str, int | None],
+        *,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+    ) -> AsyncIterator[Event]:
+        """As `Events.follow_many`, until the iteration is left or its task is cancelled."""
+        stop = threading.Event()
+        return streamed(
+            lambda: self._target.follow_many(
+                cursors,
+                where=where,
+                stop_types=stop_types,
+                idle_timeout=idle_timeout,
+                poll_interval=poll_interval,
+                stop=stop,
+            ),
+            stop,
+        )
 
 
 class AsyncSignals(Face[Signals]):

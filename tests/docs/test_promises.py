@@ -7,7 +7,7 @@ from typing import Any
 
 from support.docs.pages import ROOT
 
-from lastlight_state.aio import messaging, schedules, workflows
+from lastlight_state.aio import journal, messaging, schedules, workflows
 from lastlight_state.aio.forward import Face, Forward
 
 FACES: dict[str, type[Face[Any]]] = {
@@ -23,6 +23,8 @@ FACES: dict[str, type[Face[Any]]] = {
     "fires": schedules.AsyncFires,
     "sessions": messaging.AsyncSessions,
     "messages": messaging.AsyncMessages,
+    "events": journal.AsyncEvents,
+    "signals": journal.AsyncSignals,
 }
 
 

@@ -7,17 +7,20 @@ appended. It is the order of the commits.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
-from lastlight_state.errors import InvalidValue
+from lastlight_state.db.scope import TransactionScope
+from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter, NewEvent
 from lastlight_state.journal.events import appending, checks, statements as sql
 from lastlight_state.journal.events.appending import Draft
+from lastlight_state.journal.events.follow import Follower
 from lastlight_state.journal.kernel.streams import Numbered
 from lastlight_state.journal.records import Appended, Event
 
@@ -136,3 +139,46 @@ class Events(Numbered):
         """How many events pass these filters: as many as all pages of `list` have together."""
         given = checks.filters(run_id, where, after_seq)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
+
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after_seq: int | None = None,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Each event after ``after_seq`` once and in order: the stored ones, then new ones as they are committed.
+
+        Going on after the last number that was seen misses nothing and repeats nothing. Ends after an event of
+        ``stop_types``, after ``idle_timeout`` seconds without an event, or when ``stop`` is set. Raises `NotFound`
+        where events after ``after_seq`` were pruned, with the first number left in its key, and `StoreClosed`.
+        """
+        return self.follow_many(
+            {run_id: after_seq},
+            where=where,
+            stop_types=stop_types,
+            idle_timeout=idle_timeout,
+            poll_interval=poll_interval,
+            stop=stop,
+        )
+
+    def follow_many(
+        self,
+        cursors: Mapping[str, int | None],
+        *,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """The same for 1 to 500 runs, each after its own number. Between runs there is no order."""
+        if isinstance(self._scope, TransactionScope):
+            raise MisuseError("following waits longer than a transaction should: call it on the store")
+        valid.number("cursors", len(cursors), least=1, most=valid.PAGE_LIMIT)
+        follower = Follower(self._scope, cursors, where, stop_types)
+        return follower.events(idle_timeout, poll_interval, threading.Event() if stop is None else stop)

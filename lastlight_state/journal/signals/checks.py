@@ -44,9 +44,10 @@ def trimmed_name(where: str, name: Any) -> str:
 
 def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
     """A correlation id without blanks around it; a blank one is None."""
-    if isinstance(correlation_id, str):
-        correlation_id = correlation_id.strip() or None
-    return valid.optional(where, correlation_id)
+    found: str | None = valid.optional(
+        where, (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id
+    )
+    return found
 
 
 def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:

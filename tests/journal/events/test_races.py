@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.journal import appenders
@@ -33,9 +34,9 @@ def test_threads_leave_no_gap_and_no_double(every_backend: StateStore, run_id: s
             found += [one.seq for one in every_backend.journal.events.append_many(run_id, batch)]
         return found
 
-    told = together([lambda number=number: work(number) for number in range(8)])  # type: ignore[misc]
-    assert sorted(seq for one in told for seq in one) == list(range(400)) == numbers(every_backend, run_id)  # type: ignore[union-attr]
-    assert all(one == sorted(one) for one in told)  # type: ignore[type-var]
+    told: list[Any] = together([lambda number=number: work(number) for number in range(8)])  # type: ignore[misc]
+    assert sorted(seq for one in told for seq in one) == list(range(400)) == numbers(every_backend, run_id)
+    assert all(one == sorted(one) for one in told)
 
 
 @pytest.mark.parametrize("events", SCALE)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+from support.sent import recorded
+from support.workflows.steps import Raw, started
+
+from lastlight_state import StateStore
+from lastlight_state.errors import MisuseError, NotFound, StoreClosed
+from lastlight_state.journal import EventFilter, NewEvent
+from lastlight_state.testing import Database
+
+WRITERS = 8
+SCALE = [pytest.param(15, id="15"), pytest.param(500, id="500", marks=pytest.mark.soak)]
+
+
+def followed(store: Any, run_id: str, **given: Any) -> list[int]:
+    options = {"idle_timeout": 0.05, "poll_interval": 0.01, **given}
+    return [event.seq for event in store.journal.events.follow(run_id, **options)]
+
+
+@pytest.mark.parametrize("events", SCALE)
+def test_a_follower_sees_each_event_once_and_in_order_whoever_commits_last(
+    every_backend: StateStore, run_id: str, events: int
+) -> None:
+    """journal F-1, case 3: eight writers whose transactions overlap, some of them rolled back."""
+
+    def write(number: int) -> None:
+        for i in range(events):
+            if i % 3 == 0:
+                every_backend.journal.events.append(run_id, "a", {"by": number})
+                continue
+            with every_backend.transaction() as tx:
+                tx.journal.events.append(run_id, "b", {"by": number})
+                tx.workflows.runs.merge_scratch(run_id, {f"w{number}": i})
+                tx.journal.events.append(run_id, "c", {"by": number})
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    total = WRITERS * sum(1 if i % 3 == 0 else 2 for i in range(events))
+    for writer in writers:
+        writer.start()
+    stream = every_backend.journal.events.follow(run_id, poll_interval=0.005, idle_timeout=30)
+    seen = [event.seq for event in itertools.islice(stream, total)]
+    for writer in writers:
+        writer.join()
+    assert seen == list(range(total))
+    assert followed(every_backend, run_id, after_seq=total - 1) == []
+
+
+def test_following_begins_after_a_number_and_ends_at_a_stop_type(store: StateStore) -> None:
+    """journal F-1, F-2, case 37: the event of that type is the last one; silence ends it as well."""
+    run = started(store).id
+    store.journal.events.append_many(run, [NewEvent("a" if i != 7 else "done") for i in range(10)])
+    assert followed(store, run) == list(range(10))
+    assert followed(store, run, after_seq=4) == [5, 6, 7, 8, 9]
+    assert followed(store, run, stop_types=("done",), idle_timeout=None) == list(range(8))
+    only = EventFilter(types=("none",))
+    assert followed(store, run, where=only) == []
+    assert followed(store, run, where=only, stop_types=("done",), idle_timeout=None) == [7]
+    assert followed(store, "nobody") == []
+
+
+def test_more_events_than_a_page_are_followed(every_backend: StateStore, run_id: str) -> None:
+    """journal F-6: a page is all that a follower holds."""
+    every_backend.journal.events.append_many(run_id, [NewEvent("a")] * 450)
+    assert followed(every_backend, run_id) == list(range(450))
+
+
+def test_many_runs_are_followed_each_in_its_order(every_backend: StateStore) -> None:
+    """journal F-1, F-9."""
+    runs = [started(every_backend).id for _ in range(3)]
+    for run in runs:
+        every_backend.journal.events.append_many(run, [NewEvent("a")] * 4)
+    options = {"idle_timeout": 0.05, "poll_interval": 0.01}
+    stream = every_backend.journal.events.follow_many(dict(zip(runs, (None, 1, 3), strict=True)), **options)  # type: ignore[arg-type]
+    seen = [(event.run_id, event.seq) for event in stream]
+    assert [[seq for found, seq in seen if found == run] for run in runs] == [[0, 1, 2, 3], [2, 3], []]
+
+
+def test_what_was_pruned_is_named_and_not_skipped(every_backend: StateStore, run_id: str, raw: Raw) -> None:
+    """journal F-7, case 40."""
+    every_backend.journal.events.append_many(run_id, [NewEvent("a")] * 6)
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
+    raw("DELETE FROM run_events WHERE seq < 4")
+    raw("DELETE FROM maintenance_permits")
+    with pytest.raises(NotFound) as raised:
+        followed(every_backend, run_id, after_seq=1)
+    assert (raised.value.kind, raised.value.key) == ("run_event", (run_id, 4))
+    assert followed(every_backend, run_id, after_seq=3) == followed(every_backend, run_id) == [4, 5]
+
+
+def test_following_is_refused_in_a_transaction_and_ends_with_the_store(database: Database) -> None:
+    """journal F-2, F-8."""
+    store = database.open()
+    run = started(store).id
+    with store.transaction() as tx, pytest.raises(MisuseError):
+        tx.journal.events.follow(run)
+    stream = store.journal.events.follow(run, poll_interval=0.01)
+    closing = threading.Timer(0.05, store.close)
+    closing.start()
+    with pytest.raises(StoreClosed):
+        next(stream)
+    closing.join()
+
+
+def test_many_followers_ask_with_one_statement(database: Database) -> None:
+    """journal F-5, case 38: what is sent while nothing happens does not grow with the followers."""
+    with recorded(database) as (store, sent):
+        runs = [started(store).id for _ in range(20)]
+        stop = threading.Event()
+        begun = threading.Barrier(21)
+
+        def follow(run: str) -> None:
+            stream = store.journal.events.follow(run, poll_interval=0.02, stop=stop)
+            begun.wait()
+            assert list(stream) == []
+
+        followers = [threading.Thread(target=follow, args=(run,)) for run in runs]
+        for follower in followers:
+            follower.start()
+        begun.wait()
+        threading.Event().wait(0.3)
+        sent.clear()
+        threading.Event().wait(0.2)
+        counted = len(sent)
+        stop.set()
+        for follower in followers:
+            follower.join()
+        assert 1 <= counted <= 15
