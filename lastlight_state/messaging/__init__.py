@@ -1,4 +1,4 @@
-"""Chat: sessions, at most one active per key, and what was said in them."""
+"""Chat sessions, at most one active per conversation key, and their messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         MessagingSessionSummary as MessagingSessionSummary,
         ResumedSession as ResumedSession,
     )
-    from lastlight_state.messaging.sessions import DEFAULT as DEFAULT, Sessions
+    from lastlight_state.messaging.sessions import Sessions
 
 public(
     globals(),
@@ -30,7 +30,6 @@ public(
         "arguments": "ConversationKey MessageDraft ThreadPlace",
         "records": "Appended MessagingMessage MessagingMessageSummary MessagingSession "
         "MessagingSessionSummary ResumedSession",
-        "sessions": "DEFAULT",
     },
     "Messaging",
 )
@@ -41,5 +40,5 @@ class Messaging(Face):
 
     #: Stretches of conversation, at most one active per user and place.
     sessions: Part[Sessions] = Part("lastlight_state.messaging.sessions.Sessions")
-    #: What was said, in the order it was stored.
+    #: Messages of sessions, in the order in which they were stored.
     messages: Part[Messages] = Part("lastlight_state.messaging.messages.Messages")

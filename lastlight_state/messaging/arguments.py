@@ -1,4 +1,4 @@
-"""Argument groups: where a conversation takes place, and what is to be said in it."""
+"""Argument groups: where a conversation takes place, who takes part, and a message to append."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lastlight_state.messaging.words import Role
 
 @dataclass(frozen=True)
 class ThreadPlace:
-    """A thread, or with ``thread_id=None`` what is said in the channel outside any thread. ``""`` means None."""
+    """A thread, or with ``thread_id=None`` the channel outside any thread. ``""`` means None."""
 
     platform: str
     channel_id: str
@@ -19,7 +19,7 @@ class ThreadPlace:
 
 @dataclass(frozen=True)
 class ConversationKey:
-    """What finds a session: one user in one place. Words are compared exactly; ``thread_id=""`` means None."""
+    """One user in one place: the key of a session. Ids are compared exactly; ``thread_id=""`` means None."""
 
     platform: str
     channel_id: str
@@ -28,13 +28,13 @@ class ConversationKey:
 
     @property
     def place(self) -> ThreadPlace:
-        """Where the conversation takes place, whoever takes part."""
+        """The place of the conversation, without the user."""
         return ThreadPlace(self.platform, self.channel_id, self.thread_id)
 
 
 @dataclass(frozen=True)
 class MessageDraft:
-    """A message to append. ``timestamp`` is now unless given, for imports."""
+    """A message to append. ``timestamp`` is for imports; without it the message is of now."""
 
     role: Role
     content: str

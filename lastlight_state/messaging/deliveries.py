@@ -1,8 +1,8 @@
-"""Appending where a platform may deliver twice: a message that is there already is found, not stored again.
+"""Appending messages that a platform may deliver twice: a message that is stored already is found, not stored again.
 
-Equal are messages of one session with the same role and the same platform id. The session's row is locked by a
-statement of its own, and only then is looked for duplicates: on Postgres a statement that waits for the lock goes on
-with the snapshot from before it waited, and would miss what the holder stored.
+Two messages of a session are the same delivery if their role and platform id are equal. The session's row is locked by
+a statement of its own before duplicates are looked for: on Postgres a statement that waits for a lock keeps the
+snapshot from before the wait, and would miss a message that the lock's holder stored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Delivery = tuple[str, str]
 
 
 def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
-    """Append the drafts in their order, those with a platform id only once. Raises `NotFound`."""
+    """Append the drafts in their order; a draft with a platform id is stored only once. Raises `NotFound`."""
     if any(_delivery(draft) for draft in drafts):
         if unit.row(sql.LOCK, {"session_id": session_id}) is None:
             raise NotFound(SESSION, session_id)
         return append_locked(unit, session_id, drafts, now)
-    if not _count(unit, session_id, len(drafts), now):  # whatever is counted is inserted, so the count is the lock
+    if not _count(unit, session_id, len(drafts), now):  # all will be inserted: the count is the lock
         raise NotFound(SESSION, session_id)
     statement, values = sql.insert_unless_there(drafts)
     rows = unit.rows(statement, {**values, "session_id": session_id})
@@ -36,7 +36,7 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) ->
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
-    """Append to a session whose row this unit holds: insert unless there, then count what was inserted."""
+    """Append to a session whose row this unit has locked: insert what is not stored yet, and count it."""
     made = _insert_and_count(unit, session_id, _once_each(drafts), now)
     new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
     redelivered = [key for key in map(_delivery, drafts) if key is not None and key not in new]
@@ -53,12 +53,12 @@ def append_locked(unit: Unit, session_id: str, drafts: Sequence[Row], now: datet
 
 
 def appended(message: MessagingMessage, *, created: bool) -> Appended:
-    """What appending one message returns."""
+    """The result of appending one message."""
     return Appended.of({"message": message, "created": created})
 
 
 def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[MessagingMessage]:
-    """Those that were inserted."""
+    """Insert the drafts that are not stored yet; returns these as messages."""
     at_once = unit.backend.writes_in_ctes
     statement, values = sql.insert_unless_there(drafts, counted=at_once)
     rows = unit.rows(statement, {**values, "session_id": session_id, "at": now})
@@ -68,7 +68,7 @@ def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Row], now: d
 
 
 def _made(session_id: str, drafts: Iterable[Row], rows: Sequence[Row]) -> list[MessagingMessage]:
-    """The drafts that became these rows. Ids are given in the order of the drafts, whatever the order of the answer."""
+    """The drafts that became these rows. Ids follow the order of the drafts; RETURNING may return them in any order."""
     new = {_delivery(row) for row in rows}
     kept = (draft for draft in drafts if _delivery(draft) in new)
     ids = sorted(row["id"] for row in rows)
@@ -83,7 +83,7 @@ def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
 
 
 def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
-    """By delivery, the oldest where a session holds several from before they were kept apart."""
+    """The stored messages by delivery; the oldest one where an older version has stored a delivery twice."""
     platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
     if not platform_ids:
         return {}

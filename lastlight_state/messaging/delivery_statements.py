@@ -11,6 +11,7 @@ from lastlight_state.db.statements import Family, Statement, bind, prepared
 from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, counting
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS, THIS_SESSION
 
+#: The columns that a draft gives.
 DRAFT = ("role", "content", "timestamp", "platform_message_id")
 
 COUNT = prepared(counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION))
@@ -21,7 +22,7 @@ _session_id = bind("session_id", MESSAGES.c.session_id)
 
 
 def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """One INSERT for many drafts. Its duplicate check sees what was committed before this statement began."""
+    """One INSERT for many drafts that are not stored yet. It sees what was committed before it began."""
     columns = [MESSAGES.c[name] for name in DRAFT]
     drafts = (
         sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")
@@ -48,7 +49,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
 
 
 def _insert_and_count(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """The same with the count of what it inserted, for databases where both travel as one."""
+    """The INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
     counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).cte("counted")
@@ -64,7 +65,7 @@ def insert_unless_there(
 ) -> tuple[Statement, dict[str, Any]]:
     """The statement that inserts these drafts in their order, and its parameters.
 
-    ``:session_id`` is left to give, and ``:at`` where it counts as well.
+    The caller adds ``session_id``, and ``at`` if the statement also counts.
     """
     statement, values = (_INSERT_AND_COUNT if counted else _INSERT).of(range(len(drafts)))
     for position in range(len(values)):

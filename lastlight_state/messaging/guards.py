@@ -1,4 +1,4 @@
-"""What the database refuses about chat sessions and messages: to delete them, and to change what was said."""
+"""Triggers on chat sessions and messages: rows cannot be deleted, and messages cannot be changed."""
 
 from __future__ import annotations
 

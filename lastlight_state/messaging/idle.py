@@ -1,4 +1,4 @@
-"""When a session counts as idle."""
+"""The idle timeout of sessions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lastlight_state.clock import to_millis
+from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 
+#: Before every activity: with this cutoff no session is idle.
 NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
-    """The earliest last activity that is not idle at ``now``, itself included; None is never idle."""
+    """The earliest last activity that is not yet idle at ``now``. A timeout of None means never idle."""
     if idle_timeout is None:
         return NEVER
     try:
@@ -22,11 +24,10 @@ def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
 
 
 def checked(idle_timeout: Any) -> timedelta | None:
-    """A caller's timeout. Raises `InvalidValue` unless it is a positive duration or None."""
+    """A caller's timeout: a positive `timedelta`, or None."""
     if idle_timeout is None:
         return None
-    if not isinstance(idle_timeout, timedelta):
-        raise InvalidValue("idle_timeout", f"a timedelta is needed, not {type(idle_timeout).__name__}")
-    if idle_timeout <= timedelta(0):
-        raise InvalidValue("idle_timeout", "zero or negative; None means never idle")
-    return idle_timeout
+    timeout = valid.duration("idle_timeout", idle_timeout, least=timedelta.min)
+    if timeout <= timedelta(0):
+        raise InvalidValue("idle_timeout", f"must be positive, or None for never idle, got {timeout}")
+    return timeout

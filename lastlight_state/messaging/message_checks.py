@@ -1,4 +1,4 @@
-"""What a caller says about messages, checked and as statements name it."""
+"""Checks of what callers say about messages; each returns parameters of statements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.messaging import message_statements as sql, transcript, words
+from lastlight_state.messaging import transcript, words
 from lastlight_state.messaging.arguments import MessageDraft
-from lastlight_state.messaging.session_checks import known
 
 Row = dict[str, Any]
 
@@ -20,20 +19,20 @@ Row = dict[str, Any]
 def message(
     role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
 ) -> Row:
-    """The parameters of a message. Without a platform id, ``""`` included, that is None."""
+    """The parameters of a message. A platform id of ``""`` means None."""
     return {
         "role": valid.word(f"{where}role", role, words.ROLES),
         "content": valid.content(f"{where}content", content, max_bytes),
         "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
         "platform_message_id": None
         if platform_id is None or platform_id == ""
-        else valid.identifier(f"{where}platform_message_id", platform_id, words.FOREIGN_ID),
+        else valid.identifier(f"{where}platform_message_id", platform_id, words.PLATFORM_ID),
     }
 
 
 def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Row:
     """The parameters of a `MessageDraft`."""
-    one = _one_draft(where, given)
+    one = valid.group(where, given, MessageDraft)
     return message(
         one.role,
         one.content,
@@ -48,32 +47,17 @@ def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Row:
 def drafts(given: Any, now: datetime, max_bytes: int) -> list[Row]:
     """The parameters of 1 to 500 messages."""
     if not isinstance(given, Sequence):
-        raise InvalidValue("drafts", f"a sequence of drafts is needed, not {type(given).__name__}")
+        raise InvalidValue("drafts", f"expected a sequence of MessageDraft, got {type(given).__name__}")
     valid.number("drafts", len(given), least=1, most=words.BATCH)
     return [draft(f"drafts[{i}]", one, now, max_bytes) for i, one in enumerate(given)]
 
 
 def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Row | None:
-    """The parameters of a message that was posted into a thread: stripped and clipped. None when it is blank."""
-    one = _one_draft("draft", given)
+    """The parameters of a message posted into a thread, stripped and clipped. None if it is blank."""
+    one = valid.group("draft", given, MessageDraft)
     if clip is not None:
         valid.number("clip", clip, least=transcript.LEAST)
-    said = known("draft.content", one.content).strip()
+    said = valid.sought("draft.content", one.content).strip()
     kept = said if clip is None else transcript.clip_tail(said, clip)
     row = draft("draft", replace(one, content=kept), now, max_bytes)
     return row if kept else None
-
-
-def position(key: Any) -> int:
-    """The id that a page token stands for; without one, greater than every id."""
-    if key is None:
-        return sql.GREATEST_ID
-    if len(key) != 1:
-        raise InvalidValue("page_token", "damaged, or made by something else")
-    return valid.number("page_token", key[0])
-
-
-def _one_draft(where: str, given: Any) -> MessageDraft:
-    if not isinstance(given, MessageDraft):
-        raise InvalidValue(where, f"a MessageDraft is needed, not {type(given).__name__}")
-    return given

@@ -1,6 +1,6 @@
 """The statements of `messages`.
 
-Whoever appends holds the session's row first, so the ids of a session are in the order of its commits.
+An append locks the session's row first, so the messages of a session are committed in the order of their ids.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import Leading
-from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     MESSAGES,
     NEWEST_ACTIVITY,
-    ONE,
     SESSIONS,
     THIS_SESSION,
     at_place,
     is_active,
 )
 
+#: How many characters of a message a list shows.
 PREVIEW = 280
 
 COLUMNS = tuple(MESSAGES.c)
 
 
 def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
-    """The update of a session to which messages are added; it is the lock and the check that it is there as well."""
+    """The UPDATE that counts added messages. It also locks the session's row, and returns nothing if there is none."""
     return (
         sa.update(SESSIONS)
         .where(*conditions)
         .values(
-            message_count=sa.func.coalesce(SESSIONS.c.message_count, sa.literal_column("0")) + added,
+            message_count=sa.func.coalesce(SESSIONS.c.message_count, number(0)) + added,
             last_activity_at=ACTIVE_NOW,
         )
         .returning(SESSIONS.c.id)
@@ -44,7 +44,7 @@ def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) 
 
 def _appending(*conditions: sa.ColumnElement[bool]) -> Chain:
     return Chain(
-        counting(ONE, *conditions),
+        counting(number(1), *conditions),
         into=MESSAGES,
         values={
             "session_id": from_head("id"),
@@ -61,16 +61,16 @@ _newest_here = (
     sa.select(_candidates.c.id)
     .where(at_place(_candidates), is_active(_candidates))
     .order_by(_candidates.c.last_activity_at.desc(), _candidates.c.id.desc())
-    .limit(ONE)
+    .limit(number(1))
     .scalar_subquery()
 )
-#: The newest active session of a place; nothing if it was retired while its row was waited for.
+#: The newest active session of a place; no row if it was retired while this statement waited for its lock.
 NEWEST_HERE = (SESSIONS.c.id == _newest_here, is_active())
 
 APPEND = _appending(THIS_SESSION)
 APPEND_HERE = _appending(*NEWEST_HERE)
 IS_SOMEBODY_HERE = prepared(
-    sa.select(SESSIONS.c.id).where(at_place(), is_active()).order_by(*NEWEST_ACTIVITY).limit(ONE)
+    sa.select(SESSIONS.c.id).where(at_place(), is_active()).order_by(*NEWEST_ACTIVITY).limit(number(1))
 )
 
 
@@ -78,10 +78,10 @@ GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MES
 
 
 def _window(columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool) -> Statement:
-    """Some messages of a session in the order of their ids, whatever was said elsewhere.
+    """Some messages of a session in the order of their ids, at a cost that does not depend on other sessions.
 
-    The limit is a parameter: written out, Postgres would plan once for conversations of average length, and for a
-    limit beyond that length sort a long one.
+    The limit is a parameter: with a literal, Postgres would plan once for a session of average length, and for a limit
+    beyond that length read and sort all messages of a long session.
     """
     order = (MESSAGES.c.session_id, MESSAGES.c.id)
     return prepared(
@@ -92,13 +92,14 @@ def _window(columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest
     )
 
 
+#: No message has a greater id.
 GREATEST_ID = 2**63 - 1
 
 _before = MESSAGES.c.id < bind("before", MESSAGES.c.id)
 _after = MESSAGES.c.id > bind("after", MESSAGES.c.id)
 _summary = (
     *(MESSAGES.c[name] for name in ("id", "session_id", "role", "timestamp", "platform_message_id")),
-    sa.func.substr(MESSAGES.c.content, ONE, sa.literal_column(str(PREVIEW))).label("preview"),
+    sa.func.substr(MESSAGES.c.content, number(1), number(PREVIEW)).label("preview"),
     sa.func.length(MESSAGES.c.content).label("content_chars"),
 )
 
@@ -115,5 +116,5 @@ FIND_PLATFORM_ID = prepared(
         SESSIONS.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
     )
     .order_by(MESSAGES.c.id.desc())
-    .limit(ONE)
+    .limit(number(1))
 )

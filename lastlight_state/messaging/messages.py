@@ -1,8 +1,7 @@
-"""Messages of chat sessions: appended, counted, read back in the order of their ids, never changed.
+"""Messages of chat sessions: appended, counted, and read in the order of their ids. They never change.
 
-A message and the session's counter and last activity are written together. Appends of one session are serialised by
-its row, so a smaller id was committed earlier; ``timestamp`` is what the clock said and decides nothing. What was said
-is stored verbatim.
+A message is stored together with the session's count and last activity. Appends to one session lock its row, so a
+message with a smaller id was committed earlier; nothing is ordered by ``timestamp``. Content is stored verbatim.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from lastlight_state.messaging import deliveries, message_checks, message_statem
 from lastlight_state.messaging.arguments import MessageDraft, ThreadPlace
 from lastlight_state.messaging.delivery_statements import LOCK_HERE
 from lastlight_state.messaging.records import Appended, MessagingMessage, MessagingMessageSummary
-from lastlight_state.messaging.session_checks import known
 from lastlight_state.messaging.session_races import settled
+
+#: The key of a page: the last message's id.
+_KEY = (range(2**63),)
 
 
 class Messages(Repository):
@@ -38,17 +39,17 @@ class Messages(Repository):
         platform_message_id: str | None = None,
         timestamp: datetime | None = None,
     ) -> Appended:
-        """Store one message and count it, whether the session is active, idle or neither; an idle one is fresh again.
+        """Store one message and count it. The session may be active, idle or ended; its last activity becomes now.
 
-        With a ``platform_message_id`` that this session has stored under the same role, the stored message comes back
-        with ``created=False``, whatever the content. Pass one where the platform gives it: only then is a write of
-        unknown outcome repeated, else it is `BackendUnavailable` with that outcome. Raises `NotFound`, and
-        `PayloadTooLarge` for content past 1 MiB.
+        If this session already holds a message with the same role and ``platform_message_id``, that message is
+        returned with ``created=False``, whatever its content. Pass the id where the platform has one: only then is a
+        write repeated after its outcome was lost with the connection; without it that is `BackendUnavailable`. Raises
+        `NotFound`, and `PayloadTooLarge` for content past 1 MiB.
         """
         now = self._now()
         most = self._settings.limits.message_content
         row = message_checks.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
-        found = known("session_id", session_id)
+        found = valid.sought("session_id", session_id)
         if row["platform_message_id"] is not None:
             return self._writing(lambda unit: deliveries.append(unit, found, [row], now), repeatable=True)[0]
         values = {**row, "session_id": found, "at": now}
@@ -58,23 +59,24 @@ class Messages(Repository):
         return appended
 
     def append_many(self, session_id: str, drafts: Sequence[MessageDraft]) -> builtins.list[Appended]:
-        """Append 1 to 500 messages in this order, all or none; redelivered ones come back with ``created=False``.
+        """Append 1 to 500 messages in this order, all or none. Those delivered before have ``created=False``.
 
-        Any bad draft is refused by its position, and then nothing is stored. Otherwise as `append`.
+        A bad draft is `InvalidValue` with its position; then nothing is stored. Otherwise as `append`.
         """
         now = self._now()
         rows = message_checks.drafts(drafts, now, self._settings.limits.message_content)
-        found = known("session_id", session_id)
+        found = valid.sought("session_id", session_id)
         repeatable = all(row["platform_message_id"] is not None for row in rows)
         return self._writing(lambda unit: deliveries.append(unit, found, rows, now), repeatable=repeatable)
 
     def try_append_to_thread(
         self, place: ThreadPlace, draft: MessageDraft, *, clip: int | None = words.CLIP
     ) -> Appended | None:
-        """Append what the service posted into a thread to its newest active session, idle or not; None without one.
+        """Append what a service posted into a thread to the thread's newest active session; None if there is none.
 
-        Content is stripped (blank is None), and past ``clip`` UTF-16 units only its tail is kept, behind a line that
-        says so; ``clip=None`` keeps all. Failures raise: a connector that must not fail decides that itself.
+        The session may be idle. Content is stripped; blank content stores nothing and returns None. Of content longer
+        than ``clip`` UTF-16 units only the tail is kept, behind a line that says so; ``clip=None`` keeps all. Failures
+        raise.
         """
         now = self._now()
         where = session_checks.place("place", place)
@@ -86,35 +88,34 @@ class Messages(Repository):
     def history(
         self, session_id: str, *, limit: int = 50, before: int | None = None
     ) -> builtins.list[MessagingMessage]:
-        """The newest ``limit`` messages (1 to 500), oldest first; with ``before``, of those whose id is smaller.
+        """The newest ``limit`` messages (1 to 500), oldest first; with ``before``, the newest with a smaller id.
 
         An unknown session has no messages.
         """
         values = {
-            "session_id": known("session_id", session_id),
+            "session_id": valid.sought("session_id", session_id),
             "limit": valid.page_limit(limit),
             "before": sql.GREATEST_ID if before is None else valid.number("before", before),
         }
-        newest_first = self._reading(lambda unit: unit.all(MessagingMessage, sql.BEFORE, values))
-        return newest_first[::-1]
+        return self._all(MessagingMessage, sql.BEFORE, values)[::-1]
 
     def since(self, session_id: str, *, after: int, limit: int = 200) -> builtins.list[MessagingMessage]:
-        """Messages with an id above ``after`` (0 is the start), oldest first: a live tail without gap or repeat."""
+        """Messages with an id above ``after`` (0 is the start), oldest first. Polling with the last id misses none."""
         values = {
-            "session_id": known("session_id", session_id),
+            "session_id": valid.sought("session_id", session_id),
             "after": valid.number("after", after),
             "limit": valid.page_limit(limit),
         }
-        return self._reading(lambda unit: unit.all(MessagingMessage, sql.SINCE, values))
+        return self._all(MessagingMessage, sql.SINCE, values)
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
         """A page of messages, newest first, with the first 280 characters of each."""
-        found = known("session_id", session_id)
+        found = valid.sought("session_id", session_id)
         valid.page_limit(limit)
         asked = ["messaging_messages", found]
-        before = message_checks.position(pages.decode_token(asked, page_token))
+        [before] = pages.key(asked, page_token, _KEY) or [sql.GREATEST_ID]
         values = {"session_id": found, "before": before, "limit": limit + 1}
-        rows = self._reading(lambda unit: unit.all(MessagingMessageSummary, sql.SUMMARIES_BEFORE, values))
+        rows = self._all(MessagingMessageSummary, sql.SUMMARIES_BEFORE, values)
         items = tuple(rows[:limit])
         return Page(
             items=items, next_page_token=pages.encode_token(asked, [items[-1].id]) if len(rows) > limit else None
@@ -123,28 +124,25 @@ class Messages(Repository):
     def get(self, message_id: int) -> MessagingMessage:
         """The message. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
-        found = self._reading(lambda unit: unit.find(MessagingMessage, sql.GET, values))
-        if found is None:
-            raise NotFound(words.MESSAGE, message_id)
-        return found
+        return self._one(MessagingMessage, sql.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find_by_platform_id(self, platform: str, channel_id: str, platform_message_id: str) -> MessagingMessage | None:
         """The newest message with this platform id in the sessions of that platform and channel, or None."""
         values = {
-            "platform": known("platform", platform),
-            "channel_id": known("channel_id", channel_id),
-            "platform_message_id": known("platform_message_id", platform_message_id),
+            "platform": valid.sought("platform", platform),
+            "channel_id": valid.sought("channel_id", channel_id),
+            "platform_message_id": valid.sought("platform_message_id", platform_message_id),
         }
-        return self._reading(lambda unit: unit.find(MessagingMessage, sql.FIND_PLATFORM_ID, values))
+        return self._find(MessagingMessage, sql.FIND_PLATFORM_ID, values)
 
     def _append_here(self, where: dict[str, Any], row: dict[str, Any], now: datetime) -> Appended | None:
-        """Find and append in one unit. Raises `LostRace` when the session found was retired before it was held."""
+        """Find the session and append to it in one unit. `LostRace` if the session was retired before it was locked."""
         if row["platform_message_id"] is None:
             values = {**where, **row, "at": now}
             made = self._chained(lambda unit: _append(unit, sql.APPEND_HERE, values, row))
         else:
             made = self._writing(lambda unit: _deliver_here(unit, where, row, now), repeatable=True)
-        if made is None and self._reading(lambda unit: unit.row(sql.IS_SOMEBODY_HERE, where)):
+        if made is None and self._value(sql.IS_SOMEBODY_HERE, where):
             raise LostRace("the newest session of the place was retired while it was looked up")
         return made
 

@@ -37,7 +37,7 @@ class MessagingSessionModel(Base):
 
 
 class MessagingMessageModel(Base):
-    """What was said in a session, in the order of ids."""
+    """A message of a session. Messages are ordered by id."""
 
     __tablename__ = "messaging_messages"
     __table_args__ = described("what was said in chat sessions, in the order of ids", sqlite_autoincrement=True)

@@ -1,4 +1,4 @@
-"""What callers of this domain get."""
+"""Records of chat sessions and messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lastlight_state.messaging.idle import oldest_fresh
 class MessagingSessionSummary(Record):
     """One stretch of conversation of one user in one place, as lists show it.
 
-    ``deactivated_reason`` is ``timeout``, ``closed``, ``replaced`` or ``duplicate``; None while the session is active
-    and on rows retired before reasons were kept. ``version`` counts changes of title, metadata, agent session and
-    activity state.
+    ``deactivated_reason`` is ``timeout``, ``closed``, ``replaced`` or ``duplicate``; None while the session is active,
+    and for sessions that ended before reasons were stored. ``version`` counts changes of title, metadata, agent session
+    and of being active.
     """
 
     id: str
@@ -41,22 +41,22 @@ class MessagingSessionSummary(Record):
 
     @property
     def key(self) -> ConversationKey:
-        """What finds the active session of this conversation."""
+        """The conversation key of this session."""
         return ConversationKey(self.platform, self.channel_id, self.user_id, self.thread_id or None)
 
     def is_idle(self, now: datetime, idle_timeout: timedelta | None) -> bool:
-        """Whether the last activity lies more than ``idle_timeout`` before ``now``; None is never idle."""
+        """Whether the last activity is more than ``idle_timeout`` before ``now``. With None, never."""
         return self.last_activity_at < oldest_fresh(now, idle_timeout)
 
 
 class MessagingSession(MessagingSessionSummary):
-    """A session with everything that is known about it."""
+    """A whole session, with its metadata."""
 
     metadata: Any
 
 
 class MessagingMessage(Record):
-    """What was said. Messages of a session are in the order of their ids; ``timestamp`` decides nothing."""
+    """A message. Messages of a session are ordered by id, never by ``timestamp``."""
 
     id: int
     session_id: str
@@ -67,7 +67,7 @@ class MessagingMessage(Record):
 
 
 class MessagingMessageSummary(Record):
-    """A message as lists show it: the first 280 characters of its content, and how many there are."""
+    """A message as lists show it: the first 280 characters of its content, and the number of all."""
 
     id: int
     session_id: str
@@ -79,7 +79,7 @@ class MessagingMessageSummary(Record):
 
 
 class ResumedSession(Record):
-    """The active session of a key, whether this call made it, and the id of the session that timed out in this call."""
+    """The active session of a key; whether this call made it; and the id of the session that it retired as idle."""
 
     session: MessagingSession
     created: bool
@@ -87,7 +87,7 @@ class ResumedSession(Record):
 
 
 class Appended(Record):
-    """A message, and whether this call stored it: False for one that the platform delivered before."""
+    """A message, and whether this call stored it: False if the platform had delivered it before."""
 
     message: MessagingMessage
     created: bool

@@ -1,4 +1,4 @@
-"""What a caller says about sessions, checked and as statements name it."""
+"""Checks of what callers say about sessions; each returns parameters of statements."""
 
 from __future__ import annotations
 
@@ -13,39 +13,29 @@ from lastlight_state.messaging import words
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_ANY_LENGTH = 2**31
-
-
-def known(where: str, value: Any) -> str:
-    """A word to look something up by. What could not have been stored is simply not found, unless it is no text."""
-    return valid.content(where, value, _ANY_LENGTH)
 
 
 def place(where: str, given: Any) -> dict[str, Any]:
-    """The parameters of a place, with ``thread`` empty where there is no thread."""
-    if not isinstance(given, ThreadPlace):
-        raise InvalidValue(where, f"a ThreadPlace is needed, not {type(given).__name__}")
-    return _place(given)
+    """The parameters of a place; ``thread`` is empty outside a thread."""
+    return _place(valid.group(where, given, ThreadPlace))
 
 
 def key(given: Any) -> dict[str, Any]:
     """The parameters of a conversation key."""
-    if not isinstance(given, ConversationKey):
-        raise InvalidValue("key", f"a ConversationKey is needed, not {type(given).__name__}")
-    row = _place(given)
-    row["user_id"] = valid.identifier("user_id", given.user_id, words.FOREIGN_ID)
+    row = _place(valid.group("key", given, ConversationKey))
+    row["user_id"] = valid.identifier("user_id", given.user_id, words.PLATFORM_ID)
     return row
 
 
 def agent_session_id(where: str, value: Any) -> str:
     """A name that is safe as a file name."""
     if type(value) is not str or not 1 <= len(value) <= words.AGENT_SESSION_ID or not _FILE_NAME.fullmatch(value):
-        raise InvalidValue(where, f"1 to {words.AGENT_SESSION_ID} letters, digits, _ or - are needed: it names a file")
+        raise InvalidValue(where, f"must be 1 to {words.AGENT_SESSION_ID} of A-Z a-z 0-9 _ -, because it names a file")
     return value
 
 
 def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
-    """The columns that an update sets. What is UNSET is absent, and None clears."""
+    """The columns that an update sets: those not UNSET. None clears a column."""
     given: dict[str, Any] = {}
     if title is not UNSET:
         given["title"] = valid.optional_content("title", title, words.TITLE)
@@ -59,22 +49,22 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
 
 
 def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> dict[str, Any]:
-    """The filters of a list of sessions, as its statements name them."""
-    if active is not None and type(active) is not bool:
-        raise InvalidValue("active", f"true, false or None is needed, not {type(active).__name__}")
+    """The filters of a list of sessions."""
     given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
-    chosen: dict[str, Any] = {name: None if value is None else known(name, value) for name, value in given.items()}
+    chosen: dict[str, Any] = {
+        name: None if value is None else valid.sought(name, value) for name, value in given.items()
+    }
     if active is not None:
-        chosen["only_active" if active else "only_inactive"] = {}
+        chosen["only_active" if valid.flag("active", active) else "only_inactive"] = {}
     return chosen
 
 
 def _place(given: ThreadPlace | ConversationKey) -> dict[str, Any]:
     thread_id = given.thread_id if given.thread_id != "" else None
-    valid.optional("thread_id", thread_id, words.FOREIGN_ID)
+    valid.optional("thread_id", thread_id, words.PLATFORM_ID)
     return {
         "platform": valid.identifier("platform", given.platform, words.PLATFORM),
-        "channel_id": valid.identifier("channel_id", given.channel_id, words.FOREIGN_ID),
+        "channel_id": valid.identifier("channel_id", given.channel_id, words.PLATFORM_ID),
         "thread_id": thread_id,
         "thread": thread_id or "",
     }

@@ -1,8 +1,7 @@
-"""How calls for one key settle who makes its active session: the works of `sessions`, each a writing unit of its own.
+"""Works of `sessions` that make the active session of a key, while others may do the same at the same time.
 
-Whoever holds the old session's row, or the entry in the unique index, goes first; the others find the winner. When the
-winner was retired again before it could be read, the whole unit is repeated. Nothing is decided on what was read
-outside the unit.
+The row of the old session and the unique index over active sessions let one caller make the new session; the others
+find it. If the new session was retired again before they could read it, the whole unit is repeated.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from lastlight_state.messaging.words import SESSION
 
 T = TypeVar("T")
 
+#: How often a unit is repeated after a lost race.
 REPEATS = 5
 KEY = ("platform", "channel_id", "thread", "user_id")
 
 
 def settled(attempt: Callable[[], T]) -> T:
-    """The result of a whole unit, repeated up to five times while it ends in `LostRace`."""
+    """Run a unit, and repeat it up to five times while it raises `LostRace`."""
     for _ in range(REPEATS):
         try:
             return attempt()
@@ -34,7 +34,7 @@ def settled(attempt: Callable[[], T]) -> T:
 
 
 def replace_idle(unit: Unit, row: dict[str, Any]) -> ResumedSession:
-    """Retire the key's session if it is still idle, and insert a new one unless there is an active one."""
+    """Retire the key's session if it is still idle, and insert a new one unless an active one exists."""
     replaced = unit.value(sql.RETIRE_IDLE, row)
     made = unit.find(MessagingSession, sql.INSERT, row)
     if made is not None:
@@ -57,16 +57,17 @@ def replace(unit: Unit, row: dict[str, Any]) -> MessagingSession:
 
 
 def replace_in_turn(unit: Unit, row: dict[str, Any]) -> MessagingSession:
-    """`replace`, one caller of a key after the other: who has lost a race before does not lose it to its equals again.
+    """`replace` under a named lock of the key, for callers that have lost a race once.
 
-    The first try takes no such turn, because it hardly ever has equals.
+    They queue on the lock, so that they cannot lose to each other again. The first try does not queue, because races
+    are rare.
     """
     unit.named_lock(f"messaging_key:{digest([row[name] for name in KEY])}")
     return replace(unit, row)
 
 
 def refusal(unit: Unit, row: dict[str, Any]) -> StateError:
-    """Why nothing was inserted."""
+    """The error for an insert that returned no row."""
     if _is_taken(unit, row):
         return AlreadyExists(SESSION, row["id"])
     active = unit.find(MessagingSession, sql.FIND_KEY, row)
@@ -76,7 +77,7 @@ def refusal(unit: Unit, row: dict[str, Any]) -> StateError:
 
 
 def resumed(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
-    """What `resume` returns."""
+    """The result of `resume`."""
     return ResumedSession.of({"session": session, "created": created, "replaced": replaced})
 
 

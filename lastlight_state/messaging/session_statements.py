@@ -11,11 +11,10 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     NEWEST_ACTIVITY,
-    ONE,
     SESSIONS,
     THIS_SESSION,
     at_place,
@@ -30,15 +29,15 @@ _cutoff = bind("cutoff", SESSIONS.c.last_activity_at)
 _this_user = SESSIONS.c.user_id == bind("user_id", SESSIONS.c.user_id)
 _this_key = sa.and_(at_place(), _this_user)
 _idle = SESSIONS.c.last_activity_at < _cutoff
-_one_more = SESSIONS.c.version + ONE
+_one_more = SESSIONS.c.version + number(1)
 
 
 def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement:
-    return prepared(sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(ONE))
+    return prepared(sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(number(1)))
 
 
 def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> Statement:
-    """Ends active sessions. Never the other way round: an inactive session stays inactive."""
+    """An UPDATE that ends active sessions. No statement makes an ended session active again."""
     return prepared(
         sa.update(SESSIONS)
         .where(is_active(), *conditions)
@@ -54,8 +53,8 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
 
 GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION))
 VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
-#: Whether it is idle is judged by who asks: with that condition Postgres prefers the index of the place, and passes
-#: everybody who is talking there.
+#: The caller checks whether the session is idle: with that condition in the statement Postgres prefers the index of the
+#: place, and reads all active sessions there.
 FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()))
 FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
 FIND_AGENT = _newest(
@@ -63,14 +62,14 @@ FIND_AGENT = _newest(
     order=(SESSIONS.c.created_at.desc(), SESSIONS.c.id.desc()),
 )
 
-#: Inserts nothing where the id is taken or the key has an active session, in the same words on both databases.
+#: Inserts nothing if the id is taken or the key has an active session.
 INSERT = prepared(
     insert(SESSIONS)
     .values(
         **{name: bind(name, SESSIONS.c[name]) for name in ("id", "platform", "channel_id", "thread_id", "user_id")},
         created_at=bind("at", SESSIONS.c.created_at),
         last_activity_at=bind("at", SESSIONS.c.last_activity_at),
-        message_count=sa.literal_column("0"),
+        message_count=number(0),
         active=sa.true(),
     )
     .on_conflict_do_nothing()
@@ -83,14 +82,14 @@ CLOSE = _retiring(THIS_SESSION, returning=COLUMNS)
 
 _idle_ids = through(
     sa.select(SESSIONS.c.id).where(is_active(), _idle), SESSIONS, "ix_messaging_sessions_active_place"
-)  # otherwise SQLite walks through all inactive sessions, which are older
-_oldest_idle = (  # in a WITH, which runs once: a plain subquery may be run again, and then finds others
+)  # else SQLite reads all inactive sessions, which are older
+_oldest_idle = (  # a CTE, which Postgres runs once: a subquery may run again, and then finds other rows
     _idle_ids.order_by(SESSIONS.c.last_activity_at, SESSIONS.c.id)
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True, key_share=True)
     .cte("oldest")
 )
-#: A row that another unit holds is about to become fresh or inactive, so it is passed over.
+#: Rows locked by others are skipped, because they are about to become fresh or inactive.
 CLOSE_IDLE = _retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id])
 
 TOUCH = prepared(
@@ -118,7 +117,7 @@ def _changing(names: Iterable[str]) -> Statement:
     )
 
 
-#: By the columns that a call changes.
+#: By the names of the columns that a call changes.
 UPDATE = {
     frozenset(names): _changing(names)
     for size in range(1, len(CHANGEABLE) + 1)

@@ -1,7 +1,7 @@
-"""The two tables as statements name them, and the conditions that their indexes recognise.
+"""The two tables, and the conditions that several statements share.
 
-A partial index serves a statement that repeats its predicate as it is written there: ``active = 1`` (on Postgres
-``active``), which only a comparison with a literal true renders; a bare column or ``is_(True)`` scans the table.
+A partial index serves only statements that repeat its predicate as it is written there: ``active = 1`` (on Postgres
+``active``). Only ``active == sa.true()`` renders it so; with a bare column or ``is_(True)`` the table is scanned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_active(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
 
 
 def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
-    """Whether the session is in the place of ``:platform``, ``:channel_id`` and ``:thread``, empty for no thread."""
+    """Whether the session is in the place ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
     return sa.and_(
         sessions.c.platform == bind("platform", SESSIONS.c.platform),
         sessions.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
@@ -33,8 +33,7 @@ def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
     )
 
 
-ONE: sa.ColumnElement[int] = sa.literal_column("1", sa.Integer)
 THIS_SESSION = SESSIONS.c.id == bind("session_id", SESSIONS.c.id)
 NEWEST_ACTIVITY = (SESSIONS.c.last_activity_at.desc(), SESSIONS.c.id.desc())
-#: The last activity after something happened ``:at``: it never goes back.
+#: The last activity after something happened at ``:at``. It never moves back.
 ACTIVE_NOW = later_of(SESSIONS.c.last_activity_at, bind("at", SESSIONS.c.last_activity_at))

@@ -1,10 +1,11 @@
-"""Cutting a text for a transcript: the tail is kept, because the end of an answer is what the next turn builds on."""
+"""Cutting a text for a transcript. The tail is kept, because the next turn builds on the end of an answer."""
 
 from __future__ import annotations
 
 from lastlight_state.errors import InvalidValue
 
 PREFIX = "…(truncated)…\n"
+#: The least limit: the prefix and one more unit.
 LEAST = len(PREFIX) + 1
 
 _LOW_SURROGATES = range(0xDC00, 0xE000)
@@ -22,7 +23,7 @@ def clip_tail(text: str, limit: int) -> str:
     `InvalidValue` for a limit below 15, which has no room for a tail.
     """
     if limit < LEAST:
-        raise InvalidValue("limit", f"{limit} is less than {LEAST}", least=LEAST)
+        raise InvalidValue("limit", f"must be at least {LEAST}, got {limit}", least=LEAST)
     if units(text) <= limit:
         return text
     tail = _encoded(text)[-2 * (limit - len(PREFIX)) :]

@@ -20,17 +20,17 @@ REPLACED: RetireReason = "replaced"
 
 # Bytes of UTF-8.
 PLATFORM = 64
-FOREIGN_ID = 256
+PLATFORM_ID = 256
 SESSION_ID = 200
 TITLE = 512
 METADATA = 16 * 1024
 
 METADATA_DEPTH = 16
-#: Characters of an agent session id, which becomes a file name.
+#: The most characters of an agent session id, which becomes a file name.
 AGENT_SESSION_ID = 200
-#: Messages that one call appends at most.
+#: The most messages that one call appends.
 BATCH = 500
-#: UTF-16 units of a message that the service posts into a thread.
+#: The most UTF-16 units that are kept of a message posted into a thread.
 CLIP = 4_000
 
 # Kinds of record, as `NotFound` and `AlreadyExists` name them.
