@@ -21,7 +21,7 @@ from lastlight_state.agent_log import (
     Writer,
 )
 from lastlight_state.agent_log.arguments import OnError
-from lastlight_state.agent_log.writer import DEFAULT_OPTIONS
+from lastlight_state.agent_log.writer import NO_OPTIONS
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.streams import streamed
 from lastlight_state.jsonl.writer import SyncWord
@@ -88,7 +88,7 @@ class AsyncWriter(Face[Writer]):
         session_id: str | None = None,
         prompt: str | None = None,
         model: str | None = None,
-        options: TranslationOptions = DEFAULT_OPTIONS,
+        options: TranslationOptions = NO_OPTIONS,
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> AsyncSessionWriter:

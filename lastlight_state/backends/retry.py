@@ -60,7 +60,7 @@ class Retry:
                 error = next_error
 
     def _limit_when_busy(self, error: BackendError) -> int:
-        """None for an error that has done its waiting already."""
+        """0 for an error that must not be retried (``final``), else the limit."""
         return 0 if error.details.get("final") else self.limit
 
 

@@ -1,4 +1,4 @@
-"""Work over many domains: looking at the whole of what is stored."""
+"""Reads and repairs that concern several domains at once."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ public(
 class Maintenance(Face):
     """``store.maintenance``"""
 
-    #: How much of everything there is.
+    #: Counts and sizes of everything that is stored.
     stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")
-    #: What happened to a run, whoever did it.
+    #: What happened to a run, in order of time.
     timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
-    #: The agent's log files, with what the database knows of their sessions.
+    #: The agent's log files, with the newest execution of each session.
     agent_sessions: Part[AgentSessions] = Part(
         "lastlight_state.maintenance.agent_sessions.AgentSessions",
         lambda face, kind: kind(face._context, face._logs.sessions),
     )
-    #: Conversations, over turns, logs and messages.
+    #: Chat threads, from turns, logs and messages.
     chats: Part[Chats] = Part(
         "lastlight_state.maintenance.chats.Chats", lambda face, kind: kind(face._context, face._logs)
     )

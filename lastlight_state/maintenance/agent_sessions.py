@@ -1,6 +1,6 @@
-"""``store.maintenance.agent_sessions``: the agent's log files, joined with what the database knows of their sessions.
+"""``store.maintenance.agent_sessions``: the agent's log files, with the newest execution of each session.
 
-A page looks at file names and times alone, and asks the database once.
+A page reads only names and times of files, and runs one statement.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from lastlight_state.maintenance.session_executions import qualified_repo
 
 
 class SessionExecution(Record):
-    """The newest execution of an agent session. ``repo`` is ``owner/repo``, or None where that is not known whole."""
+    """The newest execution of an agent session. ``repo`` is ``owner/repo``, or None unless both parts are known."""
 
     id: str
     skill: str
-    workflow_run_id: str | None
+    run_id: str | None
     success: bool | None
     repo: str | None
 
 
 class AgentSession(Record):
-    """A log file, and the newest execution of its session; None for one that no execution names."""
+    """A log file, and the newest execution of its session; None if no execution has that session."""
 
     file: SessionFile
     execution: SessionExecution | None
 
 
 class AgentSessionPage(Page[AgentSession]):
-    """A page of log files. ``skipped`` counts what could not be looked at: dangling links, unreadable directories."""
+    """A page of log files. ``skipped`` counts dangling links and directories that cannot be read."""
 
     skipped: int = 0
 
@@ -49,9 +49,9 @@ class AgentSessions(Repository):
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> AgentSessionPage:
-        """A page of session logs, the one changed last first, with their newest executions. ``limit``: 1 to 500.
+        """A page of session logs, newest change first, with the newest execution of each. ``limit``: 1 to 500.
 
-        Files are ordered and filtered as `lastlight_state.agent_log.Sessions.list` does it.
+        Order and filters are those of `lastlight_state.agent_log.Sessions.list`.
         """
         page = self._files.list(scope=scope, slug=slug, limit=limit, page_token=page_token)
         session_ids = list(dict.fromkeys(file.id for file in page))
@@ -60,9 +60,9 @@ class AgentSessions(Repository):
         return AgentSessionPage(items=items, next_page_token=page.next_page_token, skipped=page.skipped)
 
     def repo_for_session(self, session_id: str) -> str | None:
-        """``owner/repo`` of the session's newest execution; None where that is not known whole, or there is none.
+        """``owner/repo`` of the session's newest execution; None unless both parts are known.
 
-        Raises `UnsafePath` for what is no session id.
+        Raises `UnsafePath` for a text that cannot be a session id.
         """
         readable_id(session_id)
         row = self._reading(lambda unit: session_executions.newest(unit, [session_id])).get(session_id)
@@ -75,7 +75,7 @@ def _execution(row: dict[str, Any] | None) -> SessionExecution | None:
     return SessionExecution(
         id=row["id"],
         skill=row["skill"],
-        workflow_run_id=row["workflow_run_id"],
+        run_id=row["run_id"],
         success=row["success"],
         repo=qualified_repo(row["owner"], row["repo"]),
     )

@@ -1,4 +1,4 @@
-"""What callers of the chat reader get."""
+"""Records of chat threads and their messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ChatSource: TypeAlias = Literal["log", "database", "none"]
 class ChatThread(Record):
     """A conversation: the chat turns of one trigger, which is the id of its messaging session.
 
-    Activity is the start of turns. ``cost_usd`` is exact to a micro-dollar.
-    ``repo`` is ``owner/repo`` of the newest turn, or None where that is not known whole. ``platform`` and
-    ``last_assistant_preview`` (the newest thing that the assistant said, at most 4,000 characters) are None where
-    messaging does not know the session, because it was pruned.
+    ``first_activity_at`` and ``last_activity_at`` are the starts of turns. ``cost_usd`` is exact to a micro-dollar.
+    ``repo`` is ``owner/repo`` of the newest turn, or None unless both parts are known. ``last_assistant_preview`` is
+    the assistant's newest message, at most 4,000 characters. It and ``platform`` are None if messaging has no such
+    session any more.
     """
 
     trigger_id: str
@@ -38,7 +38,7 @@ class ChatThread(Record):
 
     @classmethod
     def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
-        """The turns of a thread, and what else is known of it."""
+        """From the turns of a thread, and the columns of `chat_threads.KNOWN`."""
         return cls(
             trigger_id=turns.trigger_id,
             agent_session_id=known["agent_session_id"] or known["session_id"],
@@ -59,11 +59,11 @@ class ChatThread(Record):
 
 
 class ChatMessages(Record):
-    """Some messages of a thread, oldest first, and where they come from.
+    """A page of a thread's messages, oldest first, and where they come from.
 
-    ``log`` messages show tool calls and their results too, ``database`` ones are what the platform was told. ``cursor``
-    goes on behind them; ``at_end``: nothing stood there when they were read. ``reset``: the log was replaced since the
-    cursor was made, and the page begins at its start.
+    ``log`` messages include tool calls and results; ``database`` messages are those of the chat platform. Pass
+    ``cursor`` to read on. ``at_end`` says that there was nothing more when the page was read. ``reset`` says that the
+    log was replaced since the cursor was made, so that the page begins at its start.
     """
 
     source: ChatSource

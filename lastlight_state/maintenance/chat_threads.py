@@ -1,7 +1,6 @@
-"""What makes a thread of turns a conversation: its place, its log, and what was said last.
+"""The session, place and last message of chat threads, from their newest turns and from messaging.
 
-The turns themselves are counted by the thread list of workflows; this adds, for the threads of a page and in one
-statement, what their newest turns say and what messaging knows.
+One statement for all threads of a page. Turns are counted by `usage.list_threads` of workflows.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ import sqlalchemy as sa
 
 from lastlight_state.db.columns import Text
 from lastlight_state.db.indexes import Leading, through
-from lastlight_state.db.statements import Family, constant
+from lastlight_state.db.statements import Family, constant, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.workflows.tables import EXECUTIONS
 
+#: How many characters of the last message are shown.
 PREVIEW = 4_000
 
-_ONE: sa.ColumnElement[int] = sa.literal_column("1", sa.Integer)
 _e = EXECUTIONS.c
 _TURN = EXECUTIONS.alias("turn")
 _PREVIEW = (
-    sa.select(sa.func.substr(MESSAGES.c.content, _ONE, sa.literal_column(str(PREVIEW))))
+    sa.select(sa.func.substr(MESSAGES.c.content, number(1), number(PREVIEW)))
     .where(Leading(MESSAGES.c.session_id, SESSIONS.c.id), MESSAGES.c.role == constant("assistant"))
     .order_by(MESSAGES.c.session_id.desc(), MESSAGES.c.id.desc())
-    .limit(_ONE)
+    .limit(number(1))
     .scalar_subquery()
 )
 
@@ -38,7 +37,7 @@ def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *
         through(sa.select(shown), _TURN, "ix_executions_trigger_started")
         .where(Leading(_TURN.c.trigger_id, trigger), _TURN.c.skill == constant("chat"), *conditions)
         .order_by(_TURN.c.trigger_id, _TURN.c.started_at.desc(), _TURN.c.id.desc())
-        .limit(_ONE)
+        .limit(number(1))
         .scalar_subquery()
     )
 
@@ -67,6 +66,6 @@ KNOWN = Family("trigger", _known)
 
 
 def known(unit: Unit, triggers: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By trigger, for at most 500 that have turns."""
+    """The columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
     statement, values = KNOWN.of(triggers)
     return {row["trigger_id"]: row for row in unit.rows(statement, values)}

@@ -1,7 +1,7 @@
-"""``store.maintenance.chats``: the chat reader. Threads are turns in the database, messages are the agent's log.
+"""``store.maintenance.chats``: the chat reader. Threads come from turns in the database, messages from the agent's log.
 
-Where a thread has no log, its messages are those that messaging stored. The database, the log and messaging may each
-know a thread that the others have forgotten: what is known is shown.
+Without a log, the messages are those that messaging stored. Log, turns and messaging are pruned separately; whatever of
+a thread is left is shown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Chats(Repository):
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[ChatThread]:
         """A page of threads, newest activity first. ``limit``: 1 to 500. No log is read.
 
-        While paging a thread that gets a new turn moves to the front, so none appears twice.
+        A thread that gets a new turn while paging moves to the front, so none appears twice.
         """
         page = self._usage.list_threads(limit=limit, page_token=page_token)
         return Page(items=self._joined(page.items), next_page_token=page.next_page_token)
@@ -46,17 +46,17 @@ class Chats(Repository):
     def get(self, trigger_id: str) -> ChatThread:
         """The thread. Raises `NotFound`."""
         statement, values = TURNS.of([trigger_id])
-        turns = self._reading(lambda unit: unit.find(ThreadUsage, statement, values))
+        turns = self._find(ThreadUsage, statement, values)
         found = self._joined([turns]) if turns else ()
         if not found:
             raise NotFound(KIND, trigger_id)
         return found[0]
 
     def messages(self, trigger_id: str, *, after: str | None = None, limit: int = 200) -> ChatMessages:
-        """A page of the thread's messages behind the cursor ``after``, oldest first. ``limit``: 1 to 500.
+        """A page of the thread's messages after the cursor ``after``, oldest first. ``limit``: 1 to 500.
 
-        They come from its log in the chat directory, without those of sub-agents, else from the database; a cursor goes
-        on where it was made. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        From the thread's log in the chat directory, without messages of sub-agents; without a log, from the database.
+        A cursor stays with the source that it was made for. Raises `NotFound`, `InvalidValue` for a damaged cursor.
         """
         valid.page_limit(limit)
         source, place = _place_of(after)
@@ -69,12 +69,12 @@ class Chats(Repository):
         return self._from_database(trigger_id, place or 0, limit)
 
     def log_path(self, trigger_id: str) -> Path | None:
-        """The thread's log in the chat directory; None where there is none. Raises `NotFound` for an unknown thread."""
+        """The thread's log in the chat directory, or None. Raises `NotFound` for an unknown thread."""
         log = self._log_of(self.get(trigger_id))
         return log.path if log else None
 
     def _joined(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
-        """These threads, with what one more statement knows of all of them."""
+        """These threads as records, with one more statement for all of them."""
         if not threads:
             return ()
         known = self._reading(lambda unit: chat_threads.known(unit, [thread.trigger_id for thread in threads]))
@@ -85,7 +85,7 @@ class Chats(Repository):
             return None
         try:
             return self._log.sessions.find(thread.agent_session_id, slug=CHAT_SLUG)
-        except UnsafePath:  # stored by another program, and no name of a log
+        except UnsafePath:  # an id of a foreign row that cannot name a log
             return None
 
     def _from_log(self, log: SessionFile, after: Any, limit: int) -> ChatMessages:
@@ -102,7 +102,7 @@ class Chats(Repository):
 
 
 def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
-    """The source that a cursor belongs to, and where it goes on there."""
+    """The source of a cursor, and its place there."""
     if after is None:
         return None, None
     match opaque.unpack("after", after):

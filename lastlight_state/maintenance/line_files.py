@@ -1,4 +1,4 @@
-"""The agent's event logs as files: how many, how large, how new. No content is read."""
+"""Number, size and newest change of the agent's log files. Their contents are not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lastlight_state.maintenance.records import LineFiles
 
 
 def measured(root: Path) -> LineFiles:
-    """Count and measure the line files under ``root``. What cannot be read, or vanishes meanwhile, is left out."""
+    """Count and measure the line files under ``root``. Files that cannot be read, or vanish meanwhile, are left out."""
     files, size, newest = 0, 0, 0.0
     for folder, _, names in os.walk(root):
         for name in names:

@@ -1,4 +1,4 @@
-"""What callers of maintenance get."""
+"""Records of statistics and of timelines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lastlight_state.db.records import Record
 
 
 class SchemaFacts(Record):
-    """Where the schema stands: the word of `lastlight_state.migrations.SchemaState`, its revision, and the newest."""
+    """The state of the schema (see `lastlight_state.migrations.SchemaState`), its revision, and the newest revision."""
 
     state: str
     revision: str | None
@@ -17,7 +17,7 @@ class SchemaFacts(Record):
 
 
 class TableStats(Record):
-    """Rows of a table, and its bytes with indexes where the database keeps them. ``estimated``: by the planner."""
+    """Rows of a table, and its bytes with indexes if the database tells. ``estimated``: rows as the planner guesses."""
 
     name: str
     rows: int
@@ -26,14 +26,14 @@ class TableStats(Record):
 
 
 class StatusCount(Record):
-    """How many rows have a status; None is a status that is NULL."""
+    """How many rows have a status. None stands for NULL."""
 
     status: str | None
     rows: int
 
 
 class MessageCounts(Record):
-    """Chat messages by role, by age in days (``<=1``, ``<=7``, ``<=30``, ``older``), and when the first was said."""
+    """Chat messages by role, by age in days (``<=1``, ``<=7``, ``<=30``, ``older``), and the time of the oldest."""
 
     by_role: Mapping[str, int]
     by_age: Mapping[str, int]
@@ -49,11 +49,11 @@ class LineFiles(Record):
 
 
 class Stats(Record):
-    """Everything counted and measured at one moment.
+    """Counts and sizes of everything, at one moment.
 
-    ``exists`` is False where there is no database; then everything of it is empty and 0. ``tables`` lists the tables of
-    this library that are there, ``statuses`` the distribution by table. ``settings`` are those of the database that
-    decide durability and waiting.
+    ``exists`` is False if there is no database; then its figures are 0 and empty. ``tables`` lists this library's
+    tables that exist, ``statuses`` how many rows of each have which status. ``settings`` are those settings of the
+    database that decide about durability and waiting.
     """
 
     exists: bool
@@ -74,7 +74,7 @@ class Stats(Record):
 
 
 class TimelineEntry(Record):
-    """One fact about a run: where it is recorded and under which key, when, who, and one line without payloads.
+    """One thing that happened to a run: when, who did it, one line of text, and the row that records it.
 
     ``source`` is ``transition``, ``approval`` or ``execution``; ``key`` is its number or id.
     """

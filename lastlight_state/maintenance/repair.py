@@ -1,7 +1,7 @@
-"""``store.maintenance.repair``: damaged line files, scanned, sealed, copied clean, replaced.
+"""``store.maintenance.repair``: scans damaged line files, ends torn tails, writes clean copies, replaces files.
 
-Works on files alone and needs no database. Nothing is ever cut out of a file or overwritten: a damaged one stays, under
-its own name or a second one.
+Works on files only and needs no database. No byte is ever removed or overwritten: a damaged file stays, under its own
+name or a second one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lastlight_state.maintenance.repair_records import DamagedPart, LineFileScan
 
 LINES = ".jsonl"
 COPY = ".repaired.jsonl"
+#: How many damaged parts of a file a scan names.
 SAMPLES = 20
 
 
@@ -33,17 +34,17 @@ class Repair:
         self._clock = clock
 
     def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
-        """Classify every byte of a line file, or of all below a directory; by default those of the agent's logs.
+        """Classify every byte of a line file, or of all line files below a directory; by default the agent's logs.
 
-        Writes nothing. Below a directory links, clean copies and temporary files are passed over. Raises `NotFound`,
-        `UnsafePath` for a link, `BackendUnavailable` for what cannot be read.
+        Writes nothing. Below a directory, links, clean copies and temporary files are passed over. Raises `NotFound`,
+        `UnsafePath` for a link, `BackendUnavailable` for a file that cannot be read.
         """
         return tuple(scans(self._root if path is None else Path(path)))
 
     def seal(self, path: Path | str) -> bool:
-        """End a torn tail with a newline, under the lock of the file's writers; whether there was one. Repeat-safe.
+        """End a torn tail with a newline, under the lock of the file's writers; returns whether there was one.
 
-        That is the only change ever made to a live file. Raises `BackendBusy` besides what `scan` raises.
+        This is the only change ever made to a file in use. May be repeated. Raises `BackendBusy`, and as `scan`.
         """
         path = Path(path)
         if not path.is_symlink() and not path.is_file():
@@ -51,18 +52,18 @@ class Repair:
         return repair.seal(path)
 
     def salvage(self, path: Path | str, *, to: Path | str | None = None, replace: bool = False) -> Repaired:
-        """Write every whole or recovered record of a damaged file to ``to``, byte for byte, each on a line of its own.
+        """Write a clean copy of a damaged file: every whole or recovered record, byte for byte, one to a line.
 
-        Everything else goes to ``<to>.rejects``, so every byte is in one of the two. ``to`` is
-        ``<name>.repaired.jsonl`` beside the file unless given. With ``replace`` the clean copy takes the file's path
-        while its writers wait, and the damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``. A sound file
-        is left alone. Raises `AlreadyExists` for a target that is there, `LostRace` when another replaces the file at
-        the same time, and what `seal` raises.
+        The copy is ``to``, or ``<name>.repaired.jsonl`` beside the file. All other bytes go to ``<to>.rejects``, so
+        every byte is in one of the two. With ``replace`` the copy takes the file's path while its writers wait, and the
+        damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``. A sound file is left as it is. Raises
+        `AlreadyExists` if the target exists, `LostRace` if another call replaces the file at the same time, and as
+        `seal`.
         """
         path = Path(path)
         if replace:
             if to is not None:
-                raise InvalidValue("to", "a file that is replaced is its own target")
+                raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
             suffix = f".damaged-{_stamp(self._clock.now())}"
             with _translated(path):
                 return _repaired(path, repair.replace(path, LOG_LINES.accepts, suffix=suffix))
@@ -72,7 +73,7 @@ class Repair:
 
 
 def scans(path: Path) -> Iterator[LineFileScan]:
-    """What `Repair.scan` gives, one file after the other."""
+    """The scans of `Repair.scan`, one file after the other."""
     for found in line_files(path):
         with _translated(found):
             account = repair.scan(found, LOG_LINES.accepts)

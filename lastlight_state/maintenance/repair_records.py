@@ -1,4 +1,4 @@
-"""What callers of repairs get."""
+"""Records of scans and repairs of line files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lastlight_state.db.records import Record
 
 
 class DamagedPart(Record):
-    """A part of a line file that is damaged, or a record found beside damage."""
+    """A part of a line file: damage, or a record that was found in a damaged line."""
 
     offset: int
     length: int
@@ -17,11 +17,11 @@ class DamagedPart(Record):
 
 
 class LineFileScan(Record):
-    """What a line file consists of: sections and bytes by kind. The bytes add up to its size.
+    """The contents of a line file: number of sections and of bytes, by kind. The bytes add up to the file's size.
 
-    Kinds: ``record``, ``recovered`` and ``glued`` (records in damaged lines), ``blank``, ``torn_tail``, and the damage:
-    ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first 20
-    parts that are not sound.
+    Kinds: ``record``; ``recovered`` and ``glued``, which are records in damaged lines; ``blank``; ``torn_tail``; and
+    damage: ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first
+    20 parts that are not sound.
     """
 
     path: Path
@@ -33,10 +33,10 @@ class LineFileScan(Record):
 
 
 class Repaired(Record):
-    """What was done about a file. Of a sound one there is no ``copy``, and nothing was written.
+    """The result of a repair. For a sound file ``copy_path`` is None and nothing is written.
 
-    ``rejects`` holds what is in no record, None where that is nothing. ``damaged`` is the second name of a file that
-    was replaced; then ``copy`` is its path.
+    ``copy_path`` is the clean copy; for a replaced file it is the file's own path, and ``damaged`` is the second name
+    of the old one. ``rejects`` is the file with all bytes that belong to no record, or None if there are none.
     """
 
     scan: LineFileScan

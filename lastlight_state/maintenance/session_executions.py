@@ -1,4 +1,4 @@
-"""The newest execution of agent sessions, by session id: the side of the database in joins with log files."""
+"""The newest execution of agent sessions, by session id; joined with log files."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import sqlalchemy as sa
 
 from lastlight_state.db.columns import Text
 from lastlight_state.db.indexes import Leading
-from lastlight_state.db.statements import Family
+from lastlight_state.db.statements import Family, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.repos import split_legacy
 from lastlight_state.workflows.tables import EXECUTIONS
 
 _e = EXECUTIONS.c
 _LATER = EXECUTIONS.alias("newest")
-SHOWN = (_e.id, _e.skill, _e.workflow_run_id, _e.success, _e.started_at, _e.owner, _e.repo)
+SHOWN = (_e.id, _e.skill, _e.workflow_run_id.label("run_id"), _e.success, _e.started_at, _e.owner, _e.repo)
 
 
 def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
-    """One walk to the newest row of each session in the index of sessions, however many rows it has."""
+    """The newest execution of each session: one index lookup each, however many executions a session has."""
     asked = sa.values(sa.column("session_id", Text), name="asked").data([(sa.cast(one, Text),) for one in session_ids])
     given = asked.cte("given")
     newest = (
         sa.select(_LATER.c.id)
         .where(Leading(_LATER.c.session_id, given.c.session_id), _LATER.c.session_id.is_not(None))
         .order_by(_LATER.c.session_id, _LATER.c.started_at.desc(), _LATER.c.id.desc())
-        .limit(sa.literal_column("1"))
+        .limit(number(1))
         .scalar_subquery()
     )
     return sa.select(given.c.session_id, *SHOWN).select_from(given).join(EXECUTIONS, _e.id == newest)
@@ -37,7 +37,7 @@ NEWEST = Family("session", _newest_of)
 
 
 def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The newest execution of each of these sessions (at most 500) that has one, in one statement."""
+    """The newest execution of each of these sessions (at most 500), in one statement."""
     if not session_ids:
         return {}
     statement, values = NEWEST.of(session_ids)
@@ -45,6 +45,6 @@ def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def qualified_repo(owner: str | None, repo: str | None) -> str | None:
-    """``owner/repo``; None where either is unknown, never a bare name."""
+    """``owner/repo``, or None if either part is unknown."""
     owner, repo = split_legacy(owner, repo)
     return f"{owner}/{repo}" if owner and repo else None

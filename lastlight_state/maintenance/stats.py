@@ -1,6 +1,6 @@
-"""``store.maintenance.stats``: how much of everything there is, in one look.
+"""``store.maintenance.stats``: counts and sizes of everything that is stored.
 
-Works on databases that no store would open, and on none at all: only tables that are there are counted. Never writes.
+Only tables that exist are counted, so it also works on a database that is behind, and without one. Never writes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lastlight_state.migrations.metadata import METADATA
 
 TABLES = tuple(sorted(METADATA.tables))
 
-_NOTHING = Measures(version="", size_bytes=0, tables={}, settings={})
+_NO_MEASURES = Measures(version="", size_bytes=0, tables={}, settings={})
 
 
 class Statistics(Repository):
@@ -27,14 +27,14 @@ class Statistics(Repository):
     def collect(self, *, exact: bool = True) -> Stats:
         """Count and measure the database, in one snapshot, and the line files.
 
-        ``exact=False`` takes the planner's estimate of each table where the database has one. Without a database
-        everything is 0 and ``exists`` is False.
+        ``exact=False`` uses the planner's estimate of each table if the database has one. Without a database every
+        figure is 0 and ``exists`` is False.
         """
         backend = self._backend
         state = read_state(backend)
         files = line_files.measured(self._settings.agent_sessions)
         found: dict[str, Any] = {"tables": (), "statuses": {}, "messages": table_counts.NO_MESSAGES}
-        measures = _NOTHING
+        measures = _NO_MEASURES
         if backend.exists:
             measures, found = self._viewing(lambda unit: self._counted(unit, exact))
         return Stats.of(

@@ -1,6 +1,6 @@
-"""Counts of rows: by table, by status, and of chat messages by role and age. What is not there counts nothing.
+"""Counts of rows: by table, by status, and of chat messages by role and age.
 
-Only columns that came with their table are read, because databases that are behind are counted too.
+Only columns that were created with their table are read, because databases that are behind are counted, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.statements import constant, prepared
+from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.records import MessageCounts, StatusCount
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
@@ -47,9 +47,9 @@ _BY_AGE = prepared(
         sa.func.count().label("all"),
         sa.func.min(MESSAGES.c.timestamp).label("oldest"),
         *(
-            sa.func.count(
-                sa.case((MESSAGES.c.timestamp >= sa.bindparam(f"since_{i}", type_=MESSAGES.c.timestamp.type), 1))
-            ).label(f"since_{i}")
+            sa.func.count(sa.case((MESSAGES.c.timestamp >= bind(f"since_{i}", MESSAGES.c.timestamp), 1))).label(
+                f"since_{i}"
+            )
             for i in range(len(AGES))
         ),
     ).select_from(MESSAGES)
@@ -66,7 +66,7 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
 
 
 def statuses(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
-    """The distribution of each table that has a status."""
+    """For each table with a status, how many rows have which."""
     return {
         table: tuple(unit.all(StatusCount, statement)) for table, statement in _STATUSES.items() if table in present
     }

@@ -1,8 +1,7 @@
-"""``store.maintenance.timeline``: what happened to a run, whoever did it, oldest first.
+"""``store.maintenance.timeline``: what happened to a run, oldest first.
 
-Each source is an ordered list of facts read from its own index; a page takes the next facts of each and merges them,
-so its cost does not depend on how many pages came before. Facts of one moment stand in the order of `FACTS`, then of
-their keys.
+Each kind of fact is a list of its own, read by an index. A page merges the next facts of all lists, so that its cost
+does not grow with the pages before. Facts of one moment are in the order of `FACTS`, then of their keys.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from lastlight_state.db import pages, valid
-from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
 from lastlight_state.workflows.kernel.rows import EXISTS
 
-#: When, which of `FACTS`, which key: the order of a timeline.
+#: The time, the index in `FACTS`, and the key of a fact: the order of a timeline.
 Place: TypeAlias = "tuple[Any, int, Any]"
 
 
@@ -31,7 +28,7 @@ class Timeline(Repository):
         """A page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
         valid.page_limit(limit)
         asked = ["timeline", run_id]
-        after = _place(pages.decode_token(asked, page_token))
+        after = _place(asked, page_token)
 
         def work(unit: Unit) -> Page[TimelineEntry]:
             found = _next(unit, run_id, after, limit + 1)
@@ -53,7 +50,7 @@ def _next(unit: Unit, run_id: str, after: Place | None, limit: int) -> Sequence[
 
 
 def _after(bounds: tuple[Any, Any], rank: int, after: Place | None) -> list[Any] | None:
-    """The key in a list of facts behind which everything comes after a place in the timeline."""
+    """The key after which a list of facts continues, for a place in the timeline."""
     if after is None:
         return None
     at, last_rank, key = after
@@ -62,13 +59,10 @@ def _after(bounds: tuple[Any, Any], rank: int, after: Place | None) -> list[Any]
     return [at, bounds[0] if rank > last_rank else bounds[1]]
 
 
-def _place(token: list[Any] | None) -> Place | None:
-    if token is None:
+def _place(asked: list[str], page_token: str | None) -> Place | None:
+    found = pages.key(asked, page_token, (str, range(len(FACTS)), str | int))
+    if found is None:
         return None
-    try:
-        at, rank, key = token
-        if type(key) is type(FACTS[rank].bounds[0]):
-            return parse_time(at), rank, key
-    except (ValueError, TypeError, IndexError):
-        pass
-    raise InvalidValue("page_token", "damaged, or made by something else")
+    at, rank, key = found
+    moment, checked = FACTS[rank].listing.checked_key([at, key])
+    return moment, rank, checked

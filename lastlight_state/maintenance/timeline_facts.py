@@ -1,4 +1,4 @@
-"""The facts that a timeline is made of: where each is stored, in which order, and how it reads."""
+"""The kinds of facts in a timeline: where each is stored, in which order, and its text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBER_KEYS = (_FIRST_NUMBER, _LAST_NUMBER)
 
 @dataclass(frozen=True)
 class Fact:
-    """One kind of fact. ``bounds`` are keys before and behind every key of its list."""
+    """One kind of fact. ``bounds`` are a key before and a key after every key of its list."""
 
     source: str
     listing: Listing
@@ -101,7 +101,7 @@ def _finished_text(row: dict[str, Any]) -> str:
 
 
 def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Said so that an index over statuses does not serve: it would lead to what has expired of all runs."""
+    """Written with `coalesce` so that no index on status serves it: that would read the expired rows of all runs."""
     expired: sa.ColumnElement[bool] = sa.func.coalesce(status, sa.literal_column("''")) == constant("expired")
     return expired
 
@@ -110,7 +110,7 @@ _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice
 
 _a, _e, _t, _r = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c
 
-#: In the order that facts of one moment have in a timeline: its lists are ascending by time, then key.
+#: In the order in which facts of one moment appear in a timeline.
 FACTS = (
     Fact(
         "transition",

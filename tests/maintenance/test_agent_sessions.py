@@ -33,7 +33,7 @@ def test_each_file_comes_with_the_newest_execution_of_its_session(
     page = store.maintenance.agent_sessions.list()
     assert [session.file.path for session in page] == [first, second]
     found = page.items[0].execution
-    assert (found.id, found.skill, found.workflow_run_id) == (new.id, "wf:build", run.id)
+    assert (found.id, found.skill, found.run_id) == (new.id, "wf:build", run.id)
     assert (found.success, found.repo) == (None, "acme/widget")
     assert page.items[1].execution is None
 

@@ -13,7 +13,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl.writer import SyncWord
 
-DEFAULT_OPTIONS = TranslationOptions()
+NO_OPTIONS = TranslationOptions()
 
 
 class Writer:
@@ -29,7 +29,7 @@ class Writer:
         session_id: str | None = None,
         prompt: str | None = None,
         model: str | None = None,
-        options: TranslationOptions = DEFAULT_OPTIONS,
+        options: TranslationOptions = NO_OPTIONS,
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> SessionWriter:

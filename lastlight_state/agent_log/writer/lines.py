@@ -1,29 +1,35 @@
-"""SessionLines: which session an event belongs to, and which lines it becomes there. Pure.
+"""SessionLines: turns events into log lines, and tells which session each belongs to. Touches no file.
 
-The id that is pinned decides the file. A ``session`` event pins one, else the first event that tells its session does.
-What a call changed here can be taken back with `restore` until `keep` is called.
+The pinned session decides the file. A ``session`` event pins its session, else the first event with a session id does.
+Changes can be taken back with `restore` until `keep` is called.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lastlight_state.agent_log import envelopes, events, paths
 from lastlight_state.agent_log.arguments import Event, Outcome, TranslationOptions
 from lastlight_state.agent_log.envelopes import Envelope, Stamp
 from lastlight_state.agent_log.writer.translate import Mark, Translator
+from lastlight_state.clock import Clock
 
+#: Stands for the type of an event that has none.
 MALFORMED = "(malformed)"
 
 
 class Pin(NamedTuple):
-    """The session that lines go to. Its slug is None until a place is known."""
+    """The session that lines go to, and the slug of its directory (None until a place is known)."""
 
     session_id: str
     slug: str | None
+
+
+#: Lines for one file.
+Batch: TypeAlias = list[Envelope]
 
 
 class _Saved(NamedTuple):
@@ -34,7 +40,7 @@ class _Saved(NamedTuple):
 
 
 class SessionLines:
-    """The lines of one writer. ``ignored`` counts events without a line: unknown types, and malformed events."""
+    """The lines of one writer. ``ignored`` counts events that gave no line, by type."""
 
     def __init__(
         self, options: TranslationOptions, *, pin: Pin | None, slug: str | None, prompt: str | None, model: str | None
@@ -51,24 +57,39 @@ class SessionLines:
         self._saved = self._state()
 
     def keep(self) -> None:
-        """What was changed so far stays."""
+        """Keep all changes so far."""
         self.ignored.update(self._passed_over)
         self._passed_over.clear()
         self._saved = self._state()
 
     def restore(self) -> None:
-        """Take back what was changed since `keep`."""
+        """Take back all changes since `keep`."""
         self.pin, self._translator, mark, _ = self._saved
         self._translator.back_to(mark)
         self._passed_over.clear()
         self.ask_again()
 
     def ask_again(self) -> None:
-        """Let a prompt that was given out since `keep` precede the next line once more: it was not written."""
+        """Return a prompt that was returned since `keep` once more before the next line: it was not written."""
         self._prompted = set(self._saved.prompted)
 
-    def pin_for(self, event: Any) -> Pin | None:
-        """The session that the event belongs to. Raises `UnsafePath`, `ReservedName`."""
+    def take(self, events: Iterable[Any], clock: Clock) -> Iterator[Batch]:
+        """The lines of the events, one batch for each file. Raises `UnsafePath`, `ReservedName`.
+
+        While a batch is being handled, the pin is that of its lines: the next event is taken afterwards.
+        """
+        batch: Batch = []
+        for event in events:
+            pin = self._pin_for(event)
+            if self._is_other(pin):
+                yield batch
+                batch = []
+            self._go_to(pin)
+            batch += self._of_event(event, clock.now())
+        yield batch
+
+    def _pin_for(self, event: Any) -> Pin | None:
+        """The session that the event belongs to."""
         if not isinstance(event, Mapping):
             return self.pin
         if event.get("type") != "session":
@@ -79,25 +100,25 @@ class SessionLines:
             return self.pin
         return Pin(paths.checked_session_id(told), self._slug_for(event))
 
-    def goes_elsewhere(self, pin: Pin | None) -> bool:
-        """Whether that is another session than the one whose lines were last."""
+    def _is_other(self, pin: Pin | None) -> bool:
+        """Whether this is another session than the pinned one."""
         return self.pin is not None and pin is not None and pin.session_id != self.pin.session_id
 
-    def go_to(self, pin: Pin | None) -> None:
-        """Let the next lines be that session's."""
-        if self.goes_elsewhere(pin):
-            self._translator = Translator(self._options, self._model)  # its totals are its own
-        elif pin and self.pin in self._prompted:  # the same session, whose place is known now
+    def _go_to(self, pin: Pin | None) -> None:
+        """Pin this session for the next lines."""
+        if self._is_other(pin):
+            self._translator = Translator(self._options, self._model)  # with totals of its own
+        elif pin and self.pin in self._prompted:  # the same session, now with its place
             self._prompted.add(pin)
         self.pin = pin
 
     def fall_back_to(self, session_id: str) -> None:
-        """Pin this session if none is. Raises `UnsafePath`, `ReservedName`."""
+        """Pin this session if no session is pinned. Raises `UnsafePath`, `ReservedName`."""
         if self.pin is None:
             self.pin = Pin(paths.checked_session_id(session_id), self._given_slug)
 
-    def of_event(self, event: Any, now: datetime) -> list[Envelope]:
-        """The lines of an event, the prompt before the first."""
+    def _of_event(self, event: Any, now: datetime) -> Batch:
+        """The lines of an event, with the prompt before the first line of the session."""
         kind = events.text(event, "type") if isinstance(event, Mapping) else None
         if kind is None or self.pin is None:
             self._passed_over.append(kind or MALFORMED)
@@ -115,21 +136,21 @@ class SessionLines:
         return []
 
     def of_end(self, outcome: Outcome, now: datetime, *, error: str | None = None) -> list[Envelope]:
-        """The lines that close the run and are not there yet. None without a session."""
+        """The lines that end the run and are not written yet; no lines without a session."""
         if self.pin is None:
             return []
         stamp = Stamp(now, self.pin.session_id)
         return self.after_prompt(self._translator.closing(outcome, stamp, error=error), now)
 
     def after_prompt(self, lines: list[Envelope], moment: datetime) -> list[Envelope]:
-        """The lines, with the prompt before them if it is still to come."""
+        """The lines, with the prompt before them if it is not written yet."""
         prompt = self._prompt_line(moment)
         for line in lines:
             self._translator.written(line)
         return prompt + lines
 
     def _prompt_line(self, moment: datetime) -> list[Envelope]:
-        """The prompt, once for each session of this writer."""
+        """The line of the prompt, once for each session of this writer."""
         if self._prompt is None or self.pin is None or self.pin in self._prompted:
             return []
         self._prompted.add(self.pin)

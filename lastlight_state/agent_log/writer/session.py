@@ -1,8 +1,8 @@
-"""SessionWriter: feeds an agent's events into the log of its session.
+"""SessionWriter: writes an agent's events to the log of its session.
 
-A call returns when its lines are with the operating system, or raises; there is no queue behind it. A call that raises
-may be repeated as it is: what it changed is taken back. Only a failed write with ``outcome="unknown"``, and a
-`feed_many` that went on to another session, may have left lines.
+A call returns when its lines are handed to the operating system, or raises; there is no queue. A call that raises can
+be repeated as it is, because its changes are taken back. Lines may stay only after a failed write with
+``outcome="unknown"``, and after a `feed_many` that went on to another session.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Files(NamedTuple):
 
 
 class SessionWriter:
-    """Writes the log of one agent session, or of several one after the other. From any thread; a context manager.
+    """Writes the log of one agent session, or of several one after the other. Thread-safe; a context manager.
 
-    ``lines_written`` counts lines, ``failed_appends`` calls whose failure was reported and not raised.
+    ``lines_written`` counts lines; ``failed_appends`` counts calls whose failure was logged instead of raised.
     """
 
     def __init__(self, files: Files, lines: SessionLines, on_error: OnError) -> None:
@@ -60,53 +60,47 @@ class SessionWriter:
 
     @property
     def session_id(self) -> str | None:
-        """The session that lines go to; None before one is known."""
+        """The id of the session that lines go to; None before it is known."""
         return self._session.pin.session_id if self._session.pin else None
 
     @property
     def slug(self) -> str | None:
-        """Its project directory; None before it is known."""
+        """The project directory of the session; None before it is known."""
         return self._session.pin.slug if self._session.pin else None
 
     @property
     def path(self) -> Path | None:
-        """Its log, which exists from the first line on. Raises `UnsafePath` where that would be out of the tree."""
+        """The log file, which exists from the first line on. Raises `UnsafePath` if it would be outside the tree."""
         pin = self._session.pin
         return self._files.tree.path_to_write(pin.slug, pin.session_id) if pin and pin.slug is not None else None
 
     @property
     def ignored(self) -> Mapping[str, int]:
-        """Events without a line, by type: unknown types, malformed events, and what came before a session was known."""
+        """Number of events that gave no line, by type: unknown, malformed, or before a session was known."""
         return Counter(self._session.ignored)
 
     def feed(self, event: Event) -> int:
         """Write the lines of an event and return how many. Unknown and malformed events are counted in ``ignored``.
 
-        Raises `UnsafePath` and `ReservedName` for a session id that names no log, `InvalidValue` when no place is known
-        or a value cannot be written, `PayloadTooLarge` past 64 MiB, `BackendBusy`, `BackendUnavailable`, `StoreClosed`.
+        Raises `UnsafePath` and `ReservedName` for a session id that cannot name a log, `InvalidValue` if no place is
+        known or a value cannot be written, `PayloadTooLarge` past 64 MiB, `BackendBusy`, `BackendUnavailable`,
+        `StoreClosed`.
         """
         return self.feed_many((event,))
 
     def feed_many(self, events: Iterable[Event]) -> int:
-        """Like `feed`, with one write for all lines that go to one file."""
+        """Like `feed`, for several events: all lines for one file are written at once."""
         with self._lock:
             before = self.lines_written
             with self._unit():
-                waiting: list[Envelope] = []
-                for event in events:
-                    pin = self._session.pin_for(event)
-                    if self._session.goes_elsewhere(pin):
-                        self._write(waiting)
-                        waiting = []
-                    self._session.go_to(pin)
-                    waiting += map(self._shown, self._session.of_event(event, self._files.clock.now()))
-                self._write(waiting)
+                for batch in self._session.take(events, self._files.clock):
+                    self._write([self._shown(line) for line in batch])
             return self.lines_written - before
 
     def append(self, lines: Iterable[Mapping[str, Any]]) -> int:
-        """Write lines as they are, and return how many were written (with the prompt, if it is still to come).
+        """Write lines as they are, after the prompt if that is not written yet; returns how many were written.
 
-        Each has a text ``type`` or ``role``; unknown types are allowed. Errors as in `feed`.
+        Each line must have a text ``type`` or ``role``; unknown types are allowed. Errors as in `feed`.
         """
         with self._lock:
             before = self.lines_written
@@ -116,9 +110,9 @@ class SessionWriter:
             return self.lines_written - before
 
     def finish(self, outcome: Outcome) -> str | None:
-        """Close the run: its error and result lines, as far as they are not there. Returns the session id.
+        """Write the error and result lines that end the run, unless they are written already; returns the session id.
 
-        None when no session is known: then nothing is written.
+        Returns None and writes nothing if no session is known.
         """
         with self._lock:
             with self._unit():
@@ -126,9 +120,9 @@ class SessionWriter:
             return self.session_id
 
     def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
-        """Close a run that may have died before its session was known: then it is logged under ``fallback_id``.
+        """Like `finish`, for a run that may have died before its session was known: then it uses ``fallback_id``.
 
-        Returns the session id to store with the execution. Raises `UnsafePath` for a fallback that names no log.
+        Returns the session id to store with the execution. Raises `UnsafePath` if the fallback cannot name a log.
         """
         with self._lock:
             with self._unit():
@@ -137,13 +131,13 @@ class SessionWriter:
             return self.session_id or fallback_id
 
     def sync(self) -> None:
-        """Bring what was written to disk now."""
+        """Flush the written lines to disk now (fsync)."""
         with self._lock, self._unit():
             if self._line_writer:
                 self._line_writer.sync()
 
     def close(self) -> None:
-        """Close the log, without adding anything to it. Closing again does nothing."""
+        """Close the log file. Writes nothing; closing again does nothing."""
         with self._lock:
             if not self._is_closed:
                 with self._unit():
@@ -159,12 +153,12 @@ class SessionWriter:
         self.close()
 
     def after_fork(self) -> None:
-        """In a forked child: forget a lock that a thread of the parent may have held."""
+        """In a forked child: replace the lock, which a thread of the parent may have held."""
         self._lock = threading.RLock()
 
     @contextmanager
     def _unit(self) -> Iterator[None]:
-        """One call: what it changed stays when its lines are written, or their failure is only to be reported."""
+        """Around one call: keeps its changes if its lines were written, or takes them back."""
         if self._is_closed:
             raise StoreClosed(f"the log writer of session {self.session_id!r} is closed")
         try:
@@ -202,15 +196,15 @@ class SessionWriter:
     def _known_path(self) -> Path:
         pin = self._session.pin
         if pin is None:
-            raise InvalidValue("session_id", "none is known yet")
+            raise InvalidValue("session_id", "must be given: no event has told it yet")
         if pin.slug is None:
-            raise InvalidValue("place", "none was given, and no session event told where the agent works")
+            raise InvalidValue("place", "must be given: no session event has told where the agent works")
         if self._looked_up is None or self._looked_up[0] != pin:
             self._looked_up = pin, self._files.tree.path_to_write(pin.slug, pin.session_id)
         return self._looked_up[1]
 
     def _shown(self, line: Envelope) -> Envelope:
-        """The line with its long tool results cut for display, after the whole texts are kept."""
+        """The line with long tool results cut for display. Their whole texts are stored beside the log first."""
         content = line["message"]["content"] if line.get("type") == "user" else None
         for block in content if isinstance(content, list) else ():
             cut = display.cut_for_display(block["content"])
@@ -223,5 +217,5 @@ class SessionWriter:
 
 def _checked(line: Any) -> Envelope:
     if not isinstance(line, Mapping) or not any(isinstance(line.get(name), str) for name in ("type", "role")):
-        raise InvalidValue("line", "an object with a text 'type' or 'role' is needed")
+        raise InvalidValue("line", "must be an object with a text 'type' or 'role'")
     return dict(line)
