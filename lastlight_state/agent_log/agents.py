@@ -1,9 +1,7 @@
-"""AgentFiles: which sub-agents' logs belong to a session.
+"""AgentFiles: the logs of a session's sub-agents. Recent: a small cache for them.
 
-Those in its own directory ``subagents``, and those beside its log whose first dated record names the session. What a
-file's first record says never changes, so it is read once.
-
-Recent: a bounded number of values by key, the ones used least lately forgotten first. For threads and forks.
+They are the files in the session's directory ``subagents``, and those beside its log whose first dated record names the
+session. The first record of a file never changes, so it is read once.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from lastlight_state.jsonl import files, forks
 from lastlight_state.jsonl.cursor import Mark, mark_at
 from lastlight_state.jsonl.reader import LineReader
 
-_FIRST_BYTES = 64  # by which a file is known again
+_FIRST_BYTES = 64  # to recognise a file by
 
 
 class AgentFiles:
@@ -43,7 +41,7 @@ class AgentFiles:
     def _owner(self, path: Path) -> str | None:
         try:
             descriptor = files.open_to_read(path)
-        except OSError:  # vanished, a link, or not ours to read: nobody's
+        except OSError:  # vanished, a link, or unreadable: belongs to no session
             return None
         try:
             known = self._owners.find(path)
@@ -58,7 +56,7 @@ class AgentFiles:
 
 
 def _first_session(descriptor: int, path: Path) -> str | None:
-    """The session that the first dated record names."""
+    """The session id of the first dated record."""
     for line in LineReader(descriptor, path, LOG_LINES).lines():
         if line.timestamp is not None:
             return events.text(line.value, "sessionId")
@@ -72,7 +70,7 @@ MOST = 1_000
 
 
 class Recent(Generic[K, V]):
-    """Keeps at most `MOST` values."""
+    """At most `MOST` values by key; the least recently used is forgotten first. Thread-safe, also after a fork."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
@@ -80,12 +78,12 @@ class Recent(Generic[K, V]):
         forks.renew_after_fork(self)
 
     def find(self, key: K) -> V | None:
-        """The value kept for a key."""
+        """The value of a key, or None."""
         with self._lock:
             return self._values.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value, which was used just now."""
+        """Keep a value as the most recently used."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -93,5 +91,5 @@ class Recent(Generic[K, V]):
                 self._values.popitem(last=False)
 
     def after_fork(self) -> None:
-        """In a forked child: forget a lock that a thread of the parent may have held."""
+        """In a forked child: replace the lock, which a thread of the parent may have held."""
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Argument groups: what travels together into the methods of this domain."""
+"""Argument groups of this domain."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lastlight_state.errors import InvalidValue
 
 Event: TypeAlias = Mapping[str, Any]
 OnError: TypeAlias = Literal["raise", "report"]
-#: Substrings that must all occur in the first prompt, and the session's type when they do; tried in order.
+#: Session types: texts that must all occur in the first prompt, and the type then. The first match counts.
 SessionTypes: TypeAlias = Sequence[tuple[Sequence[str], str]]
 
 
 class Tokens(NamedTuple):
-    """Tokens by kind, as providers bill them."""
+    """Numbers of tokens by kind, as providers bill them."""
 
     input: int = 0
     output: int = 0
@@ -30,7 +30,7 @@ NO_TOKENS = Tokens()
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """How events become lines. The defaults are the seed's rules, `later` those of the files written since."""
+    """How events become lines. The defaults write the first format; `later` writes the format of newer logs."""
 
     thinking: Literal["drop", "keep"] = "drop"
     results: Literal["snapshot", "finish"] = "snapshot"
@@ -47,7 +47,7 @@ class TranslationOptions:
 
     @classmethod
     def later(cls) -> Self:
-        """What the later original writes."""
+        """The format of newer logs."""
         return cls("keep", "finish", "first_event", "write", "write", "drop")
 
 
@@ -55,8 +55,8 @@ class TranslationOptions:
 class Outcome:
     """How a run of an agent ended.
 
-    ``subtype`` is ``success`` or an ``error_…`` word, ``stop_reason`` the provider's word. What is None is taken from
-    the events that were fed; without any, totals are 0 and the text is empty. ``error`` gets a line of its own.
+    ``subtype`` is ``success`` or an ``error_…`` word, ``stop_reason`` the provider's word. A field that is None is
+    taken from the events of the run; without events, totals are 0 and the text is empty. ``error`` gets its own line.
     """
 
     subtype: str = "success"
@@ -70,12 +70,12 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if self.subtype != "success" and not str(self.subtype).startswith("error_"):
-            raise InvalidValue("subtype", f"{self.subtype!r:.80}: 'success' or an 'error_…' word is needed")
+            raise InvalidValue("subtype", f"must be 'success' or an 'error_…' word, got {self.subtype!r:.80}")
 
 
 @dataclass(frozen=True)
 class CommandRecord:
-    """A shell command that ran as a phase of its own. ``prompt`` is the command unless given, times are now."""
+    """A shell command that ran as a phase of its own. ``prompt`` defaults to the command, times to now."""
 
     command: str
     exit_code: int

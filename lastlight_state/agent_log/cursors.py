@@ -1,4 +1,4 @@
-"""The opaque cursor of a log: how far its file, and those of its sub-agents, have been read. Pure."""
+"""The opaque cursor of a log: how far its file and those of its sub-agents have been read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lastlight_state.jsonl.cursor import START, Mark, mark_of_text
 
 
 class Position(NamedTuple):
-    """How far one file has been read, and the latest time met in it, which orders the files among themselves."""
+    """How far one file has been read, and its latest time so far, by which files are merged."""
 
     mark: Mark = START
     latest: datetime | None = None
@@ -24,12 +24,12 @@ Positions: TypeAlias = Mapping[str, Position]
 
 
 def to_text(positions: Positions) -> str:
-    """The cursor of these files."""
+    """The cursor of these positions."""
     return opaque.pack([[name, at.mark.to_text(), at.latest and iso_text(at.latest)] for name, at in positions.items()])
 
 
 def of_text(where: str, text: str | None) -> dict[str, Position]:
-    """The files of a cursor, none for None. Raises `InvalidValue` for a damaged one."""
+    """The positions in a cursor, by file; empty for None. Raises `InvalidValue` for a damaged cursor."""
     if text is None:
         return {}
     try:

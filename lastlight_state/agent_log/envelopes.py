@@ -1,6 +1,6 @@
-"""The lines of an agent's log, as objects. Pure.
+"""The lines of an agent's log, as objects.
 
-The order of keys is part of the format; keys without value are left out.
+The order of keys is part of the format; keys without a value are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Number: TypeAlias = int | float
 
 
 class Stamp(NamedTuple):
-    """When and in which session: what almost every line ends with."""
+    """Time and session id, with which almost every line ends."""
 
     moment: datetime
     session_id: str
@@ -28,7 +28,7 @@ class Stamp(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What a run consumed."""
+    """Turns, cost and tokens of a run."""
 
     turns: Number = 0
     cost_usd: Number = 0
@@ -58,7 +58,7 @@ def assistant(content: list[Envelope], stamp: Stamp, *, model: str | None, token
 
 
 def usage(tokens: Tokens) -> Envelope:
-    """Tokens as messages tell them."""
+    """The usage of a message."""
     return {
         "input_tokens": tokens.input,
         "output_tokens": tokens.output,
@@ -91,19 +91,19 @@ def result(
 
 
 def is_record(value: Envelope) -> bool:
-    """Whether an object found inside a damaged line is a record of an agent's log, and not a part of one."""
+    """Whether an object found inside a damaged line is a whole record of an agent's log, not a part of one."""
     if not isinstance(value.get("type", value.get("role")), str) or not isinstance(value.get("timestamp"), str):
         return False
     return isinstance(value.get("sessionId"), str) or (value.get("type") == "result" and "num_turns" in value)
 
 
 def time_of(value: Mapping[str, Any]) -> datetime | None:
-    """When a line says it was written: aware UTC in milliseconds. None when it says nothing that can be read."""
+    """The time of a line, as aware UTC in milliseconds; None if it has no readable time."""
     return parse_time(value.get("timestamp"))
 
 
 def parse_time(text: object) -> datetime | None:
-    """The moment of an ISO 8601 text, in UTC unless it says otherwise. None for everything else."""
+    """The time of an ISO 8601 text, in UTC unless it has an offset; None for anything else."""
     if not isinstance(text, str):
         return None
     try:

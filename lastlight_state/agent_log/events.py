@@ -1,4 +1,4 @@
-"""What an agent's events hold, whatever is in their fields. Pure, and nothing here raises."""
+"""Reads the fields of an agent's events, which may hold anything. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def text(event: Event, name: str) -> str | None:
-    """A field that is text, else None."""
+    """The field if it is text, else None."""
     value = event.get(name)
     return value if isinstance(value, str) else None
 
 
 def part(event: Event, name: str) -> Mapping[str, Any]:
-    """A field that is an object, else an empty one."""
+    """The field if it is an object, else an empty one."""
     value = event.get(name)
     return value if isinstance(value, Mapping) else _NOTHING
 
 
 def number(value: Any) -> Number | None:
-    """A number of at most 64 bits, also NaN or infinite; None for everything else."""
+    """The value if it is a number of at most 64 bits (NaN and infinity included), else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return None if isinstance(value, int) and value.bit_length() > _NUMBER_BITS else value
 
 
 def moment_of(event: Event, now: datetime) -> datetime:
-    """When the event happened: its ``timestamp`` in epoch milliseconds or ISO 8601, else now."""
+    """The time of the event: its ``timestamp`` in epoch milliseconds or ISO 8601, else now."""
     value = event.get("timestamp")
     milliseconds = number(value)
     if milliseconds is None:
@@ -50,7 +50,7 @@ def moment_of(event: Event, now: datetime) -> datetime:
 
 
 def compact_json(value: Any) -> str:
-    """A value as JSON text in one line; what JSON cannot hold as Python shows it."""
+    """The value as JSON text in one line; as its ``repr`` if JSON cannot hold it."""
     try:
         return dump_line(value)[:-1].decode()
     except InvalidValue:
@@ -67,14 +67,14 @@ def message_tokens(message: Event) -> Tokens:
 
 
 def message_cost(message: Event) -> Number | None:
-    """The cost of one message, when it tells it: a number, or the ``total`` of an object."""
+    """The cost of one message, a number or the ``total`` of an object; None if it has none."""
     told = part(message, "usage").get("cost")
     cost = number(told.get("total") if isinstance(told, Mapping) else told)
     return cost if cost is not None and isfinite(cost) else None
 
 
 def snapshot_totals(event: Event) -> Totals | None:
-    """The totals of a ``usage_snapshot``, nested in ``stats`` or flat. None when there are none."""
+    """The totals of a ``usage_snapshot``, nested in ``stats`` or flat; None without totals."""
     stats = part(event, "stats")
     if stats:
         tokens = part(stats, "tokens")

@@ -1,4 +1,4 @@
-"""`AgentLog`: what ``store.agent_log`` is."""
+"""`AgentLog`: the face ``store.agent_log``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lastlight_state.jsonl.writer import SyncWord
 class AgentLog:
     """``store.agent_log``: the logs below a directory ``agent-sessions``. Creates nothing by itself.
 
-    ``sync`` says when lines reach the disk, ``session_types`` how sessions are named after their first prompts, and a
-    writer waits ``lock_timeout`` seconds for another one.
+    ``sync`` says when lines are flushed to disk, ``session_types`` how the first prompt decides a session's type, and
+    ``lock_timeout`` how many seconds a writer waits for another one.
     """
 
     def __init__(

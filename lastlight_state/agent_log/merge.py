@@ -1,7 +1,7 @@
 """Sources: the open files of a session, read as one sequence of lines.
 
-Files are merged by time without ever changing the order inside a file: a line without a time, or with an earlier one
-than a line before it, keeps its place and counts as late as that.
+Files are merged by time without changing the order inside a file: a line without a time, or with an earlier time than
+a line before it, counts as having that line's time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Source:
-    """One open file. ``next`` is its next line, None at its end; ``order`` is where that stands among other files'."""
+    """One open file. ``next`` is its next line, None at its end; ``order`` is the sort key of that line."""
 
     def __init__(self, name: str, path: Path, descriptor: int, start: Position) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Source:
         return line
 
     def position(self) -> Position:
-        """Where a reader of the lines that were not taken begins."""
+        """The position after the lines that were taken."""
         return Position(mark_at(self._descriptor, self._path, self._stands_at()), self._latest)
 
     def issues(self) -> list[LogIssue]:
@@ -57,7 +57,7 @@ class Source:
     def _stands_at(self) -> int:
         if self.next is None:
             return max(self._taken_to, self.reader.offset)
-        return self._taken_to if self.next.recovered else self.next.offset  # its damaged line is met once more
+        return self._taken_to if self.next.recovered else self.next.offset  # to read its damaged line once more
 
     def _advance(self) -> None:
         self.next = next(self._lines, None)
@@ -67,7 +67,7 @@ class Source:
 
 
 class Sources:
-    """The open files of a session. ``reset``: a position given was made for another file, so all begin at the start."""
+    """The open files of a session. ``reset``: a given position was of another file, so all begin at the start."""
 
     def __init__(self, sources: list[Source], *, reset: bool) -> None:
         self.reset = reset
@@ -103,13 +103,13 @@ class Sources:
 
 @contextmanager
 def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
-    """The files of a session from these positions on. Raises `NotFound` when the main file has vanished."""
+    """The files of a session, from these positions on. Raises `NotFound` if the main file has vanished."""
     found = [(MAIN, log.path, open_log(log))]
     try:
         for path in agents:
             try:
                 found.append((path.stem, path, files.open_to_read(path)))
-            except OSError:  # vanished meanwhile, a link, or not ours to read
+            except OSError:  # vanished meanwhile, a link, or unreadable
                 continue
         starts = {name: positions.get(name, Position()) for name, _, _ in found}
         reset = not all(starts[name].mark.holds(descriptor, path) for name, path, descriptor in found)

@@ -1,7 +1,7 @@
-"""The messages view: lines of every generation as messages for display. Pure.
+"""Lines of every format as messages for display.
 
 A line may be an envelope of the present form, an older one whose ``message`` is text or JSON text, or a role line.
-Lines that are no messages (results, breadcrumbs, summaries, whatever is unknown) give none.
+Other lines (results, breadcrumbs, summaries, unknown types) give no message.
 """
 
 from __future__ import annotations

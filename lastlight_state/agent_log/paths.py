@@ -1,4 +1,4 @@
-"""Where an agent session's files are, by name alone. Pure.
+"""Names and paths of an agent session's files. Touches no file.
 
 ::
 
@@ -6,7 +6,7 @@
     <root>/projects/<slug>/<session id>/raw/<sha256>.txt           untruncated tool results
     <root>/projects/<slug>/<session id>/subagents/agent-*.jsonl    logs of sub-agents, read only
 
-The slug is made of the directory in which the agent works, by a rule that is not one to one: that is the format.
+The slug is the agent's working directory with every ``/`` as ``-``; two directories may have the same slug.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ AGENT_PREFIX = "agent-"
 RAW, SUBAGENTS = "raw", "subagents"
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _NAME_BYTES = 255
-_NO_SESSIONS = (".repaired", ".tmp")  # what repairs and writers leave beside the logs
+_NO_SESSIONS = (".repaired", ".tmp")  # files that repairs and writers leave beside the logs
 
 
 @dataclass(frozen=True, slots=True)
 class Cwd:
-    """The directory in which the agent works: decides the slug."""
+    """The working directory of the agent, which decides the slug."""
 
     path: str
 
@@ -56,9 +56,9 @@ def slug_of(place: Place) -> str:
 
 
 def checked_slug(slug: str) -> str:
-    """The slug, if it is one component of a path; else `UnsafePath`."""
+    """The slug, if it can be one component of a path; else `UnsafePath`."""
     if not isinstance(slug, str):
-        raise InvalidValue("slug", f"text is needed, not {type(slug).__name__}")
+        raise InvalidValue("slug", f"expected text, got {type(slug).__name__}")
     problem = component_problem(slug)
     if problem:
         raise UnsafePath("slug", problem)
@@ -68,21 +68,21 @@ def checked_slug(slug: str) -> str:
 def checked_session_id(session_id: str) -> str:
     """The id, if a log may be written under it; else `UnsafePath`, or `ReservedName` for the names of sub-agents."""
     if not isinstance(session_id, str):
-        raise InvalidValue("session_id", f"text is needed, not {type(session_id).__name__}")
+        raise InvalidValue("session_id", f"expected text, got {type(session_id).__name__}")
     if not is_safe_id(session_id):
-        raise UnsafePath("session_id", "1 to 200 characters of A-Z a-z 0-9 _ - are needed")
+        raise UnsafePath("session_id", "must be 1 to 200 of A-Z a-z 0-9 _ -")
     if session_id.startswith(AGENT_PREFIX):
         raise ReservedName("session_id", f"names that begin with {AGENT_PREFIX!r} are those of sub-agents' logs")
     return session_id
 
 
 def is_safe_id(session_id: str) -> bool:
-    """Whether we would write a log under this id."""
+    """Whether a log may be written under this id."""
     return _SESSION_ID.fullmatch(session_id) is not None
 
 
 def readable_id(session_id: str) -> str:
-    """The id, if a log of that name can be in a project directory, whoever wrote it; else `UnsafePath`."""
+    """The id, if a log of that name can be read, even one that this library would not write; else `UnsafePath`."""
     problem = component_problem(session_id + LOG_SUFFIX)
     if problem or not session_id:
         raise UnsafePath("session_id", problem or "empty")
@@ -103,7 +103,7 @@ def scope_of(slug: str) -> Scope:
 
 
 def component_problem(name: str) -> str | None:
-    """What keeps a text from being one component of a path."""
+    """Why a text cannot be one component of a path; None if it can."""
     if name in {"", ".", ".."}:
         return f"{name!r} is no name"
     if "/" in name or "\0" in name:

@@ -1,4 +1,4 @@
-"""Untruncated tool results: what the log shows cut is here whole."""
+"""Untruncated tool results: the whole texts of results that the log shows cut."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Raw:
         self._sessions = sessions
 
     def get(self, session_id: str, sha256: str, *, slug: str | None = None) -> bytes:
-        """The whole result, which has that hash. Missing and damaged ones are `NotFound` with a ``reason``."""
+        """The whole result with that hash. If it is missing or damaged, `NotFound` with a ``reason``."""
         with self.open(session_id, sha256, slug=slug) as file:
             return file.read()
 
     def open(self, session_id: str, sha256: str, *, slug: str | None = None) -> BinaryIO:
-        """The whole result as a file to read from, checked before it is handed out; close it. Errors as in `get`."""
+        """The whole result as a file to read, checked before; the caller closes it. Errors as in `get`."""
         if not raw_files.is_digest(sha256):
-            raise InvalidValue("sha256", "64 lower-case hex digits are needed")
+            raise InvalidValue("sha256", "must be 64 lower-case hex digits")
         reason = "no such session"
         for log in self._sessions.locations(session_id, slug=slug):
             path = raw_files.directory_of(log.path) / (sha256 + raw_files.SUFFIX)
@@ -54,7 +54,7 @@ class Raw:
         return tuple(RawFile(sha256=digest, bytes=size) for digest, size in self._kept(log.path).items())
 
     def verify(self, session_id: str, *, slug: str | None = None) -> RawCheck:
-        """Compare the files with their names, and with what the log refers to. Reads all of both."""
+        """Compare the files with their names, and with the log's references. Reads all of them."""
         log = self._sessions.get(session_id, slug=slug)
         kept = self._kept(log.path)
         sound = tuple(digest for digest in kept if self._is_sound(log.path, digest))

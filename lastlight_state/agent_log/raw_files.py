@@ -1,7 +1,7 @@
 """Untruncated tool results on disk: files named by the hash of their content, in ``<session id>/raw/`` beside a log.
 
-A name means complete content: files are written under a temporary name, brought to disk unless ``sync="os"``, and
-renamed. They never change afterwards. Links are not followed.
+A file is written under a temporary name, flushed to disk unless ``sync="os"``, and renamed, so that its name stands for
+complete content. It never changes afterwards. Links are not followed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _BLOCK_BYTES = 1024 * 1024
 
 
 def directory_of(log: Path) -> Path:
-    """Where the untruncated results of a log are."""
+    """The directory of the untruncated results of a log."""
     return log.with_suffix("") / paths.RAW
 
 
 def is_digest(sha256: object) -> bool:
-    """Whether this can name a file: 64 lower-case hex digits."""
+    """Whether the text is 64 lower-case hex digits."""
     return isinstance(sha256, str) and _DIGEST.fullmatch(sha256) is not None
 
 
 def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
-    """Keep a whole text, and return the reference for its block. Equal texts share one file.
+    """Store a whole text, and return the reference for its block. Equal texts share one file.
 
     Lone surrogates are kept as their three bytes. Raises `BackendUnavailable`, `UnsafePath` when ``raw`` is a link.
     """
@@ -67,7 +67,7 @@ def digest_of(descriptor: int) -> str:
 
 
 def kept(directory: Path) -> dict[str, int]:
-    """Digest and size of each file kept there. Raises OSError when the directory cannot be read."""
+    """Digest and size of each file in the directory. Raises OSError if it cannot be read."""
     found: dict[str, int] = {}
     try:
         with _opened(directory) as at:

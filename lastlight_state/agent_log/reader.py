@@ -1,6 +1,6 @@
-"""Reading the logs of agent sessions: pages of lines and of messages, the end, everything, what comes, and search.
+"""Reading the logs of agent sessions: pages of lines and of messages, the last lines, all lines, new lines, search.
 
-Nothing that stands in a file makes a reader fail: what is no record is skipped, counted and located.
+No content of a file makes a reader fail: what is not a record is skipped and counted, with its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lastlight_state.jsonl.tail import read_tail
 
 
 class Reader:
-    """``store.agent_log.reader``. Of an id in several projects, the one changed last, or that of ``slug``."""
+    """``store.agent_log.reader``. If several projects have the id: that of ``slug``, or the one changed last."""
 
     def __init__(self, sessions: Sessions, agents: AgentFiles) -> None:
         self._sessions = sessions
@@ -45,9 +45,9 @@ class Reader:
         include_agents: bool = False,
         slug: str | None = None,
     ) -> LogPage:
-        """A page of lines behind the cursor ``after``, in file order. ``limit``: 1 to 500.
+        """A page of lines after the cursor ``after``, in file order. ``limit``: 1 to 500.
 
-        ``types`` keeps the lines of these types alone. ``include_agents`` merges the logs of sub-agents by time, never
+        ``types`` keeps only lines of these types. ``include_agents`` merges the logs of sub-agents by time, never
         changing the order inside a file. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
         limit = page_limit(limit)
@@ -71,7 +71,7 @@ class Reader:
     ) -> MessagePage:
         """A page of messages for display, in file order. ``limit``: 1 to 500; arguments and errors as in `read`.
 
-        The messages of one line stay together: only a line with more than ``limit`` of its own makes a longer page.
+        The messages of one line stay together; a page is longer than ``limit`` only if one line has more messages.
         """
         limit = page_limit(limit)
         with self._opened(session_id, slug, after, include_agents=include_agents) as sources:
@@ -85,7 +85,7 @@ class Reader:
             return MessagePage.of({**_state_of(sources), "messages": tuple(found)})
 
     def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
-        """The last ``n`` (1 to 500) lines, oldest first; ``before`` a cursor: those in front of it.
+        """The last ``n`` (1 to 500) lines, oldest first; with ``before``, the last ones before that cursor.
 
         Give it the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
         cost depends on these lines, not on the file. Raises `NotFound`.
@@ -122,10 +122,10 @@ class Reader:
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
     ) -> Iterator[LogLine | Reset]:
-        """The lines of the main log behind ``after``, then those that come, each once; waits for a log not there yet.
+        """The lines of the main log after ``after``, then new ones as they come. Waits for a log that is not there yet.
 
         A line is delivered when it is terminated. `Reset` says that the file was shrunk or replaced and begins again.
-        Looks every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving it closes the file.
+        Looks every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving the loop closes the file.
         """
         start = cursors.of_text("after", after).get(MAIN, Position())
 
@@ -133,14 +133,14 @@ class Reader:
             log = self._sessions.find(session_id)
             return log.path if log else None
 
-        locate()  # an unsafe id is refused now, not at the first look
+        locate()  # so that an unsafe id is refused now
         return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop)
 
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
-        """Messages that contain the text, whatever its case, in the sessions changed last; one hit for each message.
+        """Messages that contain the text in any case, in the sessions changed last; one hit for each message.
 
-        Looks into at most ``sessions`` (1 to 500) logs and gives at most ``limit`` (1 to 500) hits, each with 60
-        characters before the text and 120 behind it. Raises `InvalidValue` for an empty text.
+        Reads at most ``sessions`` (1 to 500) logs and returns at most ``limit`` (1 to 500) hits, each with 60
+        characters before the text and 120 after it. Raises `InvalidValue` for an empty text.
         """
         search = Search(text, page_limit(limit))
         for log in self._sessions.list(scope=scope, limit=number("sessions", sessions, least=1, most=500)):
@@ -158,7 +158,7 @@ class Reader:
 
 
 def _state_of(sources: merge.Sources) -> dict[str, Any]:
-    """What a page says about the files behind its lines."""
+    """The state of the files, for a page."""
     return {
         "at_end": sources.peek() is None,
         "cursor": sources.cursor(),

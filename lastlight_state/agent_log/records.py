@@ -1,4 +1,4 @@
-"""What callers of this domain get.
+"""Records of logs, their lines, messages, summaries and checks.
 
 `LogLine` is a named tuple and not a pydantic model: reading a log makes one for each line, and costs little more than
 parsing it.
@@ -19,7 +19,7 @@ from lastlight_state.jsonl.recovery import Reason
 
 
 class SessionFile(Record):
-    """A log file, as its directory shows it. ``safe`` is false for an id under which we would not write."""
+    """A log file, as its directory shows it. ``safe`` is False for an id under which no log would be written."""
 
     id: str
     slug: str
@@ -31,7 +31,7 @@ class SessionFile(Record):
 
 
 class SessionPage(Page[SessionFile]):
-    """A page of log files. ``skipped`` counts what could not be looked at: dangling links, unreadable directories."""
+    """A page of log files. ``skipped`` counts dangling links and directories that cannot be read."""
 
     skipped: int = 0
 
@@ -57,12 +57,12 @@ class LogLine(Line):
 
     @property
     def timestamp(self) -> datetime | None:
-        """When the line says it was written, aware UTC."""
+        """The time of the line, aware UTC."""
         return envelopes.time_of(self.value)
 
     @property
     def cursor(self) -> str:
-        """The cursor that goes on behind this line, for ``after`` of the readers of a main log."""
+        """The cursor after this line, for ``after`` of the readers of a main log."""
         is_ended = self.end > self.offset + len(self.raw)
         mark = mark_behind(self.raw + b"\n" if is_ended else self.raw, self.end)
         return cursors.to_text({self.source: cursors.Position(mark, self.timestamp)})
@@ -73,7 +73,7 @@ LOG_LINES = LineKind(LogLine, envelopes.is_record)
 
 
 class LogIssue(Record):
-    """A line that is no record."""
+    """A line that is not a record."""
 
     offset: int
     length: int
@@ -87,11 +87,11 @@ class LogIssue(Record):
 
 
 class _Reading(Record):
-    """What every page of a log says about the file.
+    """What every page of a log tells about the file.
 
-    ``cursor`` goes on behind the page (``after``), ``before`` goes on in front of it (``before`` of ``tail``).
-    ``torn_tail``: the file ends in the middle of a line, whose writer may be at work. ``reset``: the cursor given was
-    made for another file, and the page begins at the start.
+    Pass ``cursor`` as ``after`` to read on, and ``before`` as ``before`` of `tail` to read backwards. ``torn_tail``: the
+    file ends in the middle of a line, which may still be written. ``reset``: the given cursor was of another file, so
+    the page begins at the start.
     """
 
     cursor: str
@@ -137,7 +137,7 @@ class MessagePage(_Reading):
 
 
 class Hit(Record):
-    """A message in which a text was found, with what stands around it."""
+    """A message in which a text was found, with the text around it."""
 
     session_id: str
     slug: str
@@ -165,7 +165,7 @@ class RunResult(Record):
 
 
 class AgentSessionSummary(Record):
-    """What a session is about, over its main log and those of its sub-agents.
+    """A summary of a session, over its main log and those of its sub-agents.
 
     ``started_at`` and ``last_message_at`` are the least and greatest times of all lines; without any, the file's
     modification time and None. The first prompt has at most 500 characters, the last text at most 4,000.
@@ -200,7 +200,7 @@ class RawFile(Record):
 
 
 class RawCheck(Record):
-    """Untruncated results against the log: files as they should be, damaged ones, and names on one side alone."""
+    """Untruncated results compared with the log: sound, damaged, and names that only one of the two has."""
 
     sound: tuple[str, ...]
     damaged: tuple[str, ...]
@@ -209,7 +209,7 @@ class RawCheck(Record):
 
 
 class LogCheck(Record):
-    """What is wrong with a log. ``lines`` counts all that are not blank, ``records`` what readers return.
+    """A check of a log. ``lines`` counts all lines that are not blank, ``records`` what readers return.
 
     ``recovered`` of them stand in damaged lines. ``issues`` are the first 1,000 of ``issue_count``. ``missing_raw`` are
     hashes of untruncated results that the log refers to and that are not there, ``repeated_results`` calls whose result

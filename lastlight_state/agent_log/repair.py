@@ -23,9 +23,9 @@ class Repair:
         self._sessions = sessions
 
     def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
-        """What is wrong with a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
+        """Check a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
 
-        A torn tail is no issue by itself: its writer may be at work.
+        A torn tail alone is no issue: the line may still be written.
         """
         log = self._sessions.get(session_id, slug=slug)
         descriptor = open_log(log)
@@ -48,7 +48,7 @@ class Repair:
         )
 
     def seal(self, session_id: str, *, slug: str | None = None) -> bool:
-        """End a torn tail with a newline, under the lock of its writers; whether there was one. Repeat-safe.
+        """End a torn tail with a newline, under the lock of its writers; returns whether there was one. Idempotent.
 
         Nothing else in the file changes. Raises `NotFound`, `BackendBusy`, `BackendUnavailable`.
         """
@@ -56,7 +56,7 @@ class Repair:
 
 
 class _Seen:
-    """What the lines of a log hold, counted."""
+    """Counts of a log's lines."""
 
     def __init__(self) -> None:
         self.sound = 0
@@ -83,7 +83,7 @@ class _Seen:
 
 
 def _results_of(line: LogLine) -> list[str]:
-    """The calls that a line gives the results of."""
+    """The ids of the tool calls whose results are in the line."""
     message = line.value.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

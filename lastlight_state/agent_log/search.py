@@ -24,7 +24,7 @@ class Search:
         self._limit = limit
 
     def add(self, log: SessionFile, lines: Iterable[LogLine]) -> bool:
-        """Search the lines of a session. False when there are hits enough."""
+        """Search the lines of a session; returns False once there are enough hits."""
         for line in lines:
             for part, message in enumerate(parts_of(line.value)):
                 found = self._pattern.search(message["content"]) if isinstance(message["content"], str) else None

@@ -1,4 +1,4 @@
-"""Finding and listing agent sessions by their files, and what each is about."""
+"""Finding, listing and summarising agent sessions by their files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Sessions:
         self._summaries = summaries
 
     def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
-        """The session's log; of several the one changed last. None when there is none."""
+        """The session's log, or None. Of several, the one changed last."""
         return next(iter(self.locations(session_id, slug=slug)), None)
 
     def get(self, session_id: str, *, slug: str | None = None) -> SessionFile:
-        """Like `find`; `NotFound` when there is none."""
+        """Like `find`; without a log `NotFound`."""
         found = self.find(session_id, slug=slug)
         if found is None:
             raise NotFound(_KIND, session_id)
@@ -39,7 +39,7 @@ class Sessions:
     def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
         """All logs of this id, the one changed last first: an id may be in several project directories.
 
-        Raises `UnsafePath` for an id or slug that names no file.
+        Raises `UnsafePath` for an id or slug that cannot name a file.
         """
         paths.readable_id(session_id)
         slugs = self._tree.slugs()[0] if slug is None else [paths.checked_slug(slug)]
@@ -51,8 +51,8 @@ class Sessions:
     ) -> SessionPage:
         """A page of session logs, the one changed last first; equal times by slug and id. ``limit``: 1 to 500.
 
-        Logs whose ids we would not write are listed with ``safe=False``. What cannot be looked at is counted in
-        ``skipped`` and hides nothing else.
+        Logs under ids that this library would not write have ``safe=False``. Entries that cannot be read are counted in
+        ``skipped``.
         """
         limit = page_limit(limit)
         if scope not in _SCOPES:
@@ -74,11 +74,11 @@ class Sessions:
         return SessionPage(items=items, next_page_token=token, skipped=skipped)
 
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
-        """What the session is about. Of a log summarised before, only what was added is read. Raises `NotFound`."""
+        """The summary of the session. Of a log summarised before, only new lines are read. Raises `NotFound`."""
         return self._summaries.of(self.get(session_id, slug=slug))
 
     def summaries(self, files: Iterable[SessionFile]) -> tuple[AgentSessionSummary, ...]:
-        """What these sessions are about, in their order; files that vanished meanwhile are left out."""
+        """The summaries of these sessions, in their order; files that vanished meanwhile are left out."""
         found = (self._summaries.find(log) for log in files)
         return tuple(summary for summary in found if summary)
 

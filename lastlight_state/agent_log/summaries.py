@@ -1,4 +1,4 @@
-"""Summaries: what each session is about, kept in memory so that a grown log costs only its new bytes."""
+"""Summaries of sessions, kept in memory so that of a grown log only the new bytes are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Scan:
     torn_tail: bool = False
 
     def copy(self) -> _Scan:
-        """A scan to go on with, so that whoever has the old one keeps it."""
+        """A copy to continue with, so that holders of this one are not affected."""
         return replace(self, tally=replace(self.tally))
 
 
@@ -41,12 +41,12 @@ class Summaries:
         self._scans: Recent[Path, _Scan] = Recent()
 
     def of(self, log: SessionFile) -> AgentSessionSummary:
-        """The summary of a session. `NotFound` when its log has vanished."""
+        """The summary of a session. Raises `NotFound` if its log has vanished."""
         scan = self._scanned(log.path, open_log(log))
         for path in self._agents.of(log):
             try:
                 descriptor = files.open_to_read(path)
-            except OSError:  # vanished meanwhile, a link, or not ours to read
+            except OSError:  # vanished meanwhile, a link, or unreadable
                 continue
             other = self._scanned(path, descriptor)
             scan.tally.add_file(other.tally)
@@ -54,7 +54,7 @@ class Summaries:
         return self._summary(log, scan)
 
     def find(self, log: SessionFile) -> AgentSessionSummary | None:
-        """The summary of a session, None when its log has vanished."""
+        """The summary of a session, or None if its log has vanished."""
         try:
             return self.of(log)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Tally: what a log file is about, counted line by line. Pure."""
+"""Tally: the counts of a summary, taken line by line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTED = frozenset({"user", "assistant", "tool"})
 
 @dataclass
 class Tally:
-    """Counts and first and last things of the lines seen so far. ``prompt_blocks`` is what session types look at."""
+    """Counts, and first and last values, of the lines so far. Session types are found in ``prompt_blocks``."""
 
     first_at: datetime | None = None
     last_at: datetime | None = None
@@ -51,7 +51,7 @@ class Tally:
                 self._add_message(message, value)
 
     def add_file(self, other: Tally) -> None:
-        """Count what a sub-agent's file says, beside this one's own first and last things."""
+        """Add the counts of a sub-agent's file; first and last values stay those of the main log."""
         self._add_time(other.first_at)
         self._add_time(other.last_at)
         self.model = self.model or other.model

@@ -1,4 +1,4 @@
-"""LogTree: the directories under which logs are, looked at without reading any."""
+"""LogTree: finds logs in their directories without reading them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_log(log: SessionFile) -> int:
 
 
 class Found(NamedTuple):
-    """A log file by what orders it: the one changed last first, equal times by slug and id. Times in milliseconds."""
+    """A log file with its sort key: newest change first, then slug and id. Times in milliseconds."""
 
     age: int  # negative time of the last change
     slug: str
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     bytes: int
 
     def in_directory(self, directory: Path) -> SessionFile:
-        """The file as callers get it."""
+        """The file as a record."""
         return SessionFile.of(
             {
                 "id": self.session_id,
@@ -72,11 +72,11 @@ class LogTree:
         return _found(slug, session_id, path.lstat) if self._is_ours(directory) else None
 
     def file_of(self, found: Found) -> SessionFile:
-        """What was found, as callers get it."""
+        """The found file as a record."""
         return found.in_directory(self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:
-        """The project directories, and how many entries were none: links out of the tree, plain files, bad names."""
+        """The project directories, and how many entries were skipped: links out of the tree, plain files, bad names."""
         try:
             entries = sorted(os.listdir(self.projects))  # noqa: PTH208 - names are needed, not paths
         except FileNotFoundError:
@@ -87,7 +87,7 @@ class LogTree:
         return found, len(entries) - len(found)
 
     def logs(self, slug: str) -> tuple[list[Found], int]:
-        """The main logs of a project directory, and how many could not be looked at."""
+        """The main logs of a project directory, and how many entries could not be read."""
         found: list[Found] = []
         seen = 0
         try:
@@ -127,7 +127,7 @@ class LogTree:
 
 
 def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Found | None:
-    """A log file by its looks; None for what is no regular file, has vanished, or has a name that is no text."""
+    """The log file, or None if it is not a regular file, has vanished, or has a name that is not text."""
     if paths.component_problem(session_id):
         return None
     try:

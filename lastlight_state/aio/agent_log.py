@@ -29,7 +29,7 @@ from lastlight_state.lazy import Part
 
 
 class AsyncSessionWriter(Face[SessionWriter]):
-    """A `SessionWriter`; use it with ``async with``. Await each call before the next: lines keep that order."""
+    """A `SessionWriter`, for ``async with``. Await each call before the next, to keep the order of lines."""
 
     feed = writing(SessionWriter.feed)
     feed_many = writing(SessionWriter.feed_many)
@@ -61,12 +61,12 @@ class AsyncSessionWriter(Face[SessionWriter]):
 
     @property
     def lines_written(self) -> int:
-        """Lines that were written."""
+        """Number of lines written."""
         return self._target.lines_written
 
     @property
     def failed_appends(self) -> int:
-        """Calls whose failure was reported and not raised."""
+        """Number of calls whose failure was logged instead of raised."""
         return self._target.failed_appends
 
     async def __aenter__(self) -> Self:
@@ -155,13 +155,13 @@ class AsyncAgentLog(Face[AgentLog]):
 
     #: Opens the writers of sessions' logs.
     writer: Part[AsyncWriter] = Part("lastlight_state.aio.agent_log.AsyncWriter")
-    #: The logs that there are.
+    #: Finds, lists and summarises logs.
     sessions: Part[AsyncSessionFiles] = Part("lastlight_state.aio.agent_log.AsyncSessionFiles")
-    #: What logs say.
+    #: Reads logs.
     reader: Part[AsyncReader] = Part("lastlight_state.aio.agent_log.AsyncReader")
-    #: Tool results before their display cut.
+    #: Untruncated tool results.
     raw: Part[AsyncRaw] = Part("lastlight_state.aio.agent_log.AsyncRaw")
-    #: What is wrong with logs.
+    #: Checks logs, and ends torn tails.
     repair: Part[AsyncRepair] = Part("lastlight_state.aio.agent_log.AsyncRepair")
 
     @property

@@ -19,7 +19,7 @@ Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 @asynccontextmanager
 async def entered(run: Run, block: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """What the block gives, until the coroutine leaves it. A task that is cancelled while it enters leaves it again."""
+    """The value of the block, until the coroutine leaves it. A task cancelled while entering leaves it again."""
     target = await _enter(run, block)
     try:
         yield target

@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 
 class Runner(Protocol):
-    """Where a face's calls run."""
+    """Runs the calls of a face on worker threads."""
 
     def read(self, call: Callable[[], R]) -> Awaitable[R]: ...
 
@@ -63,7 +63,7 @@ class Forward(Generic[P, R]):
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             return await run(partial(method, *args, **kwargs))
 
-        face.__dict__[self.name] = call  # later look-ups find it there at once
+        face.__dict__[self.name] = call  # so that later look-ups skip the descriptor
         return call
 
 
@@ -73,5 +73,5 @@ def reading(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
 
 
 def writing(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
-    """Forward a method that writes: it waits in the writers' lane, so that waiting writers keep no reader waiting."""
+    """Forward a method that writes. It runs in the writers' lane, so that waiting writers do not block readers."""
     return Forward(method, writes=True)

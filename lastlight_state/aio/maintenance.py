@@ -48,13 +48,13 @@ class AsyncRepair(Face[Repair]):
 class AsyncMaintenance(Face[Maintenance]):
     """``store.maintenance``"""
 
-    #: How much of everything there is.
+    #: Counts and sizes of everything that is stored.
     stats: Part[AsyncStatistics] = Part("lastlight_state.aio.maintenance.AsyncStatistics")
-    #: What happened to a run, whoever did it.
+    #: What happened to a run, in order of time.
     timeline: Part[AsyncTimeline] = Part("lastlight_state.aio.maintenance.AsyncTimeline")
-    #: The agent's log files, with what the database knows of their sessions.
+    #: The agent's log files, with the newest execution of each session.
     agent_sessions: Part[AsyncAgentSessions] = Part("lastlight_state.aio.maintenance.AsyncAgentSessions")
-    #: Conversations, over turns, logs and messages.
+    #: Chat threads, from turns, logs and messages.
     chats: Part[AsyncChats] = Part("lastlight_state.aio.maintenance.AsyncChats")
     #: Damaged line files: scanned, sealed, copied clean, replaced.
     repair: Part[AsyncRepair] = Part("lastlight_state.aio.maintenance.AsyncRepair")

@@ -44,5 +44,5 @@ class AsyncMessaging(Face[Messaging]):
 
     #: Stretches of conversation, at most one active per user and place.
     sessions: Part[AsyncSessions] = Part("lastlight_state.aio.messaging.AsyncSessions")
-    #: What was said, in the order it was stored.
+    #: Messages of sessions, in the order in which they were stored.
     messages: Part[AsyncMessages] = Part("lastlight_state.aio.messaging.AsyncMessages")

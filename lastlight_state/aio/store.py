@@ -53,7 +53,7 @@ class AsyncDomains:
     #: Chat sessions and their messages.
     messaging: Part[AsyncMessaging] = Part("lastlight_state.aio.messaging.AsyncMessaging")
 
-    #: When things run, and what each time did.
+    #: Crons, operators' overrides, and fires.
     schedules: Part[AsyncSchedules] = Part("lastlight_state.aio.schedules.AsyncSchedules")
 
     #: What happened in runs, in order.
@@ -61,7 +61,7 @@ class AsyncDomains:
 
 
 class AsyncTransaction(AsyncDomains):
-    """Calls grouped, as `lastlight_state.Transaction`. Its calls run one after the other on a thread of their own."""
+    """Several calls in one transaction, as `lastlight_state.Transaction`. They run in turn on one thread."""
 
     def __init__(self, target: Transaction, runner: Runner) -> None:
         super().__init__(target, runner)
@@ -111,7 +111,7 @@ class _StoreRunner:
 
 
 class _FileRunner:
-    """Line files: their writers wait for no database, and inside a transaction they are as good as outside."""
+    """Line files have lanes of their own; a transaction neither blocks nor covers them."""
 
     def __init__(self, lanes: _StoreRunner) -> None:
         self._readers = lanes.readers
@@ -147,7 +147,7 @@ class AsyncStateStore(AsyncDomains):
         "lastlight_state.aio.agent_log.AsyncAgentLog",
         lambda store, kind: kind(store._store.agent_log, _FileRunner(store._lanes)),
     )
-    #: Work over many domains.
+    #: Reads and repairs that concern several domains.
     maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")
 
     @property

@@ -1,4 +1,4 @@
-"""Iterators that wait, seen from coroutines: each runs on a thread of its own."""
+"""Blocking iterators for coroutines: each runs on a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END: Any = object()
 
 
 async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
-    """The items of the iterator that ``start`` gives.
+    """The items of the iterator that ``start`` returns.
 
     Leaving the iteration, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
     """

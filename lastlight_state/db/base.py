@@ -21,7 +21,7 @@ NAMING = {
 VERSION_TABLE = "lastlight_state_version"
 COMMENT_PREFIX = "lastlight_state: "
 
-#: From now on our own new tables use only these; a table of users' making may use none of them.
+#: Prefixes of new tables of this library. Tables of users must not begin with one of them.
 RESERVED_PREFIXES = (
     "lastlight_",
     "run_",
@@ -34,7 +34,7 @@ RESERVED_PREFIXES = (
     "maintenance_",
 )
 
-#: Table names of ours, built or not yet, that no prefix covers.
+#: Names of tables of this library, present or planned, that have no such prefix.
 RESERVED_NAMES = frozenset(
     {
         "executions",
@@ -82,7 +82,7 @@ def json_column(**options: Any) -> MappedColumn[Any]:
 
 
 def described(holds: str, **options: Any) -> dict[str, Any]:
-    """The ``__table_args__`` of a table of ours: its comment tells a stranger on Postgres whose table it is."""
+    """The ``__table_args__`` of a table: a comment that tells readers on Postgres whose table it is."""
     return {"comment": f"{COMMENT_PREFIX}{holds}", **options}
 
 
@@ -92,5 +92,5 @@ def table_of(model: type[Base]) -> Table:
 
 
 def later_of(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The greater of two times in SQL, so that what is stored never moves back. ``column`` is not NULL."""
+    """The later of two times in SQL, so that a stored time never moves back. ``column`` is not NULL."""
     return case((column < value, value), else_=column)

@@ -1,7 +1,7 @@
-"""Two writes that are one: change a row, and record it in another table if the change took place.
+"""Two writes in one: change a row, and insert a row into another table if the change took place.
 
-Where the database allows it, both travel as a single statement, so that the unit needs no transaction of its own and
-one round trip; elsewhere they run one after the other in a writing unit.
+If the database allows it, both are one statement, which needs no transaction of its own and one round trip; else they
+run one after the other in a writing unit.
 """
 
 from __future__ import annotations

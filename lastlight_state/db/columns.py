@@ -84,7 +84,7 @@ class BinaryJson(TypeDecorator[Any]):
 
 
 class IntegerFlag(TypeDecorator[bool]):
-    """A truth value as 0 or 1. NULL stays None: whether that means no is the column's own rule."""
+    """A bool as 0 or 1. NULL is None; each column decides what that means."""
 
     impl = sa.Integer
     cache_ok = True
@@ -97,7 +97,7 @@ class IntegerFlag(TypeDecorator[bool]):
 
 
 class Float64(TypeDecorator[float]):
-    """A float of 64 bits. Both drivers give back a float; SQLAlchemy's own converter would first ask what came back."""
+    """A float of 64 bits, without SQLAlchemy's result converter: both drivers return floats."""
 
     impl = sa.Double
     cache_ok = True
@@ -107,7 +107,7 @@ class Float64(TypeDecorator[float]):
 
 
 def read_time(text: str | None) -> datetime | None:
-    """The time that a stored text says, None for none."""
+    """The time of a stored text, or None."""
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
@@ -119,9 +119,9 @@ def _read_json(text: str | None) -> Any:
 
 
 def _time_texts() -> Callable[[datetime | None], str | None]:
-    """Formats times, remembering the last: the times of one write are nearly always one object.
+    """A function that formats times and remembers the last one, because one write usually repeats one time.
 
-    Threads that write at once merely make each other forget.
+    Thread-safe: threads only replace each other's remembered time.
     """
     last: tuple[datetime | None, str | None] = (None, None)
 
@@ -141,7 +141,7 @@ _time_text = _time_texts()
 
 
 def parse_time(text: str) -> datetime:
-    """The time that a stored text says; without an offset it is UTC. Raises ValueError on anything else."""
+    """The time of a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is UTC:
         return moment

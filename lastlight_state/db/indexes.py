@@ -1,4 +1,4 @@
-"""Indexes for both databases: partial ones said once, and those that only one of the two needs."""
+"""Partial indexes for both databases, indexes of one product, and conditions that make planners use an index."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.compiler import SQLCompiler
 
-#: The key in an index's ``info`` that holds the name of the one product that has it.
+#: The key in an index's ``info`` for the name of the only product that has it.
 ONLY = "only"
 
 
 def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:
     """The options that make an `Index` partial. A planner uses it only where a statement repeats the predicate.
 
-    ``postgresql`` is for the predicates that are spelt differently there, such as truth values.
+    ``postgresql`` is the predicate as it is spelt there, if that differs; booleans do.
     """
     return {"sqlite_where": text(predicate), "postgresql_where": text(postgresql or predicate)}
 
@@ -24,22 +24,21 @@ def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:
 def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any]:
     """The statement, reading the table through this index on SQLite.
 
-    Its planner, as long as it has no statistics, takes any equality for better than the order of a partial index.
+    Without statistics, SQLite's planner prefers any equality to the order of a partial index, and sorts.
     """
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
 
 
 def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The condition in a form that no planner takes for an index, where the rows are to be found by their keys."""
+    """The condition in a form that no index can serve, for statements that must find their rows by key."""
     return case((condition, true()), else_=false())
 
 
 class Leading(BinaryExpression[bool]):
-    """Equality with the first column of the index whose order is wanted; the order names that column too.
+    """Equality with the first column of a composite index whose order is wanted. ORDER BY must name the column, too.
 
-    With a plain equality Postgres takes the column's part of the order for given. Then the primary key would do for
-    the rest, and where many rows are equal it walks that one backwards, through everything that is not. A list, of
-    the value and the value again, leaves only the index. On SQLite a plain equality reads by that index, and faster.
+    Forces that index: with ``=``, Postgres drops the column from ORDER BY and may walk the primary key instead, through
+    all rows that do not match; ``IN (v, v)`` prevents that. On SQLite ``=`` uses the index, and is faster.
     """
 
     inherit_cache = False
@@ -54,9 +53,9 @@ def _listed(element: Leading, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class AmongFew(BinaryExpression[bool]):
-    """Whether a key is among the few that a subquery finds anew for each row of what it is joined to.
+    """Whether a key is among the few that a correlated subquery finds.
 
-    Postgres looks such keys up by their index only when they come as an array; of an IN it would go through the table.
+    As ``= ANY (ARRAY(…))`` on Postgres, which looks such keys up by their index; for ``IN`` it would scan the table.
     """
 
     inherit_cache = False
@@ -71,6 +70,6 @@ def _in_array(element: AmongFew, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:
-    """Declare that the index exists on one product alone, because it costs more than it brings on the other."""
+    """Declare that the index exists on one product only, because it costs more than it helps on the other."""
     index.ddl_if(dialect=product)
     index.info[ONLY] = product

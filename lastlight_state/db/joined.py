@@ -1,4 +1,4 @@
-"""Calls inside a transaction that is the caller's own: undone together, their hooks run after the caller's commit."""
+"""Calls inside a caller's own transaction: rolled back together; hooks run after the caller's commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAVEPOINT = "lastlight_block"
 
 @contextmanager
 def undone_together(unit: Unit) -> Iterator[None]:
-    """Undo everything in the block when it raises, even if the caller goes on and commits the rest."""
+    """Undo everything in the block if it raises, even if the caller commits the rest."""
     unit.plain(f"SAVEPOINT {_SAVEPOINT}")
     try:
         yield
@@ -34,7 +34,7 @@ def undone_together(unit: Unit) -> Iterator[None]:
 def hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
     """Run the unit's hooks when the caller's transaction is committed, drop them when it is rolled back.
 
-    One of the caller's savepoints that is undone takes along the hooks of the units that ran in it.
+    If the caller rolls back to a savepoint, the hooks of the units inside it are dropped.
     """
     if unit.hooks:
         follower = _followers.get(connection)
@@ -51,10 +51,10 @@ class _Waiting:
 
 
 class _Follower:
-    """Listens to a caller's connection as long as there is one.
+    """Listens to the events of a caller's connection, as long as that exists.
 
-    SQLAlchemy tells of a commit before it happens, so the driver's commit is made here; the one that follows finds
-    nothing left to do.
+    SQLAlchemy's commit event comes before the commit, so the driver's commit is made here; the one that follows has
+    nothing to do.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -65,7 +65,7 @@ class _Follower:
         event.listen(connection, "rollback_savepoint", self._undone)
 
     def follow(self, waiting: _Waiting) -> None:
-        """Wait with these hooks for the end of the transaction that the connection is in."""
+        """Keep these hooks until the connection's transaction ends."""
         self._waiting.append(waiting)
 
     def _committed(self, connection: Connection) -> None:

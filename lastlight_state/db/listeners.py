@@ -1,4 +1,4 @@
-"""Callbacks that a store's user hung on what happens in it."""
+"""Callbacks that users of a store register for its events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("lastlight_state.db")
 
 
 class Listeners:
-    """Callbacks by topic. One that raises is logged and counted, and the others are called all the same."""
+    """Callbacks by topic. One that raises is logged and counted; the others are still called."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -30,7 +30,7 @@ class Listeners:
         return unsubscribe
 
     def notify(self, topic: str, fact: Any) -> None:
-        """Tell all who listen."""
+        """Call all callbacks of the topic."""
         for callback in tuple(self._by_topic.get(topic, ())):
             try:
                 callback(fact)

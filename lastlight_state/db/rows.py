@@ -1,7 +1,7 @@
 """From driver rows to dicts of Python values, by a function written for the columns of one statement.
 
-Written out, the way from a row to a dict takes less than half the time of a loop over the columns, and every read of
-the library goes this way. The names in the text are those of our own columns, quoted.
+Generated code takes less than half the time of a loop over the columns, and every read uses it. The only names in the
+generated text are quoted names of columns.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lastlight_state.db.columns import read_time
 Convert = Callable[[Any], Any]
 Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 
-#: What `read_time` does with a time of ours, without the call.
+#: `read_time` inlined for the usual case, a time in UTC.
 _TIME = "(t if (t := iso({0})).tzinfo is utc else read_time({0}))"
 
 
 def builder(keys: Sequence[str], converters: Mapping[str, Convert]) -> Build:
-    """The function that makes dicts of rows. NULL is None, whatever the converter of its column."""
+    """The function that makes dicts of rows. NULL becomes None without a call of the column's converter."""
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
     given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}

@@ -2,8 +2,8 @@
 
 A repository's statements are module-level constants. The first use on a backend compiles one into driver text,
 the order of its parameters and the converters of its columns; every later use is a dictionary lookup and one call of
-the driver. Two rules follow: a parameter is named, in the order of the columns or not, and **a parameter of a JSON
-column arrives as text** that `lastlight_state.codec.encode` has made, so that it is checked and encoded once.
+the driver. Two rules follow: every parameter has a name, and **the value for a JSON column is text** made by
+`lastlight_state.codec.encode`, so that it is checked and encoded once.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str
 def _constants(
     compiled: SQLCompiler, converters: Sequence[tuple[str, Convert]], order: Sequence[str]
 ) -> dict[str, Any]:
-    """The values that the statement itself holds. They are converted with the others at each use."""
+    """The values inside the statement itself. They are converted with the others at each use."""
     wanted = frozenset(order) | {name for name, _ in converters}
     return {
         name: bind.effective_value for bind, name in compiled.bind_names.items() if name in wanted and not bind.required

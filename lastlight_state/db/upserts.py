@@ -19,10 +19,10 @@ def upsert(
     key: Sequence[str],
     replacing: Callable[[Columns], dict[str, Any]],
 ) -> ReturningInsert[Any]:
-    """Insert a row of the parameters ``names``; where ``key`` is taken, replace that row's values instead.
+    """Insert a row of the parameters ``names``; if a row with this ``key`` exists, update it instead.
 
-    ``replacing`` gives the values, from the columns of the row that was not inserted. Returns the row that stands.
-    ``ON CONFLICT`` is written alike on all products that have it; SQLAlchemy merely keeps it in a dialect's package.
+    ``replacing`` returns the values to set, given the columns of the row that was not inserted. The statement returns
+    the stored row. ``ON CONFLICT`` is spelt alike on SQLite and Postgres; SQLAlchemy keeps it in a dialect's package.
     """
     row = insert(table).values({name: sa.bindparam(name, type_=table.c[name].type) for name in names})
     replaced = row.on_conflict_do_update(index_elements=[table.c[name] for name in key], set_=replacing(row.excluded))

@@ -1,7 +1,6 @@
-"""Matching brackets in text that may be no JSON, without parsing it. Pure, and linear in what is looked at.
+"""Matching brackets in text that may not be JSON, without parsing it, in linear time.
 
-Reading backwards works because JSON tells where a text begins as well as where it ends: inside a text each quote has a
-backslash before it, and outside of texts none has.
+Reading backwards works because inside a JSON string every quote has a backslash before it, and outside none has.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: Open levels at which matching is given up: our own lines have at most 500, and the parser takes no more.
+#: The most open levels. Lines of this library have at most 500.
 DEEPEST = 1_000
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
@@ -21,7 +20,7 @@ _BRACE = ord("{")
 
 
 class Match(NamedTuple):
-    """How many bytes were looked at, and whether they are one whole group of brackets."""
+    """How many bytes were read, and whether they are one whole group of brackets."""
 
     scanned: int
     is_whole: bool
@@ -33,7 +32,7 @@ def forward(raw: bytes, start: int) -> Match:
 
 
 def backward(mirror: bytes, start: int) -> Match:
-    """The object that begins, seen in the mirror, with the brace at ``start``.
+    """The object that ends with the brace at ``start``; the text is reversed.
 
     A brace behind which another object begins ends an object of its own, so no other reaches beyond it.
     """
@@ -41,7 +40,7 @@ def backward(mirror: bytes, start: int) -> Match:
 
 
 def are_left_open(raw: bytes) -> bool:
-    """Whether a text, or more brackets than are closed, is open at the end."""
+    """Whether a string or a bracket is still open at the end."""
     at, depth = 0, 0
     while token := _FORWARD.match(raw, at):
         at = token.end()

@@ -1,7 +1,7 @@
-"""Marks: places in a line file that stay valid while it grows, and show when it was replaced.
+"""Marks: places in a line file that stay valid while it grows, and tell when it was replaced.
 
-A mark is an offset with a checksum of the bytes before it. It holds across processes and copies of a file. Where the
-file is shorter, or holds other bytes there, it does not hold, and the reader starts again.
+A mark is an offset with a checksum of the bytes before it, so it holds for other processes and for copies of a file. If
+the file is shorter, or has other bytes there, the mark does not hold, and a reader starts again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def mark_at(descriptor: int, path: Path, offset: int) -> Mark:
 
 
 def mark_behind(before: bytes, offset: int) -> Mark:
-    """The mark of an offset, of which the bytes ``before`` it are known."""
+    """The mark of an offset, given the bytes ``before`` it."""
     checked = before[-_CHECKED_BYTES:]
     return Mark(offset, len(checked), zlib.crc32(checked))
 

@@ -1,4 +1,4 @@
-"""Opening line files: modes, missing directories, symbolic links, and what an operating system error means.
+"""Opening line files: modes, missing directories, symbolic links, and errors of the operating system.
 
 New files are 0600 and new directories 0700; modes that exist are kept. A symbolic link in the last component of a path
 is never followed.

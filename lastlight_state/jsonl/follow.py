@@ -1,7 +1,7 @@
-"""Follow a line file: what is there, then what comes, each record once.
+"""Follow a line file: its records, then new ones as they come, each once.
 
-Only terminated lines are delivered; an unterminated end waits for its writer, or for the newline that the next writer
-seals it with. When the file was shrunk or replaced, a `Reset` says that everything comes again from its beginning.
+Only lines that end in a newline are delivered. If the file was shrunk or replaced, a `Reset` says that everything is
+delivered again from its beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lastlight_state.jsonl.reader import L, LineKind, LineReader
 
 
 class Stop(Protocol):
-    """Says when to stop, and waits between two looks: a ``threading.Event`` will do."""
+    """Tells when to stop, and waits between two looks; a ``threading.Event``, for example."""
 
     def is_set(self) -> bool:
         """Whether to stop."""
@@ -32,7 +32,7 @@ class Stop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The file is not the one that was followed: what comes next begins at its first line."""
+    """The file was replaced or shrunk: the next line is its first."""
 
     reason: Literal["replaced", "shrunk"]
 
@@ -45,9 +45,9 @@ def follow(
     poll: float = 0.5,
     stop: Stop | None = None,
 ) -> Iterator[L | Reset]:
-    """The records of a file behind ``after``, for ever or until ``stop``; looks for news every ``poll`` seconds.
+    """The records of a file after ``after``, until ``stop``; looks for new ones every ``poll`` seconds.
 
-    ``locate`` gives the file, or None while there is none: then it is waited for. Ends within one poll of ``stop``;
+    ``locate`` returns the file, or None as long as there is none. Ends within one poll of ``stop``;
     leaving the iterator closes the file. Raises `BackendUnavailable` when it cannot be read.
     """
     stop = stop or threading.Event()
@@ -75,7 +75,7 @@ class _Follower(Generic[L]):
         self._last_seen = (0, 0)
 
     def look(self) -> Iterator[L | Reset]:
-        """What is new."""
+        """The new records."""
         if self._reader is None:
             yield from self._begin()
         while self._reader is not None:

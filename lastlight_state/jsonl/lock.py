@@ -1,7 +1,7 @@
-"""The advisory lock of one append: what makes looking at a file's end and writing behind it one step.
+"""The advisory lock of an append, under which a writer looks at the file's end and writes behind it.
 
-It is ``flock``, which belongs to the open file and so parts threads, writers and processes alike, and which the kernel
-releases when its holder dies.
+It is ``flock``: it belongs to the open file, so it separates threads, writers and processes, and the kernel releases it
+when its holder dies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _without_locks: set[Path] = set()
 
 
 def acquire(descriptor: int, path: Path, timeout: float) -> bool:
-    """Take the lock, waiting for at most ``timeout`` seconds. False where the file system has no locks.
+    """Take the lock, waiting for at most ``timeout`` seconds. Returns False if the file system has no locks.
 
     Raises `BackendBusy` when the time is up, OSError when the file cannot be locked for another reason.
     """

@@ -50,7 +50,7 @@ class LineKind(Generic[L]):
 
 
 class Issue(NamedTuple):
-    """A line that is no record: where it is, how long, and why."""
+    """A line that is not a record: its place, its length, and the reason."""
 
     offset: int
     length: int

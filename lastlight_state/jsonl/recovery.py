@@ -1,4 +1,4 @@
-"""What can still be read in a line that is not one JSON object. Pure.
+"""Recovers the whole JSON objects in a line that is not one JSON object.
 
 Damage has few causes: a writer killed in the middle of a line whose neighbour glued its own line to it, two writers
 without locks, a power loss that left a run of NULs. What was whole before is whole now, so it is looked for:

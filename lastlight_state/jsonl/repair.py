@@ -34,9 +34,9 @@ _FEW_BYTES, _MOST_ROUNDS = 1024 * 1024, 10
 
 
 class Salvage(NamedTuple):
-    """What was done about a file. Without damage there is no ``copy``, and nothing was written.
+    """The result of a repair. Without damage ``copy`` is None and nothing was written.
 
-    ``rejects`` is None where nothing was rejected, ``damaged`` the second name of a file that was replaced.
+    ``rejects`` is None if nothing was rejected; ``damaged`` is the second name of a file that was replaced.
     """
 
     account: Account
@@ -46,7 +46,7 @@ class Salvage(NamedTuple):
 
 
 def scan(path: Path, accepts: Accepts) -> Account:
-    """What the file consists of now, whoever goes on writing. Reads it once, writes nothing. Raises OSError."""
+    """Classify every byte of the file, which others may be writing. Reads it once, writes nothing. Raises OSError."""
     account = Account()
     with _opened(path) as descriptor:
         reader = _reader(descriptor, path, accepts)
@@ -58,7 +58,7 @@ def scan(path: Path, accepts: Accepts) -> Account:
 
 
 def seal(path: Path) -> bool:
-    """End a torn tail with a newline, under the lock of appends; whether there was one. Errors of `LineWriter.append`.
+    """End a torn tail with a newline, under the lock of appends; returns whether there was one. Errors as in `append`.
 
     That is the only change ever made to a file that is in use.
     """
@@ -67,7 +67,7 @@ def seal(path: Path) -> bool:
 
 
 def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
-    """Write a clean copy to ``to``, and what is left out of it beside that. Raises OSError, `AlreadyExists`."""
+    """Write a clean copy to ``to``, and all other bytes beside it. Raises OSError, `AlreadyExists`."""
     found = scan(path, accepts)
     if found.is_sound:
         return Salvage(found)
@@ -81,9 +81,9 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
 
 
 def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
-    """Put a clean copy in the file's place, which keeps the second name ``<name><suffix>``.
+    """Put a clean copy in the file's place; the old file keeps the second name ``<name><suffix>``.
 
-    What was appended before other writers are kept out is copied before, so they wait for the last lines alone. Raises
+    Most lines are copied before other writers are locked out, so that they wait only for the last lines. Raises
     OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` where somebody else replaced the file meanwhile.
     """
     found = scan(path, accepts)
@@ -110,7 +110,7 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
 
 
 class _Copy:
-    """A clean copy and its rejects while they are written. They vanish unless they are to be kept."""
+    """A clean copy and its rejects while they are written. They are removed unless `keep` is called."""
 
     def __init__(self, descriptor: int, path: Path, accepts: Accepts, clean: Path, rejects: Path) -> None:
         self.account = Account()
@@ -152,12 +152,12 @@ class _Copy:
             self._take(section)
 
     def take_tail(self) -> None:
-        """Copy what stands behind the last newline."""
+        """Copy the bytes after the last newline."""
         for section in unterminated(self._reader, self._accepts):
             self._take(section)
 
     def keep(self) -> None:
-        """Let the files stay."""
+        """Keep the files."""
         self._is_kept = True
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Every byte of a line file, classified: what is a record, what can be recovered, and what is neither.
+"""Every byte of a line file, classified: records, recovered records, and damage.
 
 The sections of a file follow one another without gap or overlap, so their lengths add up to its size. A newline belongs
 to the section that stands before it.
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from lastlight_state.jsonl.reader import LineReader, RawLine
 from lastlight_state.jsonl.recovery import Accepts, Reason, judge, reason_of
 
-#: A whole record; one inside a damaged line; one of several glued on a line; nothing; an unterminated end; damage.
+#: A whole record, one inside a damaged line, one of several on a line, a blank line, an unterminated end, and damage.
 SectionKind: TypeAlias = Literal["record", "recovered", "glued", "blank", "torn_tail"] | Reason
 
 #: The kinds that hold a record.
@@ -34,7 +34,7 @@ class Section(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Where a part of a file is that holds no record, or was recovered."""
+    """The place and kind of a part of a file that is damaged, or of a recovered record."""
 
     offset: int
     length: int
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Account:
-    """What a file consists of: sections and bytes of each kind, and the first 1,000 of those that are not sound."""
+    """The contents of a file: sections and bytes of each kind, and the first 1,000 parts that are not sound."""
 
     sections: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class Account:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is nothing to mend."""
+        """Whether the file has no damage."""
         return self.sections.keys() <= SOUND
 
     @property
@@ -74,7 +74,7 @@ def terminated(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator
 
 
 def unterminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
-    """The sections of what stands behind the last newline, as far as read."""
+    """The sections after the last newline, as far as read."""
     line = reader.raw_tail()
     if line is not None:
         yield from _of_line(line, accepts, newline=0)
@@ -100,7 +100,7 @@ def _of_line(line: RawLine, accepts: Accepts, *, newline: int) -> Iterator[Secti
 
 
 def _kind_of(gap: bytes, reason: Reason | None, newline: int) -> SectionKind:
-    """What a part of a line without a record is."""
+    """The kind of a part of a line that holds no record."""
     if not gap.strip(b" \t\r"):
         return "blank"
     if not newline:

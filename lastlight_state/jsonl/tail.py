@@ -32,7 +32,7 @@ def read_tail(
     max_line_bytes: int = MAX_LINE_BYTES,
     block_bytes: int = BLOCK_BYTES,
 ) -> Tail[L]:
-    """The last ``n`` records that end at ``before`` or earlier. Bad lines do not count towards ``n``."""
+    """The last ``n`` records that end at or before ``before``. Bad lines do not count towards ``n``."""
     found: list[L] = []
     issues: list[Issue] = []
     torn_tail = False
@@ -53,7 +53,7 @@ def read_tail(
 def _backwards(
     descriptor: int, path: Path, end: int, max_line_bytes: int, size: int
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """The lines before ``end``, last one first: offset, length, bytes (None past the limit), whether it is ended."""
+    """The lines before ``end``, last one first: offset, length, bytes (None past the limit), whether it is terminated."""
     later: list[bytes] = []  # parts of the line that is being read, last one first
     held, is_ended = 0, False
     while end > 0:

@@ -5,8 +5,8 @@ lock, one look at the path, one write, one unlock. Under the lock the writer see
 a line, because its writer was killed or the disk was full, and then begins with a newline: nothing is ever truncated or
 overwritten. Without the lock a second writer could look before the first is cut, and glue its line to the torn one.
 
-What can be lost: nothing that an append returned for, when a process is killed; the last seconds, when power fails
-(see `SyncWord`). Network file systems are not promised.
+If a process is killed, no line of an append that returned is lost; if power fails, the last seconds may be (see
+`SyncWord`). Network file systems are not supported.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LineWriter:
                 self._flush()
 
     def seal(self) -> bool:
-        """End a last line that has no newline with one, and do nothing else; whether there was one. Repeat-safe.
+        """End a last line that has no newline; returns whether there was one. May be repeated.
 
         Errors as in `append`.
         """
@@ -111,13 +111,13 @@ class LineWriter:
                     lock.release(self._descriptor)
 
     def sync(self) -> None:
-        """Bring what was appended to disk now."""
+        """Flush what was appended to disk now (fsync)."""
         with self._mutex:
             self._refuse_if_closed()
             self._flush()
 
     def close(self) -> None:
-        """Close the file, after bringing it to disk unless ``sync="os"``. Closing again does nothing."""
+        """Flush the file to disk unless ``sync="os"``, and close it. Closing again does nothing."""
         with self._mutex:
             if self._closed:
                 return
@@ -137,7 +137,7 @@ class LineWriter:
         self.close()
 
     def after_fork(self) -> None:
-        """In a forked child: forget the parent's descriptor, whose lock would be the parent's, and its mutex."""
+        """In a forked child: drop the parent's descriptor, whose lock would be the parent's, and its mutex."""
         self._mutex = threading.Lock()
         self._let_go()
 
@@ -190,7 +190,7 @@ class LineWriter:
                 data = _NEWLINE + data
             self._size_left = -1
             written = os.write(self._descriptor, data)
-            while written < len(data):  # a full disk takes what it can, and says so at the next write
+            while written < len(data):  # a full disk writes a part, and fails at the next write
                 written += os.write(self._descriptor, memoryview(data)[written:])
         except OSError as error:
             raise files.failure(error, self.path, outcome="unknown" if written else "none") from error

@@ -35,8 +35,8 @@ class Writer:
     ) -> SessionWriter:
         """A writer for the log of an agent session; a context manager. Creates nothing before the first line.
 
-        The session is ``session_id``, else what the events tell. It is logged at ``place``, else where the ``session``
-        event says that the agent works. ``prompt`` is written once, before the first line; ``model`` is named in
+        The session is ``session_id``, else that of the events. Its directory is ``place``, else the one that the
+        ``session`` event names. ``prompt`` is written once, before the first line; ``model`` is named in
         the agent's messages. ``sync`` is the setting unless given. ``on_error="report"`` logs and counts failures of
         the file system, for runs that must go on without a disk. Raises `UnsafePath` and `ReservedName`.
         """

@@ -1,7 +1,7 @@
-"""The display cap of tool results. Pure.
+"""The display cap of tool results.
 
-Lengths are in UTF-16 code units, as in the files' first writers, so that the bytes of a cut text are the same. The cap
-is for display: the whole text is kept beside the log.
+Lengths are in UTF-16 code units, as earlier programs counted, so that a cut text has the same bytes as theirs. The
+whole text is stored beside the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _UNIT_BYTES = 2
 
 
 class Cut(NamedTuple):
-    """A text as it is shown, and the length of the whole in UTF-16 code units."""
+    """The cut text, and the length of the whole in UTF-16 code units."""
 
     shown: str
     units: int

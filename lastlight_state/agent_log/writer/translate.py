@@ -1,7 +1,7 @@
 """Translator: an agent's events in, lines out. Pure: no files, no clock.
 
-It remembers what a run told so far: the tool calls seen, the usage summed over its messages, the errors written, and
-whether a result line closes it. What it remembers can be taken back, for a caller whose write failed.
+It remembers the run so far: its tool calls, the usage summed over its messages, the errors written, and whether a
+result line ends it. A caller whose write failed can go back to an earlier state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FAILED_STOPS = frozenset({"error", "aborted"})
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a run told so far. ``result`` is the subtype of the result line behind which nothing was written."""
+    """The run so far. ``result`` is the subtype of the result line, if that is the last line written."""
 
     started_at: datetime | None = None
     turns: int = 0
@@ -55,11 +55,11 @@ class Translator:
         }
 
     def mark(self) -> Mark:
-        """What is remembered now, for `back_to`."""
+        """The present state, for `back_to`."""
         return self._progress, len(self._calls)
 
     def back_to(self, mark: Mark) -> None:
-        """Forget what came since the mark."""
+        """Go back to the state of the mark."""
         self._progress, calls = mark
         while len(self._calls) > calls:
             self._calls.popitem()
@@ -70,7 +70,7 @@ class Translator:
             self._note(started_at=moment)
 
     def translate(self, event: Event, stamp: Stamp) -> list[Envelope] | None:
-        """The lines of an event. None when it has an unknown type, or not the fields of its type."""
+        """The lines of an event; None for an unknown type or missing fields."""
         kind = events.text(event, "type") or ""
         if kind in BREADCRUMBS:
             line = BREADCRUMBS[kind](event, stamp)
@@ -81,7 +81,7 @@ class Translator:
         return rule(event, stamp) if rule else None
 
     def written(self, envelope: Envelope) -> None:
-        """Note a line that goes into the file, wherever it came from."""
+        """Note a line that goes into the file, also one that is not from an event."""
         if envelope.get("type") == "result":
             self._note(result=str(envelope.get("subtype")), has_failed=False)
             return
@@ -90,7 +90,7 @@ class Translator:
             self._note(errors=(*self._progress.errors, envelope["error"]))
 
     def closing(self, outcome: Outcome, stamp: Stamp, *, error: str | None = None) -> list[Envelope]:
-        """The lines that close the run and are not there yet: its errors, then its result."""
+        """The lines that end the run and are not written yet: its errors, then its result."""
         known = self._progress.errors
         texts = [text for text in dict.fromkeys((error, outcome.error)) if text and text not in known]
         lines = [envelopes.api_error(text, stamp) for text in texts]
@@ -113,7 +113,7 @@ class Translator:
         return [envelopes.assistant(blocks, stamp, model=self._model, tokens=tokens)]
 
     def _block(self, block: Any) -> Envelope | None:
-        """A block of an assistant's message as its line has it, None for one that is dropped."""
+        """A block of an assistant's message as it stands in the line; None for a block that is dropped."""
         if not isinstance(block, Mapping):
             return None
         kind = block.get("type")
