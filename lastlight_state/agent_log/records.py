@@ -89,7 +89,7 @@ class LogIssue(Record):
 class _Reading(Record):
     """What every page of a log tells about the file.
 
-    Pass ``cursor`` as ``after`` to read on, and ``before`` as ``before`` of `tail` to read backwards. ``torn_tail``: the
+    Pass ``cursor`` as ``after`` to read on, ``before`` as ``before`` of `tail` to read backwards. ``torn_tail``: the
     file ends in the middle of a line, which may still be written. ``reset``: the given cursor was of another file, so
     the page begins at the start.
     """

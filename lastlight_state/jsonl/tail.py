@@ -53,7 +53,7 @@ def read_tail(
 def _backwards(
     descriptor: int, path: Path, end: int, max_line_bytes: int, size: int
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """The lines before ``end``, last one first: offset, length, bytes (None past the limit), whether it is terminated."""
+    """The lines before ``end``, last one first: offset, length, bytes (None past the limit), is it terminated."""
     later: list[bytes] = []  # parts of the line that is being read, last one first
     held, is_ended = 0, False
     while end > 0:
