@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         SessionFile as SessionFile,
         SessionPage as SessionPage,
     )
-    from lastlight_state.agent_log.repair import Repair as Repair
+    from lastlight_state.agent_log.repair import LogRepair as LogRepair
     from lastlight_state.agent_log.sessions import Sessions as Sessions
     from lastlight_state.agent_log.writer import Writer as Writer
     from lastlight_state.agent_log.writer.session import SessionWriter as SessionWriter
@@ -52,7 +52,7 @@ public(
         "reader": "Reader Reset",
         "records": "AgentSessionSummary Hit LogCheck LogIssue LogLine LogMessage LogPage MessagePage "
         "RawCheck RawFile RunResult SessionFile SessionPage",
-        "repair": "Repair",
+        "repair": "LogRepair",
         "sessions": "Sessions",
         "writer": "Writer",
         "writer.session": "SessionWriter",

@@ -8,7 +8,7 @@ from lastlight_state.agent_log.agents import AgentFiles
 from lastlight_state.agent_log.arguments import SessionTypes
 from lastlight_state.agent_log.raw import Raw
 from lastlight_state.agent_log.reader import Reader
-from lastlight_state.agent_log.repair import Repair
+from lastlight_state.agent_log.repair import LogRepair
 from lastlight_state.agent_log.sessions import Sessions
 from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import LogTree
@@ -42,4 +42,4 @@ class AgentLog:
         self.sessions = Sessions(tree, Summaries(agents, session_types))
         self.reader = Reader(self.sessions, agents)
         self.raw = Raw(self.sessions)
-        self.repair = Repair(self.sessions)
+        self.repair = LogRepair(self.sessions)

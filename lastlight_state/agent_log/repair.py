@@ -16,7 +16,7 @@ from lastlight_state.jsonl.reader import MAIN, LineReader
 MOST_NAMED = 1_000
 
 
-class Repair:
+class LogRepair:
     """``store.agent_log.repair``"""
 
     def __init__(self, sessions: Sessions) -> None:

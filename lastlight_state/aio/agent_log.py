@@ -10,10 +10,10 @@ from typing import Self
 from lastlight_state.agent_log import (
     AgentLog,
     LogLine,
+    LogRepair,
     Place,
     Raw,
     Reader,
-    Repair,
     Reset,
     Sessions,
     SessionWriter,
@@ -143,11 +143,11 @@ class AsyncRaw(Face[Raw]):
     verify = reading(Raw.verify)
 
 
-class AsyncRepair(Face[Repair]):
+class AsyncLogRepair(Face[LogRepair]):
     """``store.agent_log.repair``"""
 
-    check = reading(Repair.check)
-    seal = writing(Repair.seal)
+    check = reading(LogRepair.check)
+    seal = writing(LogRepair.seal)
 
 
 class AsyncAgentLog(Face[AgentLog]):
@@ -162,7 +162,7 @@ class AsyncAgentLog(Face[AgentLog]):
     #: Untruncated tool results.
     raw: Part[AsyncRaw] = Part("lastlight_state.aio.agent_log.AsyncRaw")
     #: Checks logs, and ends torn tails.
-    repair: Part[AsyncRepair] = Part("lastlight_state.aio.agent_log.AsyncRepair")
+    repair: Part[AsyncLogRepair] = Part("lastlight_state.aio.agent_log.AsyncLogRepair")
 
     @property
     def root(self) -> Path:

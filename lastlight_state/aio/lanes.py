@@ -1,4 +1,4 @@
-"""Worker threads that run the calls of coroutines, and the future that always gets their outcome."""
+"""Worker threads that carry the calls of coroutines, and the future that learns every outcome."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Call = Callable[[], Any]
 class Outcome(asyncio.Future[Any]):
     """A future that cannot be cancelled.
 
-    A task that is cancelled while it waits gets its CancelledError only when the outcome is known, so that no write
-    is left in doubt.
+    A task that is cancelled while it waits for one gets its CancelledError when the outcome is there, so that no
+    write is left in doubt.
     """
 
-    #: Called on a cancellation, so that the call can end early.
+    #: Told of a cancellation, so that what is waited for can come to its end.
     on_cancel: Callable[[], object] | None = None
 
     def cancel(self, msg: Any = None) -> bool:
@@ -36,7 +36,7 @@ class Outcome(asyncio.Future[Any]):
 
 
 class Completions:
-    """Passes outcomes to one event loop. Several that arrive together wake it once."""
+    """Hands outcomes to one event loop. Those that come together wake it once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
@@ -44,8 +44,8 @@ class Completions:
         self._woken = False
 
     def put(self, outcome: Outcome, result: Any, error: BaseException | None) -> None:
-        """Called from a worker thread. An outcome for a loop that was closed meanwhile is dropped."""
-        if isinstance(error, StopIteration):  # a future refuses it
+        """From a worker thread. An outcome for a loop that was closed meanwhile has nobody to tell."""
+        if isinstance(error, StopIteration):  # no future takes one
             error = RuntimeError("the call raised StopIteration").with_traceback(error.__traceback__)
         self._done.append((outcome, result, error))
         if not self._woken:
@@ -68,7 +68,7 @@ class Completions:
 
 
 class _Calls:
-    """The queue of a lane. Threads refer to this object only, so an unused `Lane` can be garbage-collected."""
+    """The calls of a lane and its threads. All that a thread knows, so that lanes can die."""
 
     def __init__(self) -> None:
         self.queue: SimpleQueue[tuple[Call, Outcome, Completions] | None] = SimpleQueue()
@@ -99,7 +99,7 @@ class _Calls:
 class Lane:
     """A queue of calls and the threads that run them, started when first needed. Any event loop may use it.
 
-    The threads end with `close`, or when the lane is garbage-collected. A forked child has none of them.
+    The threads end with `close`, or when nobody holds the lane any more. They do not come along into a forked child.
     """
 
     def __init__(self, name: str, threads: int = 1) -> None:
@@ -139,11 +139,11 @@ class Lane:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are still accepted."""
+        """Whether calls are still taken."""
         return self._end.alive
 
     def close(self) -> None:
-        """Accept no more calls; the threads end after the queued ones. Does not wait: `join` does."""
+        """Take no more calls; the threads end after those that are queued. Does not wait: `join` does."""
         self._end()
 
     def join(self) -> None:
