@@ -154,7 +154,7 @@ class AsyncHumanRequests(Face[HumanRequests]):
     get = reading(HumanRequests.get)
     find = reading(HumanRequests.find)
     list_for_run = reading(HumanRequests.list_for_run)
-    list_pending = writing(HumanRequests.list_pending)  # it expires what is due
+    list_pending = reading(HumanRequests.list_pending)
     count_pending = reading(HumanRequests.count_pending)
 
 

@@ -68,7 +68,8 @@ class Listing:
         self._name = name
         self._shown = tuple(shown)
         self._order = tuple(order)
-        self._key = [column.name for column in order]
+        called = {column.element: column.name for column in shown if isinstance(column, sa.Label)}
+        self._key = [called.get(column, column.name) for column in order]
         self._kinds = [datetime if column.type is columns.Timestamp else column.type.python_type for column in order]
         self._filters = dict(filters or {})
         self._spread = dict(spread or {})
@@ -205,7 +206,7 @@ class Listing:
 
     def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()
-        order = [merged.c[column.name] for column in self._order]
+        order = [merged.c[name] for name in self._key]
         return sa.select(merged).order_by(*self._directions(order)).limit(number(limit))
 
     def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:

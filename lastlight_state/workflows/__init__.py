@@ -138,7 +138,7 @@ class Workflows(Face):
     )
     #: States of the nodes of runs' graphs.
     nodes: Part[Nodes] = Part("lastlight_state.workflows.nodes.Nodes")
-    #: Where runs' loops stand, and what their iterations hand on.
+    #: The iterations of runs' loops, and the texts that they hand on.
     loops: Part[Loops] = Part("lastlight_state.workflows.loops.Loops")
     #: Kill switches of workflows.
     overrides: Part[Overrides] = Part("lastlight_state.workflows.overrides.Overrides")
@@ -146,20 +146,21 @@ class Workflows(Face):
     approvals: Part[Approvals] = Part("lastlight_state.workflows.approvals.Approvals")
     #: Requests to people: forms, choices, confirmations, free text.
     human_requests: Part[HumanRequests] = Part("lastlight_state.workflows.human_requests.HumanRequests")
-    #: Admission: what waits for a place to run.
+    #: Runs that wait to be admitted.
     queue: Part[Queue] = Part("lastlight_state.workflows.queue.Queue")
     #: Pauses until a time, for a signal, or by an operator.
     waits: Part[Waits] = Part("lastlight_state.workflows.waits.Waits")
-    #: Questions about runs.
+    #: Reads about runs.
     lookups: Part[Lookups] = Part("lastlight_state.workflows.lookups.Lookups")
-    #: How runs stand at this moment.
+    #: The state of runs at this moment.
     health: Part[Health] = Part("lastlight_state.workflows.health.Health")
-    #: What executions cost, rolled up.
+    #: Sums of the tokens and costs of executions.
     usage: Part[Rollups] = Part("lastlight_state.workflows.usage.Rollups")
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
-        """Call ``callback(run)`` after the commit of each terminal transition that this store makes, once each.
+        """Call ``callback(run)`` once after the commit of each end of a run that this store makes.
 
-        Every callback runs although another raised (logged and counted). Returns the function that unsubscribes.
+        An error of one callback does not stop the others; it is logged and counted. Returns a function that
+        unsubscribes.
         """
         return self._context.listeners.subscribe(TERMINAL_TOPIC, callback)

@@ -1,4 +1,4 @@
-"""Argument groups: what travels together into the methods of this domain."""
+"""Argument groups: values that are given to methods of this domain together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lastlight_state.workflows.words import (
 
 @dataclass(frozen=True)
 class Trigger:
-    """What set a run off: an id (issue URL, thread id), its kind, the repository, and who."""
+    """What started a run: an id (issue URL, thread id), its kind, the repository, and the actor."""
 
     id: str
     type: TriggerType | None = None
@@ -37,7 +37,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Which definition and which code a run was started from, and its trace."""
+    """The workflow definition and the code that a run was started from, and its trace."""
 
     workflow_path: str | None = None
     workflow_hash: str | None = None
@@ -51,7 +51,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The rarer facts of a new run. ``not_before`` delays a queued one, ``deadline_at`` only informs."""
+    """Optional facts of a new run. ``not_before`` delays a queued run; ``deadline_at`` is shown, not enforced."""
 
     id: str | None = None
     status: Literal["queued", "running"] = "running"
@@ -62,21 +62,15 @@ class RunOptions:
     provenance: Provenance = field(default_factory=Provenance)
 
 
-DEFAULTS = RunOptions()
-
-
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs are meant. None filters nothing, an empty sequence admits nothing; ``since`` is inclusive."""
+    """Which runs to count. None does not filter, an empty sequence admits no run; ``since`` is inclusive."""
 
     statuses: Sequence[RunStatus] | None = None
     workflow_names: Sequence[str] | None = None
     repo: str | None = None
     trigger_id: str | None = None
     since: datetime | None = None
-
-
-EVERY_RUN = RunFilter()
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ class PhaseEntry:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why something failed: a text of at most 16 KiB, details as JSON of at most 64 KiB, a short reason code."""
+    """Why something failed: a text (at most 16 KiB), details as JSON (at most 64 KiB), a short reason code."""
 
     error: str
     detail: Any = None
@@ -123,7 +117,7 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class Wait:
-    """What a waiting node waits for: a time, a signal (of one correlation), or whichever comes first."""
+    """What a node waits for: a time, a signal (with a correlation id), or both: then the first of them."""
 
     until: datetime | None = None
     signal: str | None = None
@@ -132,9 +126,9 @@ class Wait:
 
 @dataclass(frozen=True)
 class NodePut:
-    """A node as it is to stand: what is not given keeps its value (of a new node: pending, and nothing), None clears.
+    """A node to put. Fields that are not given keep their values (a new node is pending); None clears a field.
 
-    ``wait`` comes with the waiting ``state`` that it belongs to; every other state clears it.
+    ``wait`` needs the waiting ``state`` that it belongs to; every other state clears it.
     """
 
     node: NodeRef
@@ -146,9 +140,9 @@ class NodePut:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """The rarer facts of a new execution. ``started_at`` is now unless given, ``details`` JSON of at most 64 KiB.
+    """Optional facts of a new execution. ``started_at`` is now unless given; ``details`` is JSON of at most 64 KiB.
 
-    ``cached``: its result was reused. ``vcs_pointer`` and ``work_dir`` say where its files are.
+    ``cached``: an earlier result was reused. ``vcs_pointer`` and ``work_dir`` say where its files are.
     """
 
     id: str | None = None
@@ -161,10 +155,11 @@ class ExecutionOptions:
 
 @dataclass(frozen=True)
 class Gate:
-    """A question to a person: leave for an ``action``, or a free-text reply; ``on_reject``: what a no does to its run.
+    """A gate to open: a person approves or rejects (an ``action``, if given), or writes a reply.
 
-    ``action`` is JSON of at most 16 KiB; whoever approves it states its digest. While a gate is pending, no other of
-    the same ``request_key`` can be opened in its run; by default the key is made of gate, node and iteration.
+    ``on_reject`` says what a rejection does to the run. ``action`` is JSON of at most 16 KiB; who approves it gives its
+    digest. A run has at most one pending gate of a ``request_key``, which by default is made of gate, node and
+    iteration.
     """
 
     gate: str
@@ -182,11 +177,11 @@ class Gate:
 
 @dataclass(frozen=True)
 class Question:
-    """What a node asks a person, in a ``prompt`` of at most 16 KiB; ``on_expiry``: what silence does to its run.
+    """A question of a node to a person, with a ``prompt`` of at most 16 KiB.
 
-    ``kind`` says what is answered: ``text``, ``confirm`` (a truth value), ``select`` (one of ``options``, JSON of at
-    most 16 KiB), or ``form`` (JSON that fits ``schema``, a JSON Schema of at most 64 KiB). The ``id`` is made of run,
-    node and iteration unless given.
+    ``kind`` is the kind of answer: ``text``, ``confirm`` (True or False), ``select`` (one of ``options``, JSON of at
+    most 16 KiB) or ``form`` (JSON that fits ``schema``, a JSON Schema of at most 64 KiB). ``on_expiry`` says what
+    happens to the run if nobody answers. The ``id`` is made of run, node and iteration unless given.
     """
 
     node: NodeRef
@@ -200,7 +195,7 @@ class Question:
 
 
 class Claim(Record):
-    """The right to drive a run: valid while its epoch is the run's. Travels between processes as JSON."""
+    """The right to drive a run, valid while its epoch is the run's. Can be sent to another process as JSON."""
 
     run_id: str
     owner: str

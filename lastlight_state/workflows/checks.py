@@ -11,13 +11,12 @@ from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import repos as repo_conditions, words
+from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, NodeRef, PhaseEntry, Trigger
-from lastlight_state.workflows.repos import normalised
 
 
 def operator(by: str, reason: str) -> dict[str, Any]:
-    """Who acts, and why, in words."""
+    """Who acts and why, as columns of a transition."""
     return {
         "actor": valid.identifier("by", by, words.ACTOR),
         "detail": valid.content("reason", reason, words.SUMMARY),
@@ -25,14 +24,12 @@ def operator(by: str, reason: str) -> dict[str, Any]:
 
 
 def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
-    """An entry as it stands in the history, keys as the original wrote them."""
+    """An entry of the phase history as JSON. Its keys are those of the seed."""
     valid.group("entry", entry, PhaseEntry)
-    if type(entry.success) is not bool:
-        raise InvalidValue("entry.success", "a truth value is needed")
     added: dict[str, Any] = {
         "phase": valid.identifier("entry.phase", entry.phase, words.PHASE),
         "timestamp": iso_text(now if entry.at is None else aware_utc("entry.at", entry.at)),
-        "success": entry.success,
+        "success": valid.flag("entry.success", entry.success),
     }
     if entry.summary is not None:
         added["summary"] = valid.content("entry.summary", entry.summary, words.SUMMARY)
@@ -40,12 +37,12 @@ def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
 
 
 def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A patch of scratch: an object. Its values are judged with the merged document."""
+    """A patch of scratch: an object of JSON values. Its size is checked after the merge."""
     if patch is not None and type(patch) is not dict:
-        raise InvalidValue("scratch", f"an object is needed, not {type(patch).__name__}")
+        raise InvalidValue("scratch", f"expected an object, got {type(patch).__name__}")
     if not patch:
         return patch
-    checked: dict[str, Any] = codec.decode(codec.encode_bytes("scratch", patch))  # numbers as both databases give them
+    checked: dict[str, Any] = codec.decode(codec.encode_bytes("scratch", patch))  # numbers as a read returns them
     return checked
 
 
@@ -61,15 +58,14 @@ def list_filters(
         "since": None if since is None else aware_utc("since", since),
     }
     if repo is not None:
-        given |= repo_conditions.asked(repo)
+        given |= repos.asked(repo)
     return given
 
 
 def several_workflows(names: Sequence[str]) -> list[str]:
-    """Names of workflows: as many as a statement compares with."""
+    """Names of workflows, at most 50."""
     given = valid.several("workflow_names", names)
-    if len(given) > MOST_VALUES:
-        raise InvalidValue("workflow_names", f"{len(given)} values, more than the limit of {MOST_VALUES}")
+    valid.at_most("workflow_names", given, MOST_VALUES)
     return [valid.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in given]
 
 
@@ -85,7 +81,7 @@ def failure_columns(failure: Failure) -> dict[str, Any]:
 def trigger_columns(trigger: Trigger) -> dict[str, Any]:
     """A trigger as columns of a run."""
     valid.group("trigger", trigger, Trigger)
-    owner, repo = normalised(trigger.owner, trigger.repo)
+    owner, repo = repos.normalised(trigger.owner, trigger.repo)
     issue = trigger.issue_number
     return {
         "trigger_id": valid.identifier("trigger.id", trigger.id, words.TRIGGER_ID),
@@ -112,7 +108,7 @@ def node_columns(node: NodeRef | None) -> dict[str, Any]:
 
 
 def presented(claim: Claim | None) -> dict[str, Any]:
-    """The parameters of the fence."""
+    """A claim as the parameters of the fence."""
     if claim is None:
         return {"presented_run": None, "presented_epoch": None}
     valid.group("claim", claim, Claim)

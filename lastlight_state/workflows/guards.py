@@ -1,6 +1,6 @@
-"""What the database refuses about runs, executions and approvals, whoever asks.
+"""The triggers by which the database refuses changes of runs, executions and questions, whoever makes them.
 
-Guards act on changes only: a row that already breaks one stays readable and copyable.
+Guards look at changes only: a row that already breaks a rule can still be read and copied.
 """
 
 from __future__ import annotations

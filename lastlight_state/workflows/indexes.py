@@ -1,8 +1,8 @@
-"""Indexes of the workflows domain, and what the covering ones hold.
+"""Indexes of the workflows domain, and the columns of the covering ones.
 
-On SQLite a row is one record: a column behind a large one costs a walk through its overflow pages, even when the large
-one is not asked for. Hence indexes that hold everything a list shows. Postgres keeps large values beside the row, reads
-lists as fast through narrow indexes, and updates a row in place only while no indexed column changes.
+On SQLite a row is one record: to read a column behind a large one it walks the overflow pages, even if the large
+column is not selected. So lists have indexes that hold every column they show. Postgres stores large values apart from
+the row, reads lists as fast through narrow indexes, and updates a row in place only if no indexed column changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lastlight_state.workflows.models import (
     WorkflowRunModel,
 )
 
-#: The columns of a RunSummary: all that lists show, none of it large.
+#: The columns of a `RunSummary`, none of them large.
 RUN_SUMMARY = (
     "id",
     "workflow_name",
@@ -40,7 +40,7 @@ RUN_SUMMARY = (
     "cancel_requested_at",
 )
 
-#: The columns of an execution that rollups and lists need besides its identity; an index holds them all.
+#: The columns of an execution that rollups and lists read, besides its identity and start. An index holds them all.
 USAGE = (
     "skill",
     "owner",

@@ -1,10 +1,8 @@
-"""Loops: where each loop of a run stands, and the text that one iteration hands to the next.
+"""Loops: which iteration each loop of a run is in, and the text that one iteration hands to the next.
 
-A loop begins at iteration 0, with or without a row. It moves on by compare-and-set, so that an iteration is neither
-skipped nor counted twice, whoever crashes when. Every write here is an engine's and fenced, and none is accepted on a
-run that has ended.
-
-The statements of `loops`.
+A loop begins at iteration 0, whether it has a row or not. `advance` compares the iteration before it counts up, so
+that a crash neither skips an iteration nor counts one twice. Every write takes the ``claim`` that holds the run, and
+the run must not have ended.
 """
 
 from __future__ import annotations
@@ -19,47 +17,37 @@ from lastlight_state.db.base import later_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Statement, prepared
+from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, StaleVersion, StateError
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.executions import (
-    checks as execution_checks,
-    outputs as loop_outputs,
-    statements as executions,
-)
 from lastlight_state.workflows.executions.changes import Change
-from lastlight_state.workflows.executions.outputs import Output
-from lastlight_state.workflows.kernel import fence as run_writes, rows as run_rows
+from lastlight_state.workflows.executions.checks import output_text
+from lastlight_state.workflows.executions.outputs import FIND_CARRIED, LoopOutput, carry
+from lastlight_state.workflows.executions.statements import SAVE_OUTPUT
+from lastlight_state.workflows.kernel import fence, rows
 from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.records import Loop
 from lastlight_state.workflows.tables import LOOPS, RUNS
 
+#: The iteration after which there is no other.
+_LAST = 2**63 - 1
+
 _c = LOOPS.c
-
 _COLUMNS = tuple(_c)
-
-
 _KEY = (_c.run_id, _c.loop_id)
 
-
-def _param(name: str) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=_c[name].type)
-
-
-_at = sa.bindparam("at", type_=_c.updated_at.type)
-
+_at = bind("at", _c.updated_at)
+_loop_id = bind("loop_id", _c.loop_id)
 _touched = {"updated_at": later_of(_c.updated_at, _at)}
-
-_expected = sa.bindparam("expected", type_=_c.iteration.type)
-
-_here = (_c.run_id == PERMITTED_RUN, _c.loop_id == _param("loop_id"))
+_this_run = _c.run_id == bind("run_id", _c.run_id)
+_this_loop = (_this_run, _c.loop_id == _loop_id)
 
 
 def _upsert(row: dict[str, Any], *conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
-    """Insert into a live run, or set where the conditions hold."""
-    columns = {"run_id": RUNS.c.id, "loop_id": _param("loop_id"), **row, "updated_at": _at}
+    """Insert a loop of a live run, or set these columns of it where the conditions hold."""
+    columns = {"run_id": RUNS.c.id, "loop_id": _loop_id, **row, "updated_at": _at}
     permitted = sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)
     new = insert(LOOPS).from_select(list(columns), permitted, include_defaults=False)
     condition = sa.and_(*conditions) if conditions else None
@@ -67,42 +55,32 @@ def _upsert(row: dict[str, Any], *conditions: sa.ColumnElement[bool], **sets: An
     return prepared(replaced.returning(*_COLUMNS))
 
 
-_given = {"iteration": _param("iteration"), "done": _param("done")}
-
+_given = {"iteration": bind("iteration", _c.iteration), "done": bind("done", _c.done)}
 PUT = _upsert(_given, **_given)
 
-_advanceable = (_c.iteration == _expected, _c.done == sa.false())
-
-#: From iteration 0, where a loop stands also that has no row yet.
-ADVANCE_FIRST = _upsert(
-    {"iteration": sa.literal_column("1"), "done": sa.false()}, *_advanceable, iteration=_c.iteration + 1
-)
-
+_advanceable = (_c.iteration == bind("expected", _c.iteration), _c.done == sa.false())
+#: Advances a loop from iteration 0, where it may have no row yet.
+ADVANCE_FIRST = _upsert({"iteration": number(1), "done": sa.false()}, *_advanceable, iteration=_c.iteration + 1)
 ADVANCE = prepared(
-    sa.update(LOOPS).where(*_here, *_advanceable).values(iteration=_c.iteration + 1, **_touched).returning(*_COLUMNS)
+    sa.update(LOOPS)
+    .where(_c.run_id == PERMITTED_RUN, _c.loop_id == _loop_id, *_advanceable)
+    .values(iteration=_c.iteration + 1, **_touched)
+    .returning(*_COLUMNS)
 )
-
 FINISH = _upsert(
-    {"iteration": sa.literal_column("0"), "done": sa.true()},
+    {"iteration": number(0), "done": sa.true()},
     done=sa.true(),
     updated_at=sa.case((_c.done == sa.true(), _c.updated_at), else_=_touched["updated_at"]),
 )
-
-FIND = prepared(sa.select(*_COLUMNS).where(_c.run_id == _param("run_id"), _c.loop_id == _param("loop_id")))
-
-LIST = Listing(
-    "loops", _COLUMNS, order=(_c.loop_id,), descending=False, filters={"run_id": _c.run_id == _param("run_id")}
-)
-
-#: The iteration after which there is no other.
-_LAST = 2**63 - 1
+FIND = prepared(sa.select(*_COLUMNS).where(*_this_loop))
+LIST = Listing("loops", _COLUMNS, order=(_c.loop_id,), descending=False, filters={"run_id": _this_run})
 
 
 class Loops(Repository):
     """``store.workflows.loops``"""
 
     def put(self, run_id: str, loop_id: str, *, iteration: int, done: bool = False, claim: Claim | None = None) -> Loop:
-        """Set where a loop of a live run stands, whatever it was: also rewinds.
+        """Set the iteration of a loop of a live run, whatever it was: this also rewinds.
 
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
@@ -110,13 +88,13 @@ class Loops(Repository):
             "iteration": valid.number("iteration", iteration),
             "done": valid.flag("done", done),
         }
-        return run_writes.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, PUT, values), repeatable=True)
+        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
-        """Move a loop from iteration ``expected`` to the next; a loop without a row is at 0.
+        """Move a loop from iteration ``expected`` to the next. A loop without a row is at 0.
 
-        A repeat, or another who was faster, is `StaleVersion` with the iteration ``found``; a loop that is done is
-        `Conflict` ``loop_done``.
+        A loop at another iteration is `StaleVersion` with that iteration as ``found``, also when this call is repeated.
+        A loop that is done is `Conflict` ``loop_done``.
         """
         values = self._values(run_id, loop_id, claim) | {"expected": valid.number("expected", expected, most=_LAST - 1)}
         statement = ADVANCE if expected else ADVANCE_FIRST
@@ -128,27 +106,24 @@ class Loops(Repository):
             at = 0 if found is None else found.iteration
             return StaleVersion("run_loop", (run_id, loop_id), expected=expected, found=at)
 
-        return run_writes.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, statement, values), refusal)
+        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, statement, values), refusal)
 
     def finish(self, run_id: str, loop_id: str, *, claim: Claim | None = None) -> Loop:
-        """Set a loop done, in the iteration where it stands. Repeat-safe.
+        """Mark a loop as done, in its present iteration. Repeat-safe.
 
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         values = self._values(run_id, loop_id, claim)
-        return run_writes.decide(
-            self._scope, run_id, claim, lambda unit: unit.find(Loop, FINISH, values), repeatable=True
-        )
+        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, FINISH, values), repeatable=True)
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """The loop, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
-        return self._reading(lambda unit: unit.find(Loop, FIND, values))
+        return self._find(Loop, FIND, values)
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
         """A page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
-        valid.page_limit(limit)
-        return self._reading(lambda unit: run_rows.page_of(unit, LIST, Loop.of, limit, page_token, run_id=run_id))
+        return self._reading(rows.page_of(LIST, Loop.of, limit, page_token, run_id=run_id))
 
     def carry(
         self,
@@ -160,26 +135,24 @@ class Loops(Repository):
         state: dict[str, Any] | None = None,
         claim: Claim | None = None,
     ) -> None:
-        """Hand a text to the next iteration: stored as the output of ``execution_id``, with its pointer in scratch.
+        """Hand a text to the next iteration: store it as the output of an execution, and point to that from scratch.
 
         ``scratch[key]`` of the live run gets ``lastOutputExecutionId`` and the members of ``state``, and keeps its
-        others; text and pointer are one transaction. The execution must be one of the run (`InvalidValue`).
+        others. Text and pointer are stored in one transaction. The execution must belong to the run (`InvalidValue`).
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`.
         """
         now, limits = self._now(), self._settings.limits
-        values = execution_checks.output(limits, execution_id, text, claim)
-        save = Change(executions.SAVE_OUTPUT, values, claim)
-        output = Output(valid.identifier("key", key, words.ID), save, now, shared.scratch_patch(state) or {})
-        self._writing(lambda unit: loop_outputs.carry(unit, run_id, output, limits), repeatable=True)
+        save = Change(SAVE_OUTPUT, output_text(limits, execution_id, text, claim), claim)
+        output = LoopOutput(valid.identifier("key", key, words.ID), save, now, shared.scratch_patch(state) or {})
+        self._writing(lambda unit: carry(unit, run_id, output, limits), repeatable=True)
 
     def find_output(self, run_id: str, key: str) -> str | None:
-        """The text that the last iteration handed on, in one round trip; None where there is none, or no such run.
+        """The text that the last iteration handed on, read in one round trip. None for no text, or an unknown run.
 
-        A run of another program may hold the text itself, as ``scratch[key].lastOutput``: that is returned where there
-        is no pointer.
+        A foreign run may hold the text itself, as ``scratch[key].lastOutput``. It is returned if there is no pointer.
         """
         values = {"run_id": valid.sought("run_id", run_id), "key": valid.sought("key", key)}
-        return cast("str | None", self._reading(lambda unit: unit.value(loop_outputs.FIND, values)))
+        return cast("str | None", self._value(FIND_CARRIED, values))
 
     def _values(self, run_id: str, loop_id: str, claim: Claim | None) -> dict[str, Any]:
         return {

@@ -1,7 +1,8 @@
 """Tables of the workflows domain.
 
-The first columns of the seed's tables are revision 0001, in its order; those after the comment came with 0003, narrow
-before wide, because on SQLite a column behind a large one is slow to read even when the large one is not asked for.
+The first columns of a table of the seed are those of revision 0001, in its order. The columns after the comment came
+with 0003, narrow before wide: on SQLite a column behind a large one is slow to read, even if the large one is not
+selected.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lastlight_state.db.base import Base, described, json_column
 
 
 class WorkflowRunModel(Base):
-    """One dispatch of a workflow: what is needed to resume it, who holds it, how it ended."""
+    """One dispatch of a workflow: what resumes it, who holds it, and how it ended."""
 
     __tablename__ = "workflow_runs"
     __table_args__ = described("workflow runs, one row per dispatch, with what resumes them")
@@ -81,7 +82,7 @@ class WorkflowRunModel(Base):
 
 
 class ExecutionModel(Base):
-    """One phase execution, chat turn or node attempt: the bridge from a run to the line files."""
+    """One phase execution, chat turn or node attempt. Its session id leads to its line file."""
 
     __tablename__ = "executions"
     __table_args__ = described("phase executions, chat turns and node attempts, with usage")
@@ -214,7 +215,7 @@ class RunNodeModel(Base):
 
 
 class RunLoopModel(Base):
-    """Where one loop of a run stands: its present iteration, and whether it is done."""
+    """One loop of a run: its present iteration, and whether it is done."""
 
     __tablename__ = "run_loops"
     __table_args__ = described("where each loop of a run stands")

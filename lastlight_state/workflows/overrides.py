@@ -1,7 +1,7 @@
-"""Kill switches: a workflow that is switched off starts no run. No row means enabled.
+"""Kill switches: a workflow that is switched off starts no runs. Without an override a workflow is enabled.
 
-Runs that exist are not touched; `runs.create`, `ensure` and `restart` and the queue obey, each in the statement that
-decides. An override can be deleted, which goes back to the default.
+`runs.create`, `runs.ensure`, `runs.restart` and the admissions of `queue` look at the switch in the statement that
+decides. Runs that exist already are not touched. `clear` deletes an override.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Overrides(Repository):
     """``store.workflows.overrides``"""
 
     def is_enabled(self, name: str) -> bool:
-        """Whether runs of this workflow may start. A workflow without an override, known or not, is enabled."""
+        """Whether runs of this workflow may start. True for every name without an override."""
         values = {"name": valid.sought("name", name)}
-        return self._reading(lambda unit: unit.value(IS_ENABLED, values)) is not False
+        return self._value(IS_ENABLED, values) is not False
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
-        """Switch a workflow on or off. Replaces every fact of an earlier override, ``by`` and ``reason`` too."""
+        """Switch a workflow on or off. Replaces an earlier override as a whole, ``by`` and ``reason`` included."""
         row: dict[str, Any] = {
             "name": valid.identifier("name", name, words.WORKFLOW_NAME),
             "enabled": valid.flag("enabled", enabled),
@@ -63,16 +63,15 @@ class Overrides(Repository):
         return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0])
 
     def find(self, name: str) -> WorkflowOverride | None:
-        """The override of this workflow, or None where the default holds."""
+        """The override of this workflow, or None."""
         values = {"name": valid.sought("name", name)}
-        return self._reading(lambda unit: unit.find(WorkflowOverride, FIND, values))
+        return self._find(WorkflowOverride, FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
         """A page of overrides, by name."""
-        valid.page_limit(limit)
-        return self._reading(lambda unit: LIST.page(unit, WorkflowOverride.of, limit=limit, page_token=page_token))
+        return self._page(LIST, WorkflowOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
-        """Go back to the default: enabled. Whether there was an override; none is no error."""
+        """Delete the override: the workflow is enabled again. False if there was none."""
         values = {"name": valid.sought("name", name)}
         return self._once(lambda unit: unit.change(CLEAR, values), repeatable=True) > 0

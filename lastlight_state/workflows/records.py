@@ -1,4 +1,4 @@
-"""What callers of this domain get."""
+"""Records that several repositories of this domain return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lastlight_state.workflows.repos import split_legacy
 
 
 class Loop(Record):
-    """A loop of a run: the iteration that it is in, from 0, and whether it is done."""
+    """A loop of a run: its present iteration, from 0, and whether it is done."""
 
     run_id: str
     loop_id: str
@@ -36,7 +36,7 @@ NO_TOTALS = Totals()
 
 
 class RunSummary(Record):
-    """A run as lists show it: nothing large."""
+    """A run as lists show it, without large values."""
 
     id: str
     workflow_name: str
@@ -68,7 +68,7 @@ class RunSummary(Record):
 
 
 class CompletedPhase(Record):
-    """A phase in a run's history. ``success``, ``summary`` and ``at`` are None where another program left them out."""
+    """A phase in a run's history. In foreign rows ``success``, ``summary`` and ``at`` may be None."""
 
     phase: str
     success: bool | None = None
@@ -77,7 +77,7 @@ class CompletedPhase(Record):
 
     @classmethod
     def of_entry(cls, entry: Any) -> Self:
-        """The phase of an entry as it is stored; what another program wrote in another shape is None or blank."""
+        """The phase of a stored entry. Members of another type, in foreign rows, become None or blank."""
         entry = entry if isinstance(entry, dict) else {}
         phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")
         return made(
@@ -92,11 +92,11 @@ class CompletedPhase(Record):
 
 
 class WorkflowRun(Record):
-    """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what the phases hand on.
+    """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what phases hand to the next.
 
-    ``node_statuses`` maps each node to the state of its highest iteration. It is read together with the run: by `get`
-    and where `ensure` finds one; on a run that a change returns it is None. A run of another program, which has no
-    nodes here, has the map that was stored with it.
+    ``node_statuses`` maps each node to the state of its highest iteration. `get` reads it with the run, and so does
+    `ensure` for a run that exists; for a run that a change returns it is None. A foreign run, which has no nodes here,
+    has the map that its program stored.
     """
 
     id: str
@@ -160,14 +160,14 @@ class WorkflowRun(Record):
 
 
 class EnsuredRun(Record):
-    """The run of a key, and whether this call made it."""
+    """The run of a key, and whether this call created it."""
 
     run: WorkflowRun
     created: bool
 
 
 class RunProgress(Record):
-    """Where a run stands after a phase or a merge. ``scratch_bytes`` is None when this call did not touch scratch."""
+    """The progress of a run after a phase or a merge. ``scratch_bytes`` is None if the call did not change scratch."""
 
     phase: str
     phase_count: int

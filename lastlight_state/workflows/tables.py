@@ -1,6 +1,11 @@
-"""The tables of this domain, as statements name them."""
+"""The tables of this domain, for statements, and the names that records give to their columns."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
 
 from lastlight_state.db.base import table_of
 from lastlight_state.workflows.models import (
@@ -15,17 +20,26 @@ from lastlight_state.workflows.models import (
 )
 
 RUNS = table_of(WorkflowRunModel)
-
 EXECUTIONS = table_of(ExecutionModel)
-
 NODES = table_of(RunNodeModel)
-
 TRANSITIONS = table_of(RunTransitionModel)
-
 APPROVALS = table_of(WorkflowApprovalModel)
-
 REQUESTS = table_of(HumanRequestModel)
-
 LOOPS = table_of(RunLoopModel)
-
 OVERRIDES = table_of(WorkflowOverrideModel)
+
+#: Columns of the seed that records call by one name, whatever their table calls them.
+RECORD_NAMES = {
+    "workflow_run_id": "run_id",
+    "created_at": "asked_at",
+    "requested_at": "asked_at",
+    "responded_at": "answered_at",
+    "responded_by": "answered_by",
+}
+
+
+def shown(columns: Iterable[sa.Column[Any]]) -> tuple[sa.ColumnElement[Any], ...]:
+    """Columns to select for a record, under the names of the record."""
+    return tuple(
+        column.label(RECORD_NAMES[column.name]) if column.name in RECORD_NAMES else column for column in columns
+    )

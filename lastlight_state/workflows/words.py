@@ -1,4 +1,4 @@
-"""The vocabularies of the workflows domain, and the limits of what callers may store in it."""
+"""The vocabularies of the workflows domain, and the sizes that its texts may have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lastlight_state.db.valid import words
 #: How long a new running run waits for its creator to claim it before others may take it.
 GRACE = timedelta(seconds=30)
 
-#: The topic of `lastlight_state.db.listeners` that tells of runs that have ended.
+#: The topic of `lastlight_state.db.listeners` for runs that have ended.
 TERMINAL_TOPIC = "run.terminal"
 
 RunStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
@@ -31,73 +31,47 @@ NodeState = Literal[
 ]
 
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "cancelled"]
-
 ApprovalKind = Literal["approve", "reply"]
-
 OnReject = Literal["fail", "resume"]
-
 HumanStatus = Literal["pending", "answered", "cancelled", "expired"]
-
 HumanKind = Literal["text", "confirm", "select", "form"]
-
 OnExpiry = Literal["resume", "fail"]
-
 AnsweredVia = Literal["person", "policy"]
-
 TriggerType = Literal["webhook", "cron", "chat", "api", "cli"]
-
 ActorType = Literal["github", "slack", "cli", "cron", "admin", "system"]
 
 Source = Literal["engine", "operator", "responder", "supervisor", "system"]
 
 RUN_STATUSES = words(RunStatus)
-
 OUTCOMES = words(Outcome)
-
 NODE_STATES = words(NodeState)
-
 APPROVAL_STATUSES = words(ApprovalStatus)
-
 APPROVAL_KINDS = words(ApprovalKind)
-
 ON_REJECT = words(OnReject)
-
 HUMAN_STATUSES = words(HumanStatus)
-
 HUMAN_KINDS = words(HumanKind)
-
 ON_EXPIRY = words(OnExpiry)
-
 ANSWERED_VIA = words(AnsweredVia)
-
 TRIGGER_TYPES = words(TriggerType)
-
 ACTOR_TYPES = words(ActorType)
 
+#: Statuses of runs that have not ended.
 LIVE: tuple[RunStatus, ...] = ("queued", "running", "paused")
-
+#: Statuses of runs that have ended.
 TERMINAL: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
-
+#: States of nodes that wait.
 WAITING_NODE: tuple[NodeState, ...] = ("waiting_approval", "waiting_person", "waiting_timer", "waiting_signal")
 
-# Identifiers and indexed texts, in bytes of UTF-8.
+#: Sizes of identifiers and indexed texts, in bytes of UTF-8.
 ID = NODE_ID = WORKFLOW_NAME = CLAIM_OWNER = RUN_KEY = SIGNAL = ARTIFACT = SKILL = 256
-
 TRIGGER_ID = 512
-
 PHASE = GATE = SESSION_ID = MODEL = ACTOR = 128
-
 OWNER = REPO = 200
-
 REASON = STOP_REASON = 64
 
-# Contents, in bytes; context, scratch, phase history and output text are settings.
+#: Sizes of contents, in bytes. Those of context, scratch, phase history and output text are settings.
 LABEL = 1024
-
 SUMMARY = 2 * 1024
-
 ERROR = APPROVAL_SUMMARY = ACTION = PROMPT = OPTIONS = 16 * 1024
-
 DETAIL = FORM_SCHEMA = RESPONSE = 64 * 1024
-
 CHECKPOINT = 256 * 1024

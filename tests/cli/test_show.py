@@ -37,8 +37,8 @@ def test_empty_fields_are_shown_only_in_full(targets: dict[str, Target]) -> None
     """maintenance OP-11."""
     target = targets["populated"]
     words = ("show", "approval", target.ids.approval, "--url", target.url)
-    assert "responded_by" not in lastlight_state(*words).out
-    assert "responded_by" in lastlight_state(*words, "--full").out
+    assert "answered_by" not in lastlight_state(*words).out
+    assert "answered_by" in lastlight_state(*words, "--full").out
 
 
 def test_a_session_is_shown_with_its_messages(targets: dict[str, Target]) -> None:

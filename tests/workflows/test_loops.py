@@ -14,7 +14,7 @@ from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, 
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Loop
-from lastlight_state.workflows.executions import outputs as loop_outputs
+from lastlight_state.workflows.executions.outputs import FIND_CARRIED
 
 
 def stands(loop: Loop | None) -> tuple[int, bool] | None:
@@ -260,7 +260,7 @@ def test_a_text_is_found_in_one_round_trip_by_keys(database: Database) -> None:
         sent.clear()
         assert store.workflows.loops.find_output(run.id, "fix") == "text"
         assert len(sent) == 1
-        plan = plan_of(database, store, loop_outputs.FIND, {"run_id": run.id, "key": "fix"}, in_order=True)
+        plan = plan_of(database, store, FIND_CARRIED, {"run_id": run.id, "key": "fix"}, in_order=True)
         assert not plan.scans_the_table, plan
 
 
@@ -290,6 +290,7 @@ if child == 0:
     def acquire_dying(mode):
         checkout = acquire(mode)
         checkout.driver = Dying(checkout.driver)
+        checkout.execute = checkout.driver.execute
         return checkout
     store.backend.acquire = acquire_dying
     store.workflows.loops.carry(run_id, "fix", execution_id=execution_id, text="text", state={"tries": 1})

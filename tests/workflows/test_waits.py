@@ -189,7 +189,7 @@ def test_two_processes_wake_a_due_run_once(fresh_database: Database, crew: Crew)
     due_at = fresh_database.clock.now() + MINUTE
     due = [store.workflows.waits.pause(started(store).id, until=due_at).id for _ in range(12)]
     gate = paused(store)
-    raw("UPDATE workflow_runs SET wake_at = ? WHERE id = ?", due_at, gate.workflow_run_id)
+    raw("UPDATE workflow_runs SET wake_at = ? WHERE id = ?", due_at, gate.run_id)
     assert not store.workflows.claims.list_claimable().items
     told = crew.race(WAKE, *([fresh_database.url, f"p{index}"] for index in range(2)))
     assert sorted(run_id for woken in told for run_id in woken) == due
@@ -215,7 +215,7 @@ def test_a_resumed_run_is_offered_to_anybody(store: StateStore, raw: Raw, frozen
 def test_a_run_with_a_question_that_blocks_it_is_not_resumed(store: StateStore, raw: Raw) -> None:
     """workflows W-33: gates and requests to people alike."""
     gate = paused(store)
-    run_id = gate.workflow_run_id
+    run_id = gate.run_id
     person_is_asked(raw, store.workflows.runs.get(run_id), "pending")
     with pytest.raises(Conflict) as refused:
         store.workflows.waits.resume(run_id, by="ana", reason="go")

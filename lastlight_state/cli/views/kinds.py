@@ -69,11 +69,11 @@ EXECUTIONS = (
 )
 APPROVALS = (
     _column("ID", keep=True),
-    _column("RUN", "workflow_run_id", keep=True),
+    _column("RUN", "run_id", keep=True),
     _column("GATE"),
     _column("STATUS"),
-    _column("BY", "responded_by"),
-    _column("CREATED", "created_at", keep=True),
+    _column("BY", "answered_by"),
+    _column("ASKED", "asked_at", keep=True),
     _column("SUMMARY"),
 )
 SESSIONS = (

@@ -1,8 +1,8 @@
-"""Gates: questions to people that a run waits for, each with one answer.
+"""Approvals: gates at which a run asks a person for a yes, a no or a reply, and gets one answer.
 
-Opening a gate and pausing its run is one transaction, as is answering it and moving the run. Of any number of
-responders one wins; the same answer by the same person again is repeated, not refused. A gate that asks leave for an
-action is approved for that action alone, and consumed once.
+A gate is opened and its run paused in one transaction; a gate is answered and its run moved in one, too. The first
+answer wins. The same answer by the same person again is repeated, any other is refused. A gate with an action is
+approved for that action alone, and used once.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any, Literal
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists
 from lastlight_state.workflows import words
 from lastlight_state.workflows.approvals import (
-    answers as approval_answers,
-    answers as approval_opening,
-    checks as approval_checks,
-    statements as approval_inbox,
+    answers,
+    checks,
     statements as sql,
-    use as approval_use,
 )
 from lastlight_state.workflows.approvals.records import Answered, Approval, ApprovalSummary, PendingApproval
+from lastlight_state.workflows.approvals.use import consume
 from lastlight_state.workflows.arguments import Claim, Gate, PhaseEntry
+from lastlight_state.workflows.questions.opening import Opening
 from lastlight_state.workflows.questions.repository import QuestionRepository
 
 
@@ -32,13 +33,13 @@ class Approvals(QuestionRepository[Approval]):
     _questions = sql.QUESTIONS
 
     def create(self, run_id: str, gate: Gate, *, claim: Claim | None = None) -> Approval:
-        """Ask without stopping the run, which is running or paused.
+        """Open a gate while its run, running or paused, goes on.
 
         Repeat-safe for the same ``gate.id`` and content. Raises `AlreadyExists` for another content, or while a gate
         of the same request key is pending (``error.approval``); `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
-        row = approval_checks.new_approval(run_id, gate, self._now(), blocks_run=False)
-        return self._beside(approval_opening.opening(row), claim)
+        row = checks.new_approval(run_id, gate, self._now(), blocks_run=False)
+        return self._beside(_opening(row), claim)
 
     def pause(
         self,
@@ -49,12 +50,12 @@ class Approvals(QuestionRepository[Approval]):
         scratch: dict[str, Any] | None = None,
         claim: Claim | None = None,
     ) -> Approval:
-        """Ask and pause the running run until the answer: marker, scratch, gate and status in one transaction.
+        """Open a gate and pause its running run until the answer, in one transaction with ``marker`` and ``scratch``.
 
-        The claim ends: nobody holds a paused run. Errors and repeats as for `create`; then nothing of it is stored.
+        The claim ends: nobody holds a paused run. Errors and repeats are those of `create`; an error stores nothing.
         """
-        row = approval_checks.new_approval(run_id, gate, self._now(), blocks_run=True)
-        return self._pausing(approval_opening.opening(row), marker, scratch, claim)
+        row = checks.new_approval(run_id, gate, self._now(), blocks_run=True)
+        return self._pausing(_opening(row), marker, scratch, claim)
 
     def answer(
         self,
@@ -69,51 +70,53 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Answered:
         """Answer a gate and move its run, in one transaction with a merge of ``scratch``.
 
-        Kind ``approve`` takes approved or rejected, kind ``reply`` takes replied with its text in ``response``. A
-        gate with an action is approved only with the ``digest`` of that action, else `InvalidValue` or
-        `StaleVersion`. A rejection fails the run where the gate says so; otherwise a run that is paused for gates
-        goes on, unclaimed, when no gate that blocks it is left.
+        A gate of kind ``approve`` takes ``approved`` or ``rejected``, one of kind ``reply`` takes ``replied`` with the
+        text in ``response``. To approve a gate with an action, give the ``digest`` of that action, else `InvalidValue`
+        or `StaleVersion`. A rejection fails the run if the gate's ``on_reject`` says so. Otherwise a run that is paused
+        for gates runs again, offered to any worker, once no question blocks it.
 
-        The first answer stands: the same again is ``repeated``, any other is `AlreadyAnswered` with the winner. A
-        gate that has ended otherwise is `Conflict` ``approval_expired`` or ``approval_cancelled``.
+        The first answer wins: the same again is ``repeated``, any other is `AlreadyAnswered` with the winner. A gate
+        that ended without an answer is `Conflict` ``approval_expired`` or ``approval_cancelled``.
         """
-        answer = approval_checks.answer(approval_id, decision, by, response, digest, scratch, via, self._now())
+        answer = checks.answer(approval_id, decision, by, response, digest, scratch, via, self._now())
         limits = self._settings.limits
-        return self._writing(
-            lambda unit: approval_answers.record(unit, self._listeners, limits, answer), repeatable=True
-        )
+        return self._writing(lambda unit: answers.record(unit, self._listeners, limits, answer), repeatable=True)
 
     def consume(self, approval_id: str, *, action: Any, execution_id: str, claim: Claim | None = None) -> Approval:
-        """Use an approved gate for its action, once: call it before acting.
+        """Use an approved gate for its action, once. Call it before doing the action.
 
-        Repeat-safe for the same execution; for another one `Conflict` ``approval_consumed``. Raises `StaleVersion` when
-        ``action`` is not the one that was approved, `Conflict` ``approval_<status>`` when none was.
+        Repeat-safe for the same execution; for another one it is `Conflict` ``approval_consumed``. Raises
+        `StaleVersion` if ``action`` is not the approved one, `Conflict` ``approval_<status>`` if the gate is not
+        approved.
         """
-        use = approval_checks.use(approval_id, action, execution_id, self._now())
-        return self._writing(lambda unit: approval_use.consume(unit, use, claim), repeatable=True)
+        use = checks.use(approval_id, action, execution_id, self._now())
+        return self._writing(lambda unit: consume(unit, use, claim), repeatable=True)
 
     def cancel(self, approval_id: str, *, by: str, reason: str) -> Approval:
-        """End a pending gate without an answer; its run goes on as after one. Repeat-safe.
+        """End a pending gate without an answer; its run goes on as after an answer. Repeat-safe.
 
         Raises `AlreadyAnswered` for an answered gate, `Conflict` ``approval_expired`` for an expired one.
         """
         return self._cancel(approval_id, by, reason)
 
     def expire_due(self, *, limit: int = 500) -> tuple[str, ...]:
-        """Expire the gates whose time has come, which counts as a rejection; the ids that changed.
+        """Expire overdue gates, which counts as a rejection. Returns the ids of those that changed.
 
-        Looks at ``limit`` gates, the longest overdue first, and takes one transaction for each of their runs.
+        Looks at ``limit`` gates, the longest overdue first, and uses one transaction for each of their runs.
         """
         valid.page_limit(limit)
         return self._expire_due(self._now(), limit)
 
     def get(self, approval_id: str) -> Approval:
-        """The whole gate. Raises `NotFound`."""
-        return self._reading(lambda unit: sql.QUESTIONS.get(unit, approval_id))
+        """The whole gate; an overdue one reads as expired. Raises `NotFound`."""
+        return self._get(approval_id)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
-        """The gates of a run in every status, oldest first. Raises `NotFound` for an unknown run."""
-        return self._page_of_run(sql.OF_RUN, ApprovalSummary.of, run_id, limit, page_token)
+        """A page of the gates of a run in every status, oldest first, overdue ones as expired.
+
+        Raises `NotFound` for an unknown run.
+        """
+        return self._page_of_run(sql.OF_RUN, ApprovalSummary, run_id, limit, page_token)
 
     def list(
         self,
@@ -126,12 +129,12 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ApprovalSummary]:
-        """A page of gates of all runs, newest first. An empty sequence of statuses matches nothing."""
-        given = approval_checks.list_filters(statuses, trigger_id, artifact, gate, kind)
-        valid.page_limit(limit)
-        return self._reading(
-            lambda unit: sql.LIST.page(unit, ApprovalSummary.of, limit=limit, page_token=page_token, given=given)
-        )
+        """A page of gates of all runs, newest first, overdue ones as expired.
+
+        An empty sequence of statuses matches nothing.
+        """
+        given = checks.list_filters(statuses, trigger_id, artifact, gate, kind)
+        return self._page(sql.LIST, self._as_of(ApprovalSummary), given, limit, page_token, also={"now": self._now()})
 
     def list_pending(
         self,
@@ -142,14 +145,13 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[PendingApproval]:
-        """The inbox: open gates of all live runs, with what is asked for and where the run stands; none overdue."""
-        given = approval_checks.inbox_filters(run_id, kind)
-        work = self._page_of_inbox(approval_inbox.INBOX, PendingApproval.of, given, order, limit, page_token)
-        return self._reading(work)
+        """A page of the inbox: pending gates of live runs, with the action and the run's state. None is overdue."""
+        given = checks.inbox_filters(run_id, kind)
+        return self._page_of_inbox(sql.INBOX, PendingApproval, given, order, limit, page_token)
 
     def count_pending(self) -> int:
-        """How many gates the inbox shows."""
-        return self._count_open(approval_inbox.INBOX)
+        """The number of gates in the inbox."""
+        return self._count_open(sql.INBOX)
 
     def list_history(
         self,
@@ -160,9 +162,19 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ApprovalSummary]:
-        """The answered gates of a workflow's runs, newest first, each with how it was answered (``answered_via``)."""
-        given = approval_checks.history_filters(workflow_name, gate, node_id)
-        valid.page_limit(limit)
-        return self._reading(
-            lambda unit: sql.HISTORY.page(unit, ApprovalSummary.of, limit=limit, page_token=page_token, given=given)
-        )
+        """A page of the answered gates of a workflow's runs, newest first; ``answered_via`` says how."""
+        given = checks.history_filters(workflow_name, gate, node_id)
+        return self._page(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
+
+
+def _opening(gate: dict[str, Any]) -> Opening[Approval]:
+    """A gate about to be opened, unless one with its request key is pending in its run."""
+
+    def refuse(unit: Unit) -> None:
+        pending = unit.find(Approval, sql.FIND_PENDING_KEY, gate)
+        if pending is not None:
+            raise AlreadyExists(
+                "approval", pending.id, problem="is pending with the same request key in this run", approval=pending
+            )
+
+    return Opening(sql.QUESTIONS, gate, gate["workflow_run_id"], gate["created_at"], refuse)

@@ -12,7 +12,7 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.workflows import checks as shared, words
-from lastlight_state.workflows.approvals.answers import DECISIONS, Answer
+from lastlight_state.workflows.approvals.answers import DECISIONS, ApprovalAnswer
 from lastlight_state.workflows.approvals.use import Use
 from lastlight_state.workflows.arguments import Gate, NodeRef
 
@@ -49,13 +49,13 @@ def answer(
     scratch: dict[str, Any] | None,
     via: str,
     now: datetime,
-) -> Answer:
-    """An answer, as far as it can be judged without its gate."""
+) -> ApprovalAnswer:
+    """An answer, checked as far as that is possible without its gate."""
     valid.word("decision", decision, DECISIONS)
     text = valid.optional_content("response", response, words.RESPONSE)
     if decision == "replied" and not (text or "").strip():
-        raise InvalidValue("response", "blank: a reply is its text")
-    return Answer(
+        raise InvalidValue("response", "must not be blank: a reply is its text")
+    return ApprovalAnswer(
         approval_id=approval_id,
         decision=decision,
         by=valid.identifier("by", by, words.ACTOR),
@@ -68,7 +68,7 @@ def answer(
 
 
 def use(approval_id: str, action: Any, execution_id: str, now: datetime) -> Use:
-    """A use of an approved gate."""
+    """The use of an approved gate by an execution."""
     _, digest = _action_columns("action", action)
     return Use(approval_id, digest, valid.identifier("execution_id", execution_id, words.ID), now)
 
@@ -82,16 +82,24 @@ def list_filters(
 ) -> dict[str, Any]:
     """The filters of a list of gates, as its statement names them."""
     return {
-        "statuses": None
-        if statuses is None
-        else [
-            valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)
-        ],
+        **_by_status(statuses),
         "trigger_id": valid.optional("trigger_id", trigger_id, words.TRIGGER_ID),
         "artifact": valid.optional("artifact", artifact, words.ARTIFACT),
         "gate": valid.optional("gate", gate, words.GATE),
         "kind": _kind(kind),
     }
+
+
+def _by_status(statuses: Sequence[str] | None) -> dict[str, Any]:
+    """The filter by the status that gates read as: an overdue one is expired, but may be stored as pending."""
+    if statuses is None:
+        return {}
+    wanted = [valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)]
+    if "pending" in wanted and "expired" not in wanted:
+        return {"statuses": wanted, "not_overdue": {}}
+    if "expired" in wanted and "pending" not in wanted:
+        return {"statuses": [*wanted, "pending"], "overdue": {}}
+    return {"statuses": wanted}
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
@@ -100,7 +108,7 @@ def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
 
 
 def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> dict[str, Any]:
-    """The filters of what was decided before."""
+    """The filters of the history of a workflow's gates."""
     return {
         "statuses": ["approved", "rejected"],
         "workflow_name": valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
@@ -114,7 +122,7 @@ def _kind(kind: str | None) -> str | None:
 
 
 def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
-    """An action as text, and the digest of its canonical form; None and None for no action."""
+    """An action as text, and the digest of its canonical form. Both are None without an action."""
     if action is None:
         return None, None
     return codec.encode(where, action, max_bytes=words.ACTION), codec.digest(action)
@@ -131,7 +139,7 @@ def _node_columns(node: NodeRef | None) -> dict[str, Any]:
 
 
 def _request_key(gate: Gate) -> str:
-    """What makes two questions of a run the same one: by default the gate, its node and its iteration."""
+    """The key that only one pending gate of a run may have: by default its name, node and iteration."""
     if gate.request_key is not None:
         return valid.identifier("gate.request_key", gate.request_key, words.RUN_KEY)
     node = gate.node

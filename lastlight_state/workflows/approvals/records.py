@@ -1,4 +1,4 @@
-"""What callers get about gates."""
+"""The records of `approvals`."""
 
 from __future__ import annotations
 
@@ -13,41 +13,33 @@ from lastlight_state.workflows.records import WorkflowRun
 class ApprovalSummary(AskedQuestion):
     """A gate as lists show it: everything but the action.
 
-    ``responded_by`` and ``responded_at`` say who answered (or cancelled) and when. An answered reply has the status
-    ``approved`` and its text in ``response``. ``closed_reason`` says why a gate ended without an answer.
+    An answered reply has the status ``approved`` and its text in ``response``.
     """
 
-    workflow_run_id: str
     gate: str
     summary: str
-    kind: str
     requested_by: str | None
-    responded_by: str | None
-    response: str | None
-    responded_at: datetime | None
-    created_at: datetime
     artifact: str | None
     request_key: str | None
     on_reject: str
-    blocks_run: bool
     action_digest: str | None
+    response: str | None
     answered_via: str | None
     consumed_at: datetime | None
     consumed_by: str | None
-    closed_reason: str | None
 
 
 class Approval(ApprovalSummary):
-    """A gate with the action that it asks leave for."""
+    """A gate with the action that it asks about."""
 
     action: Any
 
 
 class PendingApproval(Record):
-    """A question of the inbox: what is asked, what would be done, and where the run stands. ``label`` is its node's."""
+    """A gate of the inbox, with its action and the state of its run. ``label`` is that of its node."""
 
     id: str
-    workflow_run_id: str
+    run_id: str
     workflow_name: str
     run_status: str
     trigger_id: str
@@ -55,7 +47,7 @@ class PendingApproval(Record):
     summary: str
     kind: str
     requested_by: str | None
-    created_at: datetime
+    asked_at: datetime
     artifact: str | None
     node_id: str | None
     iteration: int
@@ -68,7 +60,7 @@ class PendingApproval(Record):
 
 
 class Answered(Record):
-    """A gate after its answer, its run, and whether this very answer had been given before."""
+    """A gate after its answer, its run, and whether the same answer had been given before."""
 
     approval: Approval
     run: WorkflowRun

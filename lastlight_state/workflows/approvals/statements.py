@@ -1,7 +1,4 @@
-"""The inbox of gates: every open one of every live run.
-
-The statements of `approvals`.
-"""
+"""The statements of `approvals`."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.workflows.approvals.records import Approval
 from lastlight_state.workflows.questions.inbox import Inbox
-from lastlight_state.workflows.questions.rows import Questions, Shape
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS
+from lastlight_state.workflows.questions.rows import QuestionRows, Shape
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
 
-COLUMNS = tuple(APPROVALS.c)
+COLUMNS = shown(APPROVALS.c)
 
-#: The columns that a new gate's row states; it is pending, and the rest is of its answer.
+#: The columns that a new gate sets. It is pending; the others are set by its answer.
 _GIVEN = (
     "id",
     "workflow_run_id",
@@ -36,10 +33,11 @@ _GIVEN = (
     "action",
 )
 
-PENDING = APPROVALS.c.status == constant("pending")
+_pending = APPROVALS.c.status == constant("pending")
+_now = bind("now", APPROVALS.c.expires_at)
 
-#: Two openings of one gate have the same columns; actions are compared by their digests.
-QUESTIONS = Questions(
+#: Gates as questions. Actions of two openings are compared by their digests.
+QUESTIONS = QuestionRows(
     Approval,
     Shape(
         name="approval",
@@ -65,14 +63,16 @@ QUESTIONS = Questions(
     ),
 )
 
+#: The pending gate of a run with ``:request_key``.
 FIND_PENDING_KEY = prepared(
     sa.select(*COLUMNS).where(
         APPROVALS.c.workflow_run_id == sa.bindparam("workflow_run_id"),
         APPROVALS.c.request_key == sa.bindparam("request_key"),
-        PENDING,
+        _pending,
     )
 )
 
+#: Marks an approved gate as used by an execution.
 CONSUME = prepared(
     sa.update(APPROVALS)
     .where(APPROVALS.c.id == sa.bindparam("approval_id"), APPROVALS.c.consumed_by.is_(None))
@@ -84,6 +84,7 @@ RUN_OF_EXECUTION = prepared(
     sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id"))
 )
 
+#: What an `ApprovalSummary` shows.
 _SHOWN = tuple(column for column in COLUMNS if column.name != "action")
 
 _of_run = APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id)
@@ -99,6 +100,8 @@ LIST = Listing(
     spread={"statuses": APPROVALS.c.status},
     worded=("statuses",),
     filters={
+        "overdue": sa.or_(~_pending, APPROVALS.c.expires_at <= _now),
+        "not_overdue": sa.or_(~_pending, APPROVALS.c.expires_at.is_(None), APPROVALS.c.expires_at > _now),
         "trigger_id": APPROVALS.c.workflow_run_id.in_(
             sa.select(RUNS.c.id).where(RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id))
         ),
@@ -108,6 +111,7 @@ LIST = Listing(
     },
 )
 
+#: Gates of the runs of one workflow.
 HISTORY = Listing(
     "approvals_history",
     _SHOWN,
@@ -124,6 +128,7 @@ HISTORY = Listing(
     },
 )
 
+#: What the inbox shows of a gate.
 _ASKED = (
     "id",
     "workflow_run_id",
@@ -144,7 +149,7 @@ _ASKED = (
 
 INBOX = Inbox(
     "inbox",
-    [APPROVALS.c[name] for name in _ASKED],
+    shown(APPROVALS.c[name] for name in _ASKED),
     run_id=APPROVALS.c.workflow_run_id,
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},

@@ -1,4 +1,4 @@
-"""An approved action is done once: by one execution, and as it was when it was approved."""
+"""How an approved action is used: once, by one execution, and unchanged since it was approved."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.approvals import statements as sql
 from lastlight_state.workflows.approvals.records import Approval
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.kernel import fence, rows as run_rows
+from lastlight_state.workflows.kernel import fence, rows
 
 
 @dataclass(frozen=True)
 class Use:
-    """An execution that is about to act on a gate."""
+    """An execution that is about to do the action of a gate."""
 
     approval_id: str
     action_digest: str | None
@@ -26,10 +26,10 @@ class Use:
 
 
 def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
-    """Mark the gate as used by this execution, or find that it was."""
+    """Mark the gate as used by this execution. Repeat-safe for the same execution."""
     row, approval = sql.QUESTIONS.locked(unit, use.approval_id)
-    fence.fence(row, claim)
-    run_rows.expect(row, words.LIVE)
+    fence.check(row, claim)
+    rows.expect(row, words.LIVE)
     if approval.status != "approved":
         raise Conflict(
             f"approval {approval.id!r} is {approval.status}",
@@ -62,4 +62,4 @@ def _check_execution(unit: Unit, use: Use, run_id: str) -> None:
     if execution is None:
         raise valid.not_found("execution", use.execution_id)
     if execution["workflow_run_id"] != run_id:
-        raise InvalidValue("execution_id", "an execution of another run")
+        raise InvalidValue("execution_id", "must be an execution of this run")

@@ -1,8 +1,8 @@
 """Claims: the right to drive a run, with a lease and an epoch.
 
-Clocks decide who may *try*: a run whose holder was silent for longer than its lease may be taken by another. The epoch
-decides who *wins*: it grows whenever a claim begins or ends, and a write that presents an older one changes nothing.
-So a process that was stopped, replaced and continued cannot do harm, and one that is merely late goes on.
+Clocks decide who may *try*: a run whose holder was silent for longer than its lease may be taken by another process.
+The epoch decides who *wins*: it grows whenever a claim begins or ends, and a write with an older epoch changes nothing.
+So a process that was stopped, replaced and continued cannot do harm, and a holder that is merely late keeps its run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import (
-    checks as claim_checks,
-    driving as claim_block,
-    kinds as claim_kinds,
-    lists as claim_list,
+    checks,
+    driving,
+    kinds,
+    lists,
     statements as sql,
-    takes as claim_renewals,
-    takes as claim_takes,
+    takes,
 )
 from lastlight_state.workflows.claims.driving import DrivenRun, Reins, W
 from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
-from lastlight_state.workflows.kernel import fence, rows as run_rows, sweeps
+from lastlight_state.workflows.kernel import fence, rows, sweeps
 
+#: How long a claim is valid without a heartbeat, unless its owner asks for another length.
 LEASE = timedelta(seconds=30)
 _NONE = timedelta(0)
 
@@ -49,108 +49,110 @@ class Claims(Repository, Generic[W]):
     ) -> Page[ClaimableRun]:
         """A page of runs that may be taken, the oldest sign of life first.
 
-        *Offered* runs are running and nobody's, *abandoned* ones outlived their lease (by more than ``grace``, the
-        slack for clocks that differ), *due* ones are paused until a time that has come, with no question left that
-        holds them. Runs at their restart limit are marked. One that was put off is not listed before its time.
+        *Offered* runs are running and held by nobody. *Abandoned* runs are running with a lease that is over, by more
+        than ``grace`` (for clocks that differ). *Due* runs are paused until a time that has come, and no question
+        blocks them. Runs at their restart limit are marked. A run released with ``retry_after`` is not listed before
+        that time.
         """
-        moment = claim_kinds.moment(self._now(), claim_checks.duration("grace", grace))
+        moment = kinds.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
         valid.page_limit(limit)
-        return self._reading(lambda unit: claim_list.page(unit, moment, grace, limit, page_token))
+        return self._reading(lambda unit: lists.page(unit, moment, grace, limit, page_token))
 
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
-        """Claim a run: one that is claimable, one in the grace after its start, or one's own while its lease runs.
+        """Claim a run that is claimable, in the grace after its start, or held by ``owner`` already.
 
-        ``owner`` must be unique to the process. Taking an abandoned run counts as a restart, also one's own; a due one
-        runs on. Of any number of callers one wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running
-        run that somebody drives, that was put off, or whose epoch is not the expected one; `Conflict`
-        ``restart_limit``, or ``run_status`` for every other, one that is paused until later included; `NotFound`.
+        ``owner`` must be unique to the process. Taking an abandoned run, even your own, counts as a restart. A due run
+        resumes. One of several callers wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running run
+        that is held, was released until later, or has another epoch than ``expected_epoch``; `Conflict`
+        ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is paused until later; `NotFound`.
         """
         now = self._now()
-        values = claim_checks.holding(now, owner, lease)
-        values |= {"run_id": run_id, "expected_epoch": claim_checks.epoch("expected_epoch", expected_epoch)}
+        values = checks.holding(now, owner, lease)
+        values |= {"run_id": run_id, "expected_epoch": checks.epoch("expected_epoch", expected_epoch)}
         row = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), repeatable=True)
         if row is None:
-            contested = values | claim_kinds.moment(now)
-            row = self._writing(lambda unit: claim_takes.take(unit, contested), repeatable=True)
-        return claim_takes.claim_of(row, lease)
+            contested = values | kinds.moment(now)
+            row = self._writing(lambda unit: takes.take(unit, contested), repeatable=True)
+        return takes.claim_of(row, lease)
 
     def try_take(
         self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None
     ) -> Claim | None:
-        """As `take`; None where that raises because the run cannot be taken, or is not there."""
+        """Claim a run as `take` does. None if it cannot be taken or does not exist."""
         try:
             return self.take(run_id, owner=owner, lease=lease, expected_epoch=expected_epoch)
         except (Conflict, NotFound):
             return None
 
     def take_next(self, *, owner: str, lease: timedelta = LEASE, limit: int = 1) -> tuple[Claim, ...]:
-        """Claim the runs that were silent for longest, ``limit`` at most, as many as there are.
+        """Claim up to ``limit`` claimable runs, the oldest sign of life first.
 
-        Runs at their restart limit are passed over, and those that others are locking at this moment.
+        Skips runs at their restart limit, and runs that others are locking at this moment.
         """
         now = self._now()
-        values = {**claim_checks.holding(now, owner, lease), **claim_kinds.moment(now), "expected_epoch": None}
+        values = {**checks.holding(now, owner, lease), **kinds.moment(now), "expected_epoch": None}
         valid.page_limit(limit)
-        taken = self._writing(lambda unit: claim_takes.take_next(unit, values, limit))
-        return tuple(claim_takes.claim_of(row, lease) for row in taken)
+        taken = self._writing(lambda unit: takes.take_next(unit, values, limit))
+        return tuple(takes.claim_of(row, lease) for row in taken)
 
     def heartbeat(self, claim: Claim) -> Claim:
-        """Say that the holder lives: the lease runs from now again, never shorter than it did.
+        """Renew the lease from now on; it never becomes shorter.
 
-        The claim that comes back says whether somebody asked to cancel. A lease that was over is renewed too, if
-        nobody took the run. Raises `ClaimLost`, `NotFound`.
+        The returned claim says whether a cancel was requested. A lease that is over is renewed too, unless somebody
+        took the run. Raises `ClaimLost`, `NotFound`.
         """
-        values = claim_checks.presented(claim_checks.claim(claim), self._now())
+        values = checks.presented(checks.claim(claim), self._now())
         return self._holding(sql.HEARTBEAT, claim, values, claim.lease)
 
     def heartbeat_many(self, claims: Sequence[Claim]) -> dict[str, Claim | ClaimLost]:
-        """`heartbeat` for any number of claims in one statement: by run id, the renewed claim, or why it is lost."""
-        held = claim_checks.claims(claims)
+        """Renew any number of claims in one statement. Returns the renewed claim or the error for each run id."""
+        held = checks.claims(claims)
         if not held:
             return {}
-        values = claim_renewals.together(held, self._now())
-        rows = {
-            row["id"]: row for row in self._once(lambda unit: unit.rows(sql.HEARTBEAT_MANY, values), repeatable=True)
-        }
-        lost = {run_id: claim for run_id, claim in held.items() if run_id not in rows}
-        why = self._reading(lambda unit: claim_renewals.why_lost(unit, lost)) if lost else {}
+        values = takes.together(held, self._now())
+        found = self._once(lambda unit: unit.rows(sql.HEARTBEAT_MANY, values), repeatable=True)
+        renewed = {row["id"]: row for row in found}
+        lost = {run_id: claim for run_id, claim in held.items() if run_id not in renewed}
+        why = self._reading(lambda unit: takes.why_lost(unit, lost)) if lost else {}
         return {
-            run_id: claim_takes.claim_of(rows[run_id], claim.lease)
-            if run_id in rows
-            else why.get(run_id) or claim_renewals.missing(claim)
+            run_id: takes.claim_of(renewed[run_id], claim.lease)
+            if run_id in renewed
+            else why.get(run_id) or takes.missing(claim)
             for run_id, claim in held.items()
         }
 
     def confirm(self, claim: Claim) -> None:
-        """Lock the run's row for the transaction, so that the claim cannot change hands before the commit.
+        """Lock the run's row until the transaction ends, so that the claim cannot change hands before the commit.
 
-        For writes of other domains; ``store.transaction(claim=claim)`` begins so. Raises `ClaimLost`, `NotFound`.
+        Protects writes of other domains; ``store.transaction(claim=claim)`` calls it first. Raises `ClaimLost`,
+        `NotFound`.
         """
-        held = claim_checks.claim(claim)
-        self._writing(lambda unit: fence.fence(run_rows.lock(unit, held.run_id), held))
+        held = checks.claim(claim)
+        self._writing(lambda unit: fence.check(rows.lock(unit, held.run_id), held))
 
     def transfer(self, claim: Claim, *, owner: str, lease: timedelta | None = None) -> Claim:
-        """Hand the run over, such as to a process that was spawned for it: a new epoch, the claim presented is lost.
+        """Hand the run to another owner, such as a process started for it. The given claim is lost.
 
-        What a release puts back is still what stood before the first take. Raises `ClaimLost`, `NotFound`.
+        A later release still restores the run as it was before the first take. Raises `ClaimLost`, `NotFound`.
         """
-        held = claim_checks.claim(claim)
+        held = checks.claim(claim)
         length = held.lease if lease is None else lease
-        values = {"run_id": held.run_id, "epoch": held.epoch, **claim_checks.holding(self._now(), owner, length)}
+        values = {"run_id": held.run_id, "epoch": held.epoch, **checks.holding(self._now(), owner, length)}
         return self._holding(sql.TRANSFER, held, values, length)
 
     def release(self, claim: Claim, *, retry_after: timedelta | None = None) -> None:
-        """Give the run back as it was before the take, its restart count, status and place in the queue included.
+        """Give the run back as it was before the take: its owner, lease, restart count, status and place in the queue.
 
-        A run that nobody owned before is offered, so an orderly shutdown costs no restart. The owner before stays
-        fenced. With ``retry_after`` nobody may take the run before that time. Raises `ClaimLost`, `NotFound`.
+        A run that had no owner is offered, so a shutdown in good order costs no restart. The earlier owner stays fenced
+        and must take again. With ``retry_after`` nobody may take the run before that time. Raises `ClaimLost`,
+        `NotFound`.
         """
-        held, now = claim_checks.claim(claim), self._now()
-        retry_at = claim_checks.retry_at(now, retry_after)
-        self._writing(lambda unit: claim_takes.release(unit, held, now, retry_at))
+        held, now = checks.claim(claim), self._now()
+        retry_at = checks.retry_at(now, retry_after)
+        self._writing(lambda unit: takes.release(unit, held, now, retry_at))
 
     def driving(self, claim: Claim) -> AbstractContextManager[DrivenRun[W]]:
-        """A block that drives the run: the lease is renewed from a thread while it runs, and given back at its end.
+        """A block that drives the run: a thread renews the lease while it runs, and the run is released at its end.
 
         ``with claims.driving(claim) as driven``: engine writes by ``driven.workflows`` present the claim by themselves,
         and are `ClaimLost` after it was lost; ``driven.lost`` tells during the block, ``driven.cancel_requested`` that
@@ -161,38 +163,38 @@ class Claims(Repository, Generic[W]):
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
-        held = claim_checks.claim(claim)
+        held = checks.claim(claim)
         reins = Reins(
             self.heartbeat,
             lambda renewed, retry_after: self.release(renewed, retry_after=retry_after),
             self._ended_by_holder,
         )
-        return claim_block.driving(held, self._presenting(held), reins)
+        return driving.driving(held, self._presenting(held), reins)
 
     def give_up(self, *, reason: str = "restart_limit", limit: int = 500) -> tuple[str, ...]:
-        """Fail the abandoned runs at their restart limit; the ids of those that failed.
+        """Fail abandoned runs at their restart limit. Returns the ids of those that failed.
 
-        One transaction for each; a run that was renewed meanwhile is left alone.
+        Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """
-        moment = claim_kinds.moment(self._now())
+        moment = kinds.moment(self._now())
         said = valid.content("reason", reason, words.SUMMARY)
         valid.page_limit(limit)
-        found = self._reading(lambda unit: claim_list.spent(unit, moment, limit))
+        found = self._reading(lambda unit: lists.spent(unit, moment, limit))
         swept = sweeps.over(found, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
         return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:
-        """Who holds the run; None if nobody does, or there is no such run."""
+        """The holder of a run. None if nobody holds it, or there is no such run."""
         values = {"run_id": valid.sought("run_id", run_id)}
-        return self._reading(lambda unit: unit.find(ClaimHolder, sql.FIND, values))
+        return self._find(ClaimHolder, sql.FIND, values)
 
     def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
-        """What the statement makes of the claim, if it holds the run."""
+        """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""
         row = self._once(lambda unit: unit.row(statement, values), repeatable=statement is sql.HEARTBEAT)
         if row is None:
-            why = self._reading(lambda unit: claim_renewals.why_lost(unit, {claim.run_id: claim}))
+            why = self._reading(lambda unit: takes.why_lost(unit, {claim.run_id: claim}))
             raise why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
-        return claim_takes.claim_of(row, lease)
+        return takes.claim_of(row, lease)
 
     def _ended_by_holder(self, claim: Claim) -> bool:
         """Whether the holder itself has paused, ended, requeued or released the run."""
@@ -200,4 +202,4 @@ class Claims(Repository, Generic[W]):
         return self._reading(lambda unit: unit.row(sql.ENDED_BY_HOLDER, values)) is not None
 
     def _give_up(self, values: dict[str, Any], reason: str) -> bool:
-        return self._writing(lambda unit: claim_takes.give_up(unit, self._listeners, values, reason))
+        return self._writing(lambda unit: takes.give_up(unit, self._listeners, values, reason))

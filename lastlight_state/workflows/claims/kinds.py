@@ -1,7 +1,7 @@
-"""Which runs may be claimed, as the conditions that lists, takes and sweeps share (workflows W-40, W-49).
+"""Which runs may be claimed: the conditions of lists, takes and sweeps (workflows W-40, W-49).
 
-*Offered*: nobody holds the run, and nobody is expected to. *Abandoned*: its lease is over, or it is another program's
-row that was silent for too long. *Due*: it is paused, and the time it waits for has come.
+*Offered*: running, and held by nobody. *Abandoned*: running, and the lease is over, or it is a foreign row that was not
+changed for too long. *Due*: paused until a time that has come, and no question blocks it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db.statements import bind, constant
-from lastlight_state.workflows.kernel import questions as open_questions
+from lastlight_state.workflows.kernel import questions
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import GRACE
 
@@ -24,27 +24,27 @@ _now = bind("at", RUNS.c.lease_expires_at)
 _unowned = RUNS.c.claim_owner.is_(None)
 _nobodys = sa.and_(_unowned, RUNS.c.lease_expires_at.is_(None))
 _awake = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _now)
-_strangers = sa.and_(_nobodys, RUNS.c.transition_seq == 0)
+_foreign = sa.and_(_nobodys, RUNS.c.transition_seq == 0)
 _lease_over = RUNS.c.lease_expires_at < bind("lease_over", RUNS.c.lease_expires_at)
-_stranger_silent = sa.and_(_strangers, RUNS.c.updated_at < bind("stranger_silent", RUNS.c.updated_at))
+_foreign_silent = sa.and_(_foreign, RUNS.c.updated_at < bind("foreign_silent", RUNS.c.updated_at))
 
 OFFERED = sa.and_(RUNNING, _awake, _nobodys, RUNS.c.transition_seq > 0)
-ABANDONED = sa.and_(RUNNING, _awake, sa.or_(_lease_over, _stranger_silent))
-DUE = sa.and_(PAUSED, RUNS.c.wake_at.is_not(None), RUNS.c.wake_at <= _now, ~open_questions.blocked(RUNS.c.id))
-#: A new run that its creator is expected to claim: not listed, but whoever knows its id may take it.
+ABANDONED = sa.and_(RUNNING, _awake, sa.or_(_lease_over, _foreign_silent))
+DUE = sa.and_(PAUSED, RUNS.c.wake_at.is_not(None), RUNS.c.wake_at <= _now, ~questions.blocked(RUNS.c.id))
+#: A new run that its creator is expected to claim. It is not listed, but may be taken by id.
 IN_GRACE = sa.and_(RUNNING, _awake, _unowned, RUNS.c.lease_expires_at >= _now)
 
 BELOW_LIMIT = RUNS.c.restart_count < RUNS.c.max_restarts
-#: A running run that a sweep may take.
+#: A running run that `take_next` may take.
 TAKEABLE = sa.or_(OFFERED, sa.and_(ABANDONED, BELOW_LIMIT))
 
 KIND: sa.ColumnElement[Any] = sa.case(
     (PAUSED, constant("due")), (ABANDONED, constant("abandoned")), (OFFERED, constant("offered"))
 ).label("kind")
-#: The last sign of life; of a run that was never claimed, its start.
+#: The last sign of life: a heartbeat, or else the start.
 SEEN: sa.ColumnElement[Any] = sa.func.coalesce(RUNS.c.heartbeat_at, RUNS.c.started_at).label("seen_at")
 
 
 def moment(now: datetime, grace: timedelta = timedelta(0)) -> dict[str, Any]:
-    """The parameters of these conditions. A lease that ends at ``now`` is alive; ``grace`` is slack beyond that."""
-    return {"at": now, "lease_over": to_millis(now - grace), "stranger_silent": to_millis(now - GRACE - grace)}
+    """The parameters of these conditions. A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases."""
+    return {"at": now, "lease_over": to_millis(now - grace), "foreign_silent": to_millis(now - GRACE - grace)}

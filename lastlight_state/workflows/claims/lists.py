@@ -1,25 +1,23 @@
-"""Runs that may be claimed, the oldest sign of life first: three index ranges, each bounded, merged.
+"""Claimable runs, the oldest sign of life first: three bounded index ranges, merged.
 
-Running runs by their heartbeat, those that were never claimed by their start, and paused ones whose time has come.
-What is read are live runs; history is behind no condition of these ranges.
+The ranges are running runs by heartbeat, running runs without a heartbeat by start, and due paused runs. Their partial
+indexes hold live runs only, so ended runs cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.clock import aware_utc
-from lastlight_state.db import columns, pages
+from lastlight_state.db import pages
 from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Statement, number
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims.kinds import ABANDONED, BELOW_LIMIT, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
 from lastlight_state.workflows.claims.records import ClaimableRun
@@ -41,29 +39,29 @@ _HEARTBEAT, _WAKE = "ix_workflow_runs_heartbeat", "ix_workflow_runs_wake"
 
 
 def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_token: str | None) -> Page[ClaimableRun]:
-    """A page of what may be claimed, runs at their restart limit included. ``now`` takes ``grace`` into account."""
+    """A page of claimable runs, those at their restart limit included. ``now`` is `moment` with this ``grace``."""
     asked = ["claimable", grace.total_seconds()]
-    key = _key(asked, page_token)
-    rows = _rows(unit, LISTED, now, key, limit + 1)
-    token = pages.encode_token(asked, _key_of(rows[limit - 1])) if len(rows) > limit else None
-    return Page(items=tuple(map(_claimable, rows[:limit])), next_page_token=token)
+    key = pages.key(asked, page_token, (datetime, str))
+    found = _rows(unit, LISTED, now, key, limit + 1)
+    token = pages.encode_token(asked, _key_of(found[limit - 1])) if len(found) > limit else None
+    return Page(items=tuple(map(_claimable, found[:limit])), next_page_token=token)
 
 
 def candidates(unit: Unit, now: dict[str, Any], after: dict[str, Any] | None, limit: int) -> list[dict[str, Any]]:
-    """The runs that may be taken after this one, by ``id`` and ``seen_at``."""
+    """The runs that may be taken and come after this row."""
     return _rows(unit, TAKEN_NEXT, now, _key_of(after) if after else None, limit)
 
 
 def spent(unit: Unit, now: dict[str, Any], limit: int) -> list[str]:
-    """The ids of abandoned runs at their restart limit, in ascending order, of those silent for longest."""
+    """The ids of the abandoned runs at their restart limit that were silent for longest, in ascending order."""
     return sorted(row["id"] for row in _rows(unit, SPENT, now, None, limit))
 
 
 class Ranges:
-    """A statement over the three ranges. ``running`` is the condition on running runs; due ones may be left out.
+    """A statement over the ranges. ``running`` is the condition on running runs; due runs may be left out.
 
-    Those never claimed are ordered by the expression, not by their start alone: an index on that would tempt Postgres
-    to walk through all history in this order.
+    Runs without a heartbeat are ordered by the expression `SEEN`, not by ``started_at``: for the plain column Postgres
+    might walk through the index on starts, and so through all ended runs.
     """
 
     def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
@@ -81,7 +79,7 @@ class Ranges:
         if self._due:
             ranges.append(self._range(_WAKE, SEEN.element, (DUE,), paged, limit))
         merged = sa.union_all(*(sa.select(one.subquery()) for one in ranges)).subquery()
-        return Statement(sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(_written(limit)))
+        return Statement(sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(number(limit)))
 
     @property
     def _live(self) -> tuple[sa.ColumnElement[bool], ...]:
@@ -91,7 +89,7 @@ class Ranges:
         if paged:
             conditions = (*conditions, pages.after((seen, RUNS.c.id), descending=False))
         shown = through(sa.select(*self._shown, seen.label("seen_at")), RUNS, index)
-        return shown.where(*conditions).order_by(seen, RUNS.c.id).limit(_written(limit))
+        return shown.where(*conditions).order_by(seen, RUNS.c.id).limit(number(limit))
 
 
 LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))
@@ -125,20 +123,3 @@ def _claimable(row: dict[str, Any]) -> ClaimableRun:
 
 def _key_of(row: dict[str, Any]) -> list[Any]:
     return [row["seen_at"], row["id"]]
-
-
-def _key(asked: list[Any], page_token: str | None) -> list[Any] | None:
-    key = pages.decode_token(asked, page_token)
-    if key is None:
-        return None
-    match key:
-        case [str(seen), str(run_id)]:
-            try:
-                return [aware_utc("page_token", columns.parse_time(seen)), run_id]
-            except (InvalidValue, ValueError):
-                pass
-    raise InvalidValue("page_token", "damaged, or made by something else")
-
-
-def _written(limit: int) -> sa.ColumnElement[int]:
-    return sa.literal_column(str(limit), sa.Integer)

@@ -1,4 +1,4 @@
-"""What `claims` gives besides claims: runs that may be taken, and who holds one."""
+"""The records of `claims`, besides `Claim` itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lastlight_state.workflows.arguments import Provenance
 
 
 class ClaimableRun(Record):
-    """A run that may be taken. ``seen_at`` is its last sign of life; ``last_owner`` held it then, if anybody did.
+    """A run that may be taken. ``seen_at`` is its last sign of life, ``last_owner`` its last holder, if it had any.
 
-    To take an abandoned run costs one of the ``restarts_left``; with none left it is ``at_limit``, and only
-    `Claims.give_up` or a higher limit moves it.
+    Taking an abandoned run uses one of ``restarts_left``. With none left it is ``at_limit``: then only `Claims.give_up`
+    or a higher limit helps.
     """
 
     run_id: str
@@ -30,7 +30,7 @@ class ClaimableRun(Record):
 
 
 class ClaimHolder(Record):
-    """Who holds a run, since when, and until when without another heartbeat. For display; it entitles to nothing."""
+    """Who holds a run, since when, and until when without another heartbeat. For display; it does not permit writes."""
 
     run_id: str
     owner: str

@@ -39,7 +39,7 @@ _this_claim = (
 )
 _lease_end = bind("lease_expires_at", RUNS.c.lease_expires_at)
 
-#: Takes a run that nobody holds: nothing is counted, and nothing that is recorded has happened.
+#: Takes a run that nobody holds. Changes no counter, writes no transition.
 TAKE_FREE = prepared(
     sa.update(RUNS).where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE)).values(**TAKEN).returning(*CLAIMED)
 )
@@ -64,10 +64,10 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: Takes locked runs of every kind. A takeover counts as a restart here, in the statement that decides it.
+#: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart.
 TAKE = Family("run", _take)
 
-#: A holder takes its own run again: what a release would put back is what stood before its first take.
+#: A holder takes its own run again. A release still restores the run as it was before the first take.
 RETAKE = prepared(
     sa.update(RUNS)
     .where(
@@ -82,18 +82,21 @@ RETAKE = prepared(
 
 LOCK = locking(RUNS.c.lease_expires_at, RUNS.c.wake_at, KIND)
 
-#: Locks the first of these runs that nobody else is locking.
-LOCK_FREE = Family(
-    "run",
-    lambda ids: (
+
+def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    return (
         sa.select(RUNS.c.id, RUNS.c.transition_seq, SEEN)
         .where(RUNS.c.id.in_(ids), unindexed(sa.or_(TAKEABLE, DUE)))
         .order_by(SEEN, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(key_share=True, skip_locked=True)
-    ),
-)
+    )
 
+
+#: Locks the first of these runs, skipping those that others are locking.
+LOCK_FREE = Family("run", _lock_free)
+
+#: Renews the lease of a claim.
 HEARTBEAT = prepared(
     sa.update(RUNS)
     .where(*_this_claim)
@@ -117,7 +120,7 @@ _locked = (
     .with_for_update(key_share=True, of=RUNS)
     .cte("locked")
 )
-#: Renews any number of claims. The rows are locked in ascending id first, so that two of these never deadlock.
+#: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
 HEARTBEAT_MANY = prepared(
     sa.update(RUNS)
     .where(RUNS.c.id == _locked.c.id, RUNS.c.claim_epoch == _locked.c.claim_epoch, RUNS.c.claim_owner.is_not(None))
@@ -128,11 +131,12 @@ HEARTBEAT_MANY = prepared(
     .returning(*CLAIMED)
 )
 
-#: How the runs of claims stand, for the error of those that are lost.
+#: The state of the runs of lost claims, for their errors.
 LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)))
 
 LOCK_HELD = locking(RUNS.c.previous_status)
-#: Gives a locked run back whose status stays.
+
+#: Releases a locked run whose status does not change.
 RELEASE = prepared(sa.update(RUNS).where(_this_run).values(**PUT_BACK))
 
 FIND = prepared(

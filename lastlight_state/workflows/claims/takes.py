@@ -1,6 +1,6 @@
-"""How claims are renewed, many at once, and why one that is not has been lost.
+"""How runs are taken, renewed and released.
 
-How runs are taken: one conditional UPDATE decides, and where it took nothing, a look under the lock says why.
+One conditional UPDATE decides; if it changes nothing, a second look at the locked row gives the reason.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict, LostRace
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.claims import checks as claim_checks, lists as claim_list, statements as sql
-from lastlight_state.workflows.kernel import fence, rows as run_rows, transitions
+from lastlight_state.workflows.claims import checks, lists, statements as sql
+from lastlight_state.workflows.kernel import fence, rows, transitions
 
-#: Candidates looked at beyond those wanted: so many others may be at work on the same ones.
+#: Candidates read beyond those wanted, because others may be taking the first ones.
 _SPARE = 50
-
+#: The most candidates of one statement.
 _MOST = 500
 
 
 def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
-    """The claim that a row returned by a statement of claims stands for."""
+    """The claim of a row that a statement of claims returned."""
     return Claim.of(
         {
             "run_id": row["id"],
@@ -57,8 +57,8 @@ def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
 
 def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -> None:
     """Put a run back as it was before it was taken. Raises `NotFound`, `ClaimLost`."""
-    row = run_rows.lock(unit, claim.run_id, sql.LOCK_HELD)
-    fence.fence(row, claim)
+    row = rows.lock(unit, claim.run_id, sql.LOCK_HELD)
+    fence.check(row, claim)
     before = row["previous_status"] or "running"
     if before == row["status"]:
         unit.change(sql.RELEASE, {"run_id": claim.run_id, "retry_at": retry_at})
@@ -70,7 +70,7 @@ def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -
 
 
 def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: str) -> bool:
-    """Fail an abandoned run at its restart limit; whether it still was one."""
+    """Fail a run if it still is abandoned and at its restart limit. Returns whether it did."""
     row = unit.row(sql.LOCK, values)
     if row is None or row["kind"] != "abandoned" or row["restart_count"] < row["max_restarts"]:
         return False
@@ -81,12 +81,12 @@ def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: st
 
 
 def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """Take the runs that were silent for longest, passing over those that others are locking."""
+    """Take the runs that were silent for longest, skipping those that others are locking."""
     size = min(limit + _SPARE, _MOST)
     taken: list[dict[str, Any]] = []
     last: dict[str, Any] | None = None
     while len(taken) < limit:
-        found = claim_list.candidates(unit, values, last, size)
+        found = lists.candidates(unit, values, last, size)
         if found:
             statement, ids = sql.LOCK_FREE.of([row["id"] for row in found])
             locked = unit.rows(statement, {**values, **ids, "limit": limit - len(taken)})
@@ -98,7 +98,7 @@ def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, 
 
 
 def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Take those of the locked runs that may be taken, in their order, and record what that did to them."""
+    """Take the locked runs that may be taken, in their order, and record the takes."""
     if not locked:
         return []
     statement, ids = sql.TAKE.of([row["id"] for row in locked])
@@ -110,12 +110,12 @@ def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str,
 
 
 def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
-    """Why a locked run cannot be taken."""
+    """The error for a locked run that cannot be taken."""
     expected = values["expected_epoch"]
     if row["status"] != "running":
-        return run_rows.wrong_status(row["id"], row["status"], ("running",))
+        return rows.wrong_status(row["id"], row["status"], ("running",))
     if row["kind"] == "abandoned" and expected in (None, row["claim_epoch"]):
-        return run_rows.restart_limit(row)
+        return rows.restart_limit(row)
     return LostRace(
         f"run {row['id']!r} cannot be taken: held by {row['claim_owner']!r} at epoch {row['claim_epoch']}",
         held_by=row["claim_owner"],
@@ -126,9 +126,9 @@ def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
 
 
 def together(held: Mapping[str, Claim], now: datetime) -> dict[str, Any]:
-    """The parameters of the statement that renews these claims, by run, from now."""
+    """The parameters of the statement that renews these claims from now on."""
     leases = {claim.lease for claim in held.values()}
-    ends = {lease: iso_text(claim_checks.lease_end(now, lease)) for lease in leases}
+    ends = {lease: iso_text(checks.lease_end(now, lease)) for lease in leases}
     presented = [
         {"run_id": claim.run_id, "epoch": claim.epoch, "lease_expires_at": ends[claim.lease]} for claim in held.values()
     ]
@@ -136,13 +136,13 @@ def together(held: Mapping[str, Claim], now: datetime) -> dict[str, Any]:
 
 
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
-    """The errors for claims that could not be renewed, by run; none for a run that is not there."""
-    rows = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
-    return {row["id"]: fence.claim_lost(row, lost[row["id"]].epoch) for row in rows}
+    """The errors for claims that could not be renewed, by run. Runs that do not exist are left out."""
+    found = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
+    return {row["id"]: fence.claim_lost(row, lost[row["id"]].epoch) for row in found}
 
 
 def missing(claim: Claim) -> ClaimLost:
-    """The error for a claim on a run that is not there."""
+    """The error for a claim on a run that does not exist."""
     return ClaimLost(claim.run_id, presented=claim.epoch, current_epoch=0, held_by=None, status="missing")
 
 

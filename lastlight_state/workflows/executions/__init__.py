@@ -1,8 +1,8 @@
-"""Executions: one row per phase execution, chat turn or node attempt; the bridge from a run to its line files.
+"""Executions: one row per phase execution, chat turn or node attempt. Its session id leads to its line file.
 
-An execution is *in flight* until it has ended, and it ends once: a late finish never overwrites an earlier one. What
-it used only grows, and is recorded from anybody at any time. Everything else that is written here is written by
-whoever holds the run, and is refused with `ClaimLost` otherwise.
+An execution is *in flight* until it ends, and it ends once: a late finish never overwrites an earlier one. Its usage
+only grows, and anybody may report it at any time. All other writes need the claim that holds the run, or raise
+`ClaimLost`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,24 @@ from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, MisuseError
 from lastlight_state.workflows import words
-from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows.arguments import (
+    Claim,
+    ExecutionOptions,
+    Failure,
+    NodeRef,
+    Trigger,
+    Usage,
+)
 from lastlight_state.workflows.executions import (
-    changes as execution_writes,
-    checks as execution_checks,
-    lists as execution_list,
-    outputs as loop_outputs,
-    running as execution_block,
+    changes,
+    checks,
+    lists,
+    outputs,
+    running,
     statements as sql,
 )
 from lastlight_state.workflows.executions.changes import Change
-from lastlight_state.workflows.executions.outputs import Output
+from lastlight_state.workflows.executions.outputs import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
 from lastlight_state.workflows.words import NodeState
@@ -39,6 +46,11 @@ from lastlight_state.workflows.words import NodeState
 PhaseState = Literal["run", "running", "done"]
 
 NO_OPTIONS = ExecutionOptions()
+
+#: The codes of an id that is used: by its index, or by the guard that comes before it.
+_ID_IS_USED = ("unique", "refused_by_database")
+
+#: The counts that make an execution worth a log.
 SPENT = ("turns", "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _log = logging.getLogger("lastlight_state.workflows")
@@ -58,28 +70,28 @@ class Executions(Repository):
         options: ExecutionOptions = NO_OPTIONS,
         claim: Claim | None = None,
     ) -> Execution:
-        """Store a new execution, in flight, of a running run or (chat turns) of a ``trigger`` alone.
+        """Start an execution of a running run, or (for chat turns) of a ``trigger`` without a run.
 
-        One of a run has the run's trigger, repository, issue and actor. With a ``node`` that node becomes running and
-        counts an attempt, whose number (from 1) this one gets; concurrent starts get different ones. Raises `NotFound`
-        for an unknown run, `Conflict` ``run_status`` for one that does not run, `AlreadyExists` for a used id.
+        An execution of a run copies the run's trigger, repository, issue and actor. With a ``node``, the node becomes
+        running and the execution is its next attempt, numbered from 1; concurrent starts get different numbers. Raises
+        `NotFound` for an unknown run, `Conflict` ``run_status`` unless it is running, `AlreadyExists` for a used id.
         """
-        row = execution_checks.new_execution(self._now(), skill, run_id, node, options, claim)
+        row = checks.new_execution(self._now(), skill, run_id, node, options, claim)
         row["session_id"] = valid.optional("session_id", session_id, words.SESSION_ID)
         if run_id is not None:
-            execution_checks.in_a_run(trigger)
+            checks.in_a_run(trigger)
             return self._insert(row, lambda: self._insert_into_run(row, claim))
-        row |= execution_checks.alone(skill, trigger, node, claim)
-        return self._insert(row, lambda: self._once(lambda unit: unit.find(Execution, sql.START_ALONE, row)))
+        row |= checks.alone(skill, trigger, node, claim)
+        return self._insert(row, lambda: self._changed(Execution, sql.START_ALONE, row))
 
     def skip(
         self, skill: str, *, run_id: str, reason: str, node: NodeRef | None = None, claim: Claim | None = None
     ) -> Execution:
-        """Store that a running run passes over something, ended as it begins; ``reason`` stands where an error would.
+        """Store an execution that a running run skipped: it ends as it starts, with ``reason`` as its error.
 
-        A ``node`` becomes skipped, and counts it as an attempt. Raises as `start` does.
+        A ``node`` becomes skipped, and this counts as its next attempt. Raises as `start` does.
         """
-        row = execution_checks.skipped(self._now(), skill, run_id, node, reason, claim)
+        row = checks.skipped(self._now(), skill, run_id, node, reason, claim)
         return self._insert(row, lambda: self._insert_into_run(row, claim))
 
     def update(
@@ -91,13 +103,13 @@ class Executions(Repository):
         usage: Usage | None = None,
         claim: Claim | None = None,
     ) -> Execution:
-        """Set what is given of an execution in flight, and its heartbeat. ``checkpoint`` is JSON of at most 256 KiB.
+        """Set the given fields of an execution in flight, and its heartbeat. ``checkpoint`` is JSON, at most 256 KiB.
 
-        ``usage`` is running totals: each only grows, so a report that arrives twice counts once. Usage alone is
-        accepted from anybody at any time, from a fenced owner and after the end too, because money spent is a fact.
-        All else on an ended execution is `Conflict` ``execution_finished``.
+        ``usage`` holds running totals, which only grow, so a report that arrives twice counts once. Usage alone is
+        accepted from anybody at any time, also without a claim and after the end, because money spent is a fact. Any
+        other field of an ended execution is `Conflict` ``execution_finished``.
         """
-        values = execution_checks.update(execution_id, self._now(), session_id, checkpoint, usage, claim)
+        values = checks.update(execution_id, self._now(), session_id, checkpoint, usage, claim)
         if usage is not None and session_id is None and checkpoint is None:
             return self._report(values)
         given = (session_id is not None, checkpoint is not None, usage is not None)
@@ -114,30 +126,30 @@ class Executions(Repository):
         node_state: NodeState | None = None,
         claim: Claim | None = None,
     ) -> Execution:
-        """End an execution; what is not given keeps the value that `update` stored.
+        """End an execution. Fields that are not given keep what `update` stored.
 
-        ``node_state`` moves the node that it was an attempt at, in the same transaction.
-        The holder of the run may end what an earlier holder began. Repeat-safe for an equal outcome and failure;
-        otherwise `LostRace`, whose ``found`` is the outcome that stands. One that used something and has no session id,
-        so that its log cannot be found, is accepted, logged and counted in ``metrics.executions_without_session``.
+        ``node_state`` sets the state of its node in the same transaction. The holder of the run may end an execution of
+        an earlier holder. Repeat-safe for an equal outcome and failure; another end is `LostRace` with the stored
+        outcome as ``found``. An execution that used tokens but has no session id is accepted, logged as a warning and
+        counted in ``metrics.executions_without_session``: its log cannot be found.
         """
         now = self._now()
-        values = execution_checks.finish(execution_id, now, outcome, usage, failure, session_id, claim)
+        values = checks.finish(execution_id, now, outcome, usage, failure, session_id, claim)
         if node_state is not None:
             valid.word("node_state", node_state, words.NODE_STATES)
 
         def judge(stored: Execution) -> Execution | None:
-            if execution_writes.in_flight(stored):
+            if changes.in_flight(stored):
                 return None
-            if execution_writes.ended_alike(stored, values):
+            if changes.ended_alike(stored, values):
                 return stored
-            raise LostRace(f"execution {execution_id!r} has ended: {stored.outcome}", found=stored.outcome)
+            raise LostRace(f"execution {execution_id!r} has already ended: {stored.outcome}", found=stored.outcome)
 
         if node_state is None:
             return self._change(Change(sql.FINISH, values, claim, judge, then=self._note_lost_log))
 
         def then(unit: Unit, ended: Execution) -> None:
-            execution_writes.move_node(unit, ended, node_state, now)
+            changes.move_node(unit, ended, node_state, now)
             self._note_lost_log(unit, ended)
 
         change = Change(sql.FINISH, values, claim, judge, then)
@@ -173,57 +185,59 @@ class Executions(Repository):
             self.update,
             partial(self.finish, claim=claim),
         )
-        return execution_block.running(steps, self._settings.limits.output_text)
+        return running.running(steps, self._settings.limits.output_text)
 
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
-        """End what is in flight in this run (of this skill) as interrupted; the number of executions ended.
+        """End the executions in flight of a run, or of one skill of it, as interrupted. Returns their number.
 
-        A new holder's first step. Executions of other runs with the same trigger are never touched.
+        The first step of a new holder. Executions of other runs with the same trigger are never touched.
         """
-        facts = execution_checks.interrupting(self._now(), reason, skill)
-        return self._writing(lambda unit: execution_writes.interrupt(unit, run_id, facts, claim))
+        facts = checks.interrupting(self._now(), reason, skill)
+        return self._writing(lambda unit: changes.interrupt(unit, run_id, facts, claim))
 
     def overrule(self, execution_id: str, *, failure: Failure, claim: Claim | None = None) -> Execution:
         """Turn a success into a failure (``stop_reason`` ``overruled``), so that its phase runs again.
 
-        Also ends one in flight. Repeat-safe for an equal failure; any other end is `Conflict` ``execution_finished``.
+        Also ends an execution in flight. Repeat-safe for an equal failure. Another end is `Conflict`
+        ``execution_finished``.
         """
-        values = execution_checks.overrule(execution_id, self._now(), failure, claim)
+        values = checks.overrule(execution_id, self._now(), failure, claim)
 
         def judge(stored: Execution) -> Execution | None:
-            if execution_writes.in_flight(stored) or stored.outcome == "succeeded":
+            if changes.in_flight(stored) or stored.outcome == "succeeded":
                 return None
-            if execution_writes.ended_alike(stored, values):
+            if changes.ended_alike(stored, values):
                 return stored
-            raise execution_writes.finished(stored, "succeeded", "running")
+            raise changes.finished(stored, "succeeded", "running")
 
         return self._change(Change(sql.OVERRULE, values, claim, judge))
 
     def phase_state(self, skill: str, *, run_id: str | None = None, trigger_id: str | None = None) -> PhaseState:
-        """Whether a phase is to ``run``, is ``running``, or is ``done``, in a run or (without one) for a trigger.
+        """Whether a phase must ``run``, is ``running`` or is ``done``, in a run or (without a run) for a trigger.
 
-        In flight beats done; skipped and failed are not done. The skill is compared exactly. Raises `NotFound` for an
-        unknown run.
+        A phase with an execution in flight is running, even after a success. Skipped and failed executions do not make
+        it done. The skill is compared exactly. Raises `NotFound` for an unknown run.
         """
         if run_id is None and trigger_id is None:
-            raise InvalidValue("run_id", "a run or a trigger is needed")
+            raise InvalidValue("run_id", "missing: expected run_id or trigger_id")
         statement = sql.STATE_OF_TRIGGER if run_id is None else sql.STATE_IN_RUN
         values = {"skill": valid.sought("skill", skill), "run_id": run_id}
         if trigger_id is not None:
             values["trigger_id"] = valid.sought("trigger_id", trigger_id)
-        state = self._reading(lambda unit: unit.value(statement, values))
+        state = self._value(statement, values)
         if state is None:
             raise valid.not_found("workflow_run", run_id)
         return cast(PhaseState, state)
 
     def get(self, execution_id: str) -> Execution:
-        """The execution, without its output text. Raises `NotFound`, or `CorruptData` where its JSON cannot be read."""
-        return self._reading(lambda unit: execution_writes.get(unit, execution_id))
+        """The execution without its output text. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
+        values = {"execution_id": execution_id}
+        return self._one(Execution, sql.GET, values, kind="execution", key=execution_id)
 
     def find_by_session(self, session_id: str) -> Execution | None:
         """The newest execution with this session id, which is the key of its line file."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._reading(lambda unit: unit.find(Execution, sql.FIND_SESSION, values))
+        return self._find(Execution, sql.FIND_SESSION, values)
 
     def list(
         self,
@@ -237,63 +251,60 @@ class Executions(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ExecutionSummary]:
-        """A page of executions, newest first; of one run and ``node``, attempt after attempt.
+        """A page of executions, newest first. For one run and ``node``: its attempts, in order.
 
-        ``since`` is inclusive. No outcomes at all match nothing.
+        ``since`` is inclusive. An empty sequence of outcomes matches nothing.
         """
-        given = execution_checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since)
-        valid.page_limit(limit)
+        given = checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since)
         if outcomes is not None and not outcomes:
             return Page(items=())
-        listing = execution_list.listing_of(given)
-        return self._reading(
-            lambda unit: listing.page(unit, ExecutionSummary.of, limit=limit, page_token=page_token, given=given)
-        )
+        listing = lists.listing_of(given)
+        return self._page(listing, ExecutionSummary.of, given, limit, page_token)
 
     def save_output(self, execution_id: str, text: str, *, loop: str | None = None, claim: Claim | None = None) -> None:
-        """Store the text that later steps read, at most 1 MiB; it is in no record.
+        """Store a text of at most 1 MiB for later steps. Records do not hold it; `find_output` returns it.
 
-        With ``loop`` the run's scratch points to it in the same transaction (``scratch[loop].lastOutputExecutionId``;
-        other members stay), so a pointer never leads nowhere. Raises `NotFound` for an unknown execution.
+        With ``loop``, ``scratch[loop].lastOutputExecutionId`` of the run is set in the same transaction, so that the
+        pointer is never without its text. Raises `NotFound` for an unknown execution.
         """
         now = self._now()
-        values = execution_checks.output(self._settings.limits, execution_id, text, claim)
+        values = checks.output_text(self._settings.limits, execution_id, text, claim)
         change = Change(sql.SAVE_OUTPUT, values, claim)
         if loop is None:
             self._change(change)
             return
         key = valid.identifier("loop", loop, words.ID)
-        output = Output(key, change, now)
-        self._writing(lambda unit: loop_outputs.save(unit, output, self._settings.limits))
+        output = LoopOutput(key, change, now)
+        self._writing(lambda unit: outputs.save(unit, output, self._settings.limits))
 
     def find_output(self, execution_id: str) -> str | None:
-        """The text of an execution; None where none was ever stored, or there is no such execution."""
+        """The text of an execution. None if none was stored, or there is no such execution."""
         values = {"execution_id": valid.sought("execution_id", execution_id)}
-        return cast("str | None", self._reading(lambda unit: unit.value(sql.FIND_OUTPUT, values)))
+        return cast("str | None", self._value(sql.FIND_OUTPUT, values))
 
     def _insert(self, row: dict[str, Any], insert: Callable[[], Execution | None]) -> Execution:
         try:
             made = insert()
         except Conflict as error:
-            if error.code in ("unique", "refused_by_database"):  # the id, by its index or by the guard before it
+            if error.code in _ID_IS_USED:
                 raise AlreadyExists("execution", row["id"]) from error
             raise
         if made is None:
-            raise LostRace(f"run {row['workflow_run_id']!r} is being changed by another")
+            raise LostRace(f"run {row['workflow_run_id']!r} is being changed by another process")
         return made
 
     def _insert_into_run(self, row: dict[str, Any], claim: Claim | None) -> Execution | None:
-        """One statement, two for an attempt; where the first writes nothing, again under the run's lock."""
+        """Insert with one statement, or two for an attempt. If it inserts nothing, try again under the run's lock."""
         if row["node_id"] is not None:
-            return self._writing(lambda unit: execution_writes.insert_attempt(unit, row, claim))
-        made = self._once(lambda unit: unit.find(Execution, sql.START, row))
-        return made or self._writing(lambda unit: execution_writes.insert(unit, row, claim))
+            return self._writing(lambda unit: changes.insert_attempt(unit, row, claim))
+        made = self._changed(Execution, sql.START, row)
+        return made or self._writing(lambda unit: changes.insert(unit, row, claim))
 
     def _change(self, change: Change) -> Execution:
         return self._once(change.attempt, repeatable=True) or self._writing(change.look_again, repeatable=True)
 
     def _report(self, values: dict[str, Any]) -> Execution:
-        reported = self._once(lambda unit: unit.find(Execution, sql.REPORT, values), repeatable=True)
+        reported = self._changed(Execution, sql.REPORT, values, repeatable=True)
         if reported is None:
             raise valid.not_found("execution", values["execution_id"])
         return reported
@@ -310,6 +321,6 @@ class Executions(Repository):
 
 
 def _judge_update(stored: Execution) -> Execution | None:
-    if not execution_writes.in_flight(stored):
-        raise execution_writes.finished(stored, "running")
+    if not changes.in_flight(stored):
+        raise changes.finished(stored, "running")
     return None

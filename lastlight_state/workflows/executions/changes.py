@@ -1,4 +1,4 @@
-"""How executions are written: one statement that decides, and where it changed nothing, a second look that says why."""
+"""How executions are changed: one statement decides; if it changes nothing, a second look gives the reason."""
 
 from __future__ import annotations
 
@@ -16,43 +16,47 @@ from lastlight_state.workflows.arguments import Claim, NodeRef
 from lastlight_state.workflows.executions import statements as sql
 from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.kernel import (
-    executions as execution_closing,
+    executions,
     fence,
-    nodes as node_rows,
-    rows as run_rows,
+    nodes,
+    rows,
 )
 from lastlight_state.workflows.words import NodeState
 
 
+def _no_objection(_: Execution) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Change:
-    """A change of one execution: the statement that makes it if everything allows it, and who judges if not.
+    """A change of one execution: a statement that changes it if its conditions hold, and how to judge it if not.
 
-    ``judge`` gets the stored execution, whose fence the claim has passed: it raises, or returns it when it is what was
-    asked for already, or returns None when nothing stands in the way. ``then`` follows a change.
+    ``judge`` gets the stored execution after the claim has passed the fence. It raises, or returns the execution if the
+    change was made before, or returns None if the change may be tried again. ``then`` runs after a change.
     """
 
     statement: Statement
     values: dict[str, Any]
     claim: Claim | None
-    judge: Callable[[Execution], Execution | None] = lambda stored: None  # noqa: ARG005 - the fence is all there is
+    judge: Callable[[Execution], Execution | None] = _no_objection
     then: Callable[[Unit, Execution], None] | None = None
 
     def attempt(self, unit: Unit) -> Execution | None:
-        """The changed execution, or None where a condition does not hold."""
+        """The changed execution, or None if a condition does not hold."""
         changed = unit.find(Execution, self.statement, self.values)
         if changed is not None and self.then is not None:
             self.then(unit, changed)
         return changed
 
     def look_again(self, unit: Unit) -> Execution:
-        """The reason as an error, found under the run's lock; or the execution, where there is no reason."""
+        """Look again under the run's lock: raise the reason as an error, or return the execution."""
         run = unit.row(sql.LOCK_RUN, self.values)
         stored = get(unit, self.values["execution_id"])
         _fence(run, stored, self.claim)
         done = self.judge(stored) or self.attempt(unit)
         if done is None:
-            raise LostRace(f"execution {stored.id!r} is being changed by another", found=stored.outcome)
+            raise LostRace(f"execution {stored.id!r} is being changed by another process", found=stored.outcome)
         return done
 
 
@@ -63,7 +67,7 @@ def insert(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | 
 
 
 def insert_attempt(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
-    """Move the node as the attempt asks, and insert the attempt with its number. Raises as `insert` does."""
+    """Insert an attempt at a node with its number, and set the node's state. Raises as `insert` does."""
     attempt = unit.value(sql.COUNT_ATTEMPT, row)
     if attempt is None:
         _permit(unit, row, claim)
@@ -81,15 +85,15 @@ def get(unit: Unit, execution_id: str) -> Execution:
 
 def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> None:
     """Set the state of the node that an execution was an attempt at."""
-    if ended.node_id is None or ended.workflow_run_id is None:
-        raise InvalidValue("node_state", f"execution {ended.id!r} is no attempt at a node")
-    node_rows.set_state(unit, ended.workflow_run_id, NodeRef(ended.node_id, ended.iteration), state, at)
+    if ended.node_id is None or ended.run_id is None:
+        raise InvalidValue("node_state", f"execution {ended.id!r} must be an attempt at a node")
+    nodes.set_state(unit, ended.run_id, NodeRef(ended.node_id, ended.iteration), state, at)
 
 
 def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | None) -> int:
-    """End what is in flight in a run; how many that were."""
-    fence.fence(run_rows.lock(unit, run_id), claim)
-    return execution_closing.close(unit, run_id, "interrupted", **facts)
+    """End the executions in flight of a run. Returns their number."""
+    fence.check(rows.lock(unit, run_id), claim)
+    return executions.close(unit, run_id, "interrupted", **facts)
 
 
 def in_flight(execution: Execution) -> bool:
@@ -98,7 +102,7 @@ def in_flight(execution: Execution) -> bool:
 
 
 def ended_alike(execution: Execution, values: dict[str, Any]) -> bool:
-    """Whether an execution ended as these columns say, so that to end it so again is no news."""
+    """Whether an execution ended with these columns, so that the same end again changes nothing."""
     detail = values["error_detail"]
     return (
         (execution.outcome, execution.error, execution.stop_reason)
@@ -108,9 +112,9 @@ def ended_alike(execution: Execution, values: dict[str, Any]) -> bool:
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:
-    """The error for an execution that has ended otherwise than is needed."""
+    """The error for an execution whose outcome does not allow the change."""
     return Conflict(
-        f"execution {execution.id!r} is {execution.outcome}; this needs {' or '.join(allowed)}",
+        f"execution {execution.id!r} must be {' or '.join(allowed)}, it is {execution.outcome}",
         code="execution_finished",
         found=execution.outcome,
         allowed=allowed,
@@ -118,13 +122,13 @@ def finished(execution: Execution, *allowed: str) -> Conflict:
 
 
 def _permit(unit: Unit, row: dict[str, Any], claim: Claim | None) -> None:
-    run = run_rows.lock(unit, row["workflow_run_id"])
-    fence.fence(run, claim)
-    run_rows.expect(run, ("running",))
+    run = rows.lock(unit, row["workflow_run_id"])
+    fence.check(run, claim)
+    rows.expect(run, ("running",))
 
 
 def _fence(run: dict[str, Any] | None, execution: Execution, claim: Claim | None) -> None:
     if run is not None:
-        fence.fence(run, claim)
+        fence.check(run, claim)
     elif claim is not None:
-        raise InvalidValue("claim", f"execution {execution.id!r} belongs to no run")
+        raise InvalidValue("claim", f"execution {execution.id!r} must belong to a run")

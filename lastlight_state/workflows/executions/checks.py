@@ -52,27 +52,27 @@ def new_execution(
 
 
 def in_a_run(trigger: Trigger | None) -> None:
-    """Refuse a trigger beside a run: it is copied from there, so that the two cannot drift apart."""
+    """Refuse a trigger together with a run: the execution copies the run's trigger."""
     if trigger is not None:
-        raise InvalidValue("trigger", "given together with run_id, whose trigger it would contradict or repeat")
+        raise InvalidValue("trigger", "must be None together with run_id: the trigger is that of the run")
 
 
 def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> dict[str, Any]:
-    """The trigger's columns of an execution without a run, which has no node and nothing to claim."""
+    """The trigger as columns of an execution without a run, which can have neither node nor claim."""
     if trigger is None:
-        raise InvalidValue("trigger", "needed where there is no run_id")
+        raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")
     if node is not None or claim is not None:
         raise InvalidValue("node" if node is not None else "claim", "needs a run_id")
     columns = trigger_columns(trigger)
     if columns["trigger_type"] is None:
         if skill != CHAT:
-            raise InvalidValue("trigger.type", f"needed for every skill but {CHAT!r}")
+            raise InvalidValue("trigger.type", f"missing: only the skill {CHAT!r} needs none")
         columns["trigger_type"] = CHAT
     return columns
 
 
 def usage_columns(usage: Usage | None) -> dict[str, Any]:
-    """A usage report as columns; what was not reported is None."""
+    """A usage report as columns, None for what was not reported."""
     usage = Usage() if usage is None else valid.group("usage", usage, Usage)
     row: dict[str, Any] = {
         name: None if value is None else valid.number(f"usage.{name}", value)
@@ -90,7 +90,7 @@ def usage_columns(usage: Usage | None) -> dict[str, Any]:
 def skipped(
     now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
 ) -> dict[str, Any]:
-    """The parameters of the row of something passed over."""
+    """The parameters of the row of a skipped execution."""
     row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
     ending = {
         "outcome": "skipped",
@@ -145,18 +145,18 @@ def finish(
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:
     """The parameters of a success turned into a failure."""
     if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
-        raise InvalidValue("failure.stop_reason", "it is always 'overruled'")
+        raise InvalidValue("failure.stop_reason", "must be 'overruled' or None")
     ending = {**failure_columns(failure), "stop_reason": "overruled", "outcome": "failed"}
     return {"execution_id": execution_id, "at": now, **ending, **presented(claim)}
 
 
 def interrupting(now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
-    """When, why and in which skill executions are interrupted."""
+    """The facts of an interruption: when, why, and of which skill."""
     return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, words.SKILL)}
 
 
-def output(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
-    """The parameters of a text that is stored."""
+def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
+    """The parameters of an output text."""
     text = valid.content("text", text, limits.output_text)
     return {"execution_id": execution_id, "output_text": text, **presented(claim)}
 
@@ -186,13 +186,12 @@ def _outcome_filter(outcomes: Sequence[str]) -> dict[str, Any]:
     wanted = sorted({valid.word("outcomes", outcome, words.OUTCOMES) for outcome in outcomes})
     if wanted == ["running"]:
         return {"in_flight": {}}
-    padded = [*wanted, *[wanted[-1]] * (len(ANY_OUTCOME) - len(wanted))]
-    return {"outcomes": dict(zip(ANY_OUTCOME, padded, strict=True))}
+    return {"outcomes": ANY_OUTCOME.of(wanted)}
 
 
 def _reason(reason: str) -> str:
-    """Why, in words; kept where an error would stand."""
+    """A reason in words, stored as the error."""
     text = valid.content("reason", reason, words.ERROR)
     if not text.strip():
-        raise InvalidValue("reason", "blank")
+        raise InvalidValue("reason", "must not be blank")
     return text

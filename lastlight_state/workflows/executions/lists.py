@@ -1,4 +1,4 @@
-"""Lists of executions, each read through the index that narrows it most."""
+"""Lists of executions, each read through the index that reads the fewest rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind
+from lastlight_state.db.statements import AnyOf, bind
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME
 from lastlight_state.workflows.tables import EXECUTIONS
@@ -16,15 +16,15 @@ from lastlight_state.workflows.words import OUTCOMES
 
 _c = EXECUTIONS.c
 
-#: The parameters of the filter by outcome.
-ANY_OUTCOME = tuple(f"outcome_{i}" for i in range(len(OUTCOMES)))
+#: The filter by outcome.
+ANY_OUTCOME = AnyOf("outcome", OUTCOME.element, len(OUTCOMES))
 
 _filters = {
     "run_id": _c.workflow_run_id == sa.bindparam("run_id"),
     "trigger_id": _c.trigger_id == bind("trigger_id", _c.trigger_id),
     "skill": _c.skill == bind("skill", _c.skill),
     "in_flight": IN_FLIGHT,
-    "outcomes": OUTCOME.element.in_([bind(name, _c.outcome) for name in ANY_OUTCOME]),
+    "outcomes": ANY_OUTCOME.condition,
     "since": _c.started_at >= bind("since", _c.started_at),
     "node": sa.and_(
         _c.node_id == bind("node_id", _c.node_id),
@@ -40,7 +40,8 @@ def _newest_first(name: str, through: str | None = None) -> Listing:
 
 LIST = _newest_first("executions")
 _ATTEMPTS = Listing("attempts", SUMMARY, order=(_c.attempt,), filters=_filters, descending=False)
-#: What narrows most comes first. SQLite is told the index, or it would walk through all rows to save a small sort.
+#: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise walk through all
+#: rows to avoid a small sort.
 _NARROWER = {
     "run_id": LIST,
     "in_flight": _newest_first("executions in flight", "ix_executions_in_flight"),

@@ -1,4 +1,4 @@
-"""Executions as callers get them. None of them holds the output text: that is asked for by itself."""
+"""The records of `executions`. None of them holds the output text, which `find_output` returns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lastlight_state.workflows.repos import split_legacy
 class ExecutionSummary(Record):
     """An execution as lists show it: nothing large, the error cut to 500 characters.
 
-    ``success`` is None and ``outcome`` is ``running`` while it is in flight. Times in milliseconds, the cost exact to a
-    micro-dollar; whatever was not reported is None.
+    ``success`` is None and ``outcome`` is ``running`` while it is in flight. Durations are in milliseconds, the cost is
+    exact to a micro-dollar. Figures that were not reported are None.
     """
 
     id: str
@@ -26,7 +26,7 @@ class ExecutionSummary(Record):
     owner: str | None
     repo: str | None
     issue_number: int | None
-    workflow_run_id: str | None
+    run_id: str | None
     node_id: str | None
     iteration: int
     attempt: int | None
@@ -57,7 +57,7 @@ class ExecutionSummary(Record):
 
 
 class Execution(ExecutionSummary):
-    """One phase execution, chat turn or node attempt, with its whole error. ``session_id`` leads to its line file."""
+    """One phase execution, chat turn or node attempt with its whole error. ``session_id`` names its line file."""
 
     triggered_by: str | None
     trigger_actor_type: str | None

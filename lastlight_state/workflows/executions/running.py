@@ -12,7 +12,7 @@ from lastlight_state.db.told import message_of, storable
 from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Failure, Usage
-from lastlight_state.workflows.executions import checks as execution_checks
+from lastlight_state.workflows.executions import checks
 from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.words import NodeState
 
@@ -40,10 +40,10 @@ class RunningExecution:
     def __init__(self, execution: Execution, output_limit: int) -> None:
         self.execution = execution
         self._checks: dict[str, Callable[[Any], object]] = {
-            "usage": execution_checks.usage_columns,
+            "usage": checks.usage_columns,
             "output": lambda text: valid.content("output", text, output_limit),
             "session_id": lambda key: valid.identifier("session_id", key, words.SESSION_ID),
-            "outcome": lambda word: valid.word("outcome", word, execution_checks.ENDED),
+            "outcome": lambda word: valid.word("outcome", word, checks.ENDED),
             "failure": lambda failure: shared.failure_columns(valid.group("failure", failure, Failure)),
             "node_state": lambda word: valid.word("node_state", word, words.NODE_STATES),
         }

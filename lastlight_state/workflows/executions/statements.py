@@ -1,4 +1,4 @@
-"""The statements of `executions`. Each write decides by itself: the fence and the state it needs are its conditions."""
+"""The statements of `executions`. The fence and the state that a write needs are conditions of its statement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.indexes import unindexed
-from lastlight_state.db.statements import Statement, bind, constant, prepared
+from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.kernel.executions import COLUMNS, HERE, IN_FLIGHT, MICROS, OUTCOME, duration
 from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
@@ -19,20 +19,19 @@ from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
 
 _c = EXECUTIONS.c
 
-#: What an `ExecutionSummary` needs: columns before ``output_text``, and those behind it that an index holds.
+#: The columns of an `ExecutionSummary`: those before ``output_text``, and those behind it that an index holds.
 SUMMARY = tuple(
     sa.func.substr(_c.error, 1, 500).label("error") if column.name == "error" else column
     for column in COLUMNS
     if column.name in (*ExecutionSummary.model_fields, "cost_micros")
 )
 
-
 _SIBLING = EXECUTIONS.alias("sibling")
 
-#: What an execution has in common with its run, or with the message that it answers.
+#: The columns that an execution copies from its run, or takes from its trigger.
 TRIGGER = ("trigger_type", "trigger_id", "owner", "repo", "issue_number", "triggered_by", "trigger_actor_type")
 
-#: The columns that a new execution's row states besides its trigger.
+#: The columns that a new execution sets besides its trigger.
 GIVEN = (
     "id",
     "skill",
@@ -71,16 +70,14 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
-    """A run that does not say what set it off is asked for the word of its earlier executions."""
-    earlier = (
-        sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(sa.literal_column("1"))
-    )
+    """The columns copied from the run. A run without a trigger type gets that of its earlier executions."""
+    earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(number(1))
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
     return columns | {"trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant("api"))}
 
 
 def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """One row of these values, where the run is running and the claim presented holds it. Locks the run's row."""
+    """One row of these values if the run is running and the fence open. Locks the run's row."""
     return (
         sa.select(*values)
         .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
@@ -108,7 +105,7 @@ _attempt_row = {
     "node_id": _param("node_id"),
     "iteration": _param("iteration"),
     "state": bind("node_state", NODES.c.state),
-    "last_attempt": sa.select(sa.func.coalesce(sa.func.max(_SIBLING.c.attempt), sa.literal_column("0")) + 1)
+    "last_attempt": sa.select(sa.func.coalesce(sa.func.max(_SIBLING.c.attempt), number(0)) + 1)
     .where(
         _SIBLING.c.workflow_run_id == _param("workflow_run_id"),
         _SIBLING.c.node_id == _param("node_id"),
@@ -127,8 +124,8 @@ def _counted() -> sa.Executable:
     return new.on_conflict_do_update(index_elements=KEY, set_=replaced).returning(NODES.c.last_attempt)
 
 
-#: Makes the node of an attempt, or moves it, and gives the attempt its number: the next that neither the node nor,
-#: where another program wrote them, its executions have had.
+#: Inserts or moves the node of an attempt and returns the attempt's number: one more than the node has counted, or
+#: than its executions have, which foreign programs may have written without a node.
 COUNT_ATTEMPT = prepared(_counted())
 
 START_ALONE = prepared(
@@ -137,7 +134,7 @@ START_ALONE = prepared(
 
 
 def _grown(name: str) -> sa.ColumnElement[Any]:
-    """The greater of what is stored and what is reported; what was not reported changes nothing."""
+    """The greater of the stored and the reported count; the stored one if nothing was reported."""
     given, column = _param(name), _c[name]
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
 
@@ -169,10 +166,11 @@ def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
 
 _STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
 
-#: Usage alone: from anybody, at any time, because money spent is a fact.
+#: Stores usage alone, without a fence: money spent is a fact.
 REPORT = _changing(**USAGE, **_alive)
 
-#: By what is given: on SQLite a column that is set costs a write in each index that holds it, changed or not.
+#: A statement for each set of given fields: on SQLite a column that is set costs a write in each index that holds it,
+#: even if its value stays the same.
 UPDATES = {
     (session, checkpoint, usage): _changing(
         _STILL_IN_FLIGHT,
@@ -214,32 +212,33 @@ SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
 
 _run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
 
-#: Locks the run of an execution. No row where it has none.
+#: Locks the run of an execution. Returns no row if it has none.
 LOCK_RUN = locking(run=_run_here)
-
 LOCK_SCRATCH = locking(RUNS.c.scratch, run=_run_here)
 
 GET = prepared(sa.select(*COLUMNS).where(HERE))
-
 FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
 
 FIND_SESSION = prepared(
     sa.select(*COLUMNS)
     .where(_c.session_id == _param("session_id"), _c.session_id.is_not(None))
     .order_by(_c.started_at.desc(), _c.id.desc())
-    .limit(sa.literal_column("1"))
+    .limit(number(1))
 )
 
 
 def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
-    """Judged over all executions of the phase: of an EXISTS, a planner may think that a scan would soon find one."""
-    rank = sa.case((IN_FLIGHT, sa.literal_column("2")), (_c.success == sa.true(), sa.literal_column("1")))
+    """The state of a phase, from the maximum over all of its executions.
+
+    With EXISTS instead, a planner may choose a scan because it expects to find a row soon.
+    """
+    rank = sa.case((IN_FLIGHT, number(2)), (_c.success == sa.true(), number(1)))
     highest = sa.select(sa.func.max(rank)).where(scope, _c.skill == _param("skill")).scalar_subquery()
-    states: dict[Any, Any] = {sa.literal_column("2"): constant("running"), sa.literal_column("1"): constant("done")}
+    states: dict[Any, Any] = {number(2): constant("running"), number(1): constant("done")}
     return sa.case(states, value=highest, else_=constant("run")).label("state")
 
 
-#: No row where there is no such run.
+#: Returns no row for an unknown run.
 STATE_IN_RUN = prepared(
     sa.select(_phase_state(_c.workflow_run_id == RUNS.c.id)).where(RUNS.c.id == sa.bindparam("run_id"))
 )

@@ -1,4 +1,4 @@
-"""Health: how runs stand at this moment, derived from one snapshot. Nothing is written, whatever is found."""
+"""Health: the state of runs at this moment, derived from one snapshot. Writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.health import statements as sql
 from lastlight_state.workflows.health.records import RunState, UnhealthyRun
-from lastlight_state.workflows.health.state import Facts, OwnerAlive, Questions, derive
+from lastlight_state.workflows.health.state import Facts, OwnerAlive, PendingQuestions, derive
 
 _LIVE = {"statuses": list(words.LIVE)}
 
@@ -23,10 +23,10 @@ class Health(Repository):
     """``store.workflows.health``"""
 
     def get_state(self, run_id: str, *, owner_alive: OwnerAlive | None = None) -> RunState:
-        """How a run stands: its state, what it waits for, and what is wrong with it.
+        """The state of a run, what it waits for, and what is wrong with it.
 
-        ``owner_alive(owner)`` is asked about an owner whose lease is over, for programs that can look at its process;
-        no transaction is open meanwhile, unless the call stands in one. Raises `NotFound`.
+        ``owner_alive(owner)`` is called for an owner whose lease is over, for programs that can look at its process. No
+        transaction is open meanwhile, unless the caller has opened one. Raises `NotFound`.
         """
         now = self._now()
 
@@ -40,10 +40,10 @@ class Health(Repository):
         return derive(facts, now, owner_alive)
 
     def list_unhealthy(self, *, limit: int = 50, page_token: str | None = None) -> Page[UnhealthyRun]:
-        """The unhealthy among the next ``limit`` live runs, newest first.
+        """The unhealthy runs among the next ``limit`` live runs, newest first.
 
-        A page looks at so many runs and no more, so it may hold few or none although others follow: go on until there
-        is no token. Ended runs are never looked at.
+        A page looks at ``limit`` runs, so it may hold few or none of them although more follow: go on until there is no
+        token. Ended runs are not read.
         """
         valid.page_limit(limit)
         now = self._now()
@@ -61,7 +61,7 @@ def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts]:
     if not rows:
         return []
     ids = [row["id"] for row in rows]
-    questions: dict[str, tuple[Questions, ...]] = {}
+    questions: dict[str, tuple[PendingQuestions, ...]] = {}
     for family in sql.QUESTIONS:
         for found in unit.rows(*family.of(ids)):
             run_id = found.pop("run_id")
@@ -78,9 +78,9 @@ def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts]:
     ]
 
 
-def _questions(found: dict[str, Any]) -> Questions:
+def _questions(found: dict[str, Any]) -> PendingQuestions:
     node_id, iteration = found.pop("node_id"), found.pop("iteration")
-    return Questions(node=None if node_id is None else NodeRef(node_id, iteration), **found)
+    return PendingQuestions(node=None if node_id is None else NodeRef(node_id, iteration), **found)
 
 
 def _judged(row: dict[str, Any], facts: Facts, now: datetime) -> UnhealthyRun:

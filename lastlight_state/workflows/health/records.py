@@ -1,4 +1,4 @@
-"""What is said about the health of runs."""
+"""The records of `health`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from lastlight_state.workflows.arguments import NodeRef
 class Blocked(Record):
     """What a run waits for.
 
-    ``kind`` is ``approval`` or ``human_request`` (``id``, ``node`` and its ``label`` of the earliest of ``count``
-    pending ones), ``timer`` (until then), ``signal`` (``id`` is its name, ``label`` the correlation), ``operator``,
-    ``queue``, ``workflow_disabled`` (``id`` is the workflow), or ``worker``: nobody drives it (``id`` is who did last).
+    ``kind`` is ``approval`` or ``human_request`` (``id``, ``node`` and ``label`` are those of the first of ``count``
+    pending ones), ``timer`` (see ``until``), ``signal`` (``id`` is its name, ``label`` the correlation id),
+    ``operator``, ``queue``, ``workflow_disabled`` (``id`` is the workflow), or ``worker``: nobody drives the run, and
+    ``id`` is its last owner.
     """
 
     kind: str
@@ -26,13 +27,13 @@ class Blocked(Record):
 
 
 class RunState(Record):
-    """How a run stands at ``computed_at``: its stored ``status``, and what that means at this moment.
+    """The state of a run at ``computed_at``: its stored ``status``, and what that means at this moment.
 
-    ``state`` of an ended run is its status. Of a queued one: ``queued`` or ``delayed``. Of a paused one:
-    ``waiting_approval``, ``waiting_person``, ``waiting_timer``, ``waiting_signal`` or ``paused``. Of a running one:
-    ``running``, ``offered`` (to any worker), ``stopping`` (asked to), ``stale`` (its owner is silent), ``busy`` (its
-    lease is over, but its owner lives) or ``orphaned`` (never claimed). ``unknown`` for a status of a newer version.
-    ``unhealthy`` holds words, none of a healthy run.
+    ``state`` of an ended run is its status; of a queued run ``queued`` or ``delayed``; of a paused run
+    ``waiting_approval``, ``waiting_person``, ``waiting_timer``, ``waiting_signal`` or ``paused``; of a running run
+    ``running``, ``offered`` (any worker may take it), ``stopping`` (a cancel was requested), ``stale`` (its owner is
+    silent), ``busy`` (its lease is over, but its owner is alive) or ``orphaned`` (never claimed). It is ``unknown`` for
+    a status of a newer version. ``unhealthy`` lists what is wrong; it is empty for a healthy run.
     """
 
     status: str
@@ -43,7 +44,7 @@ class RunState(Record):
 
 
 class UnhealthyRun(Record):
-    """A live run with which something is wrong."""
+    """A live run that has a problem."""
 
     id: str
     workflow_name: str

@@ -1,8 +1,8 @@
-"""How a run stands, derived from what is stored (workflows W-97, W-98). Pure: nothing is read or written here.
+"""The state of a run, derived from what is stored (workflows W-97, W-98). Reads and writes nothing.
 
-Stored statuses say what was decided; whether a running run still runs is a question of time. Silence is judged as
-`claim_kinds` judges it: a lease that ends exactly now is alive, a run in its back-off is left alone, and another
-program's run is silent when its row was not touched for the grace of 30 seconds.
+The stored status says what was decided; whether a running run is still driven depends on the time. The rules are those
+of `claims.kinds`: a lease that ends exactly now is alive, a run whose ``wake_at`` is in the future is left alone, and a
+foreign run is silent when its row was not changed for 30 seconds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.health.records import Blocked, RunState
 from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
 
+#: Whether the owner of a claim is alive, as far as the caller can tell.
 OwnerAlive = Callable[[str], bool]
 
+#: How long a holder may take to end a run after a cancel request.
 CANCEL_PATIENCE = timedelta(seconds=60)
+#: How long an execution in flight may go without a heartbeat.
 EXECUTION_PATIENCE = timedelta(minutes=15)
 
 _GATE = (None, "gate")
@@ -25,8 +28,8 @@ _WAITING = {"approval": "waiting_approval", "human_request": "waiting_person"}
 
 
 @dataclass(frozen=True)
-class Questions:
-    """The pending questions of one kind: the earliest, how many there are, and when the first of them expires."""
+class PendingQuestions:
+    """The pending questions of one kind: the first asked, their number, and the earliest expiry."""
 
     kind: str
     id: str
@@ -40,10 +43,10 @@ class Questions:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is stored of a run, all of one moment.
+    """What is stored about a run, all of one moment.
 
-    ``status_since`` is when it took its status, ``disabled_since`` when its workflow was switched off, and
-    ``silent_since`` the oldest sign of life of its executions in flight.
+    ``status_since`` is when it got its status, ``disabled_since`` when its workflow was switched off, ``silent_since``
+    the oldest last sign of life among its executions in flight.
     """
 
     status: str
@@ -65,16 +68,16 @@ class Facts:
     status_since: datetime | None = None
     disabled_since: datetime | None = None
     silent_since: datetime | None = None
-    questions: tuple[Questions, ...] = ()
+    questions: tuple[PendingQuestions, ...] = ()
 
     @property
-    def earliest(self) -> Questions | None:
+    def earliest(self) -> PendingQuestions | None:
         """The question that was asked first."""
         return min(self.questions, key=lambda question: (question.asked_at, question.id), default=None)
 
 
 def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -> RunState:
-    """The state of a run. ``owner_alive`` is asked about an owner whose lease is over, and about no other."""
+    """The state of a run. ``owner_alive`` is called only for an owner whose lease is over."""
     abandoned = facts.status == "running" and is_abandoned(facts, now)
     owner = facts.claim_owner if abandoned else None
     busy = owner is not None and owner_alive is not None and bool(owner_alive(owner))
@@ -89,12 +92,12 @@ def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -
 
 
 def is_abandoned(facts: Facts, now: datetime) -> bool:
-    """Whether a running run may be taken from whoever drove it."""
+    """Whether a running run may be taken from its last holder."""
     if _ahead(facts.wake_at, now):
         return False
     if facts.lease_expires_at is not None:
         return facts.lease_expires_at < now
-    return _is_strangers(facts) and facts.updated_at < now - GRACE
+    return _is_foreign(facts) and facts.updated_at < now - GRACE
 
 
 def _state(facts: Facts, now: datetime, *, abandoned: bool, busy: bool) -> str:
@@ -117,14 +120,14 @@ def _paused_state(facts: Facts) -> str:
 
 
 def _running_state(facts: Facts, *, abandoned: bool, busy: bool) -> str:
-    if facts.claim_owner is None and facts.lease_expires_at is None and not _is_strangers(facts):
+    if facts.claim_owner is None and facts.lease_expires_at is None and not _is_foreign(facts):
         return "offered"
     if facts.cancel_requested_at is not None:
         return "stopping"
     if busy:
         return "busy"
     if abandoned:
-        return "stale" if facts.claim_owner is not None or _is_strangers(facts) else "orphaned"
+        return "stale" if facts.claim_owner is not None or _is_foreign(facts) else "orphaned"
     return "running"
 
 
@@ -170,7 +173,7 @@ def _blocked_in_pause(facts: Facts) -> Blocked | None:
 
 
 def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
-    """Each word, and whether it holds. ``lost``: abandoned, by an owner that nobody knows to be alive."""
+    """Each word of ``unhealthy``, and whether it applies. ``lost``: abandoned, and its owner not known to be alive."""
     live, running = facts.status in LIVE, facts.status == "running"
     return (
         ("lease_expired", lost and facts.claim_owner is not None),
@@ -185,7 +188,7 @@ def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, boo
 
 
 def _is_stuck(facts: Facts) -> bool:
-    """Whether nothing that is stored will ever wake a paused run. An operator's pause is the operator's to end."""
+    """Whether nothing that is stored will ever wake a paused run. Only an operator ends an operator's pause."""
     if facts.wake_at is not None:
         return False
     if facts.pause_reason in _GATE:
@@ -193,8 +196,8 @@ def _is_stuck(facts: Facts) -> bool:
     return facts.pause_reason == "timer" or (facts.pause_reason == "signal" and facts.waiting_for is None)
 
 
-def _is_strangers(facts: Facts) -> bool:
-    """Whether another program's row: no owner, no lease, never moved by this library (workflows W-49)."""
+def _is_foreign(facts: Facts) -> bool:
+    """Whether it is a foreign row: no owner, no lease, and no transition of this library (workflows W-49)."""
     return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
 
 

@@ -1,4 +1,4 @@
-"""The statements of `health`: what a run's state is derived from, for one run or a page of them."""
+"""The statements of `health`: what the state of a run is derived from, for one run or a page of runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, constant, prepared
+from lastlight_state.db.statements import Family, constant, number, prepared
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.kernel.questions import pending
@@ -42,7 +42,7 @@ _status_since = (
         sa.or_(TRANSITIONS.c.from_status.is_(None), TRANSITIONS.c.from_status != TRANSITIONS.c.to_status),
     )
     .order_by(TRANSITIONS.c.seq.desc())
-    .limit(sa.literal_column("1"))
+    .limit(number(1))
     .scalar_subquery()
     .label("status_since")
 )
@@ -55,7 +55,7 @@ _disabled_since = (
 _SHOWN = (RUNS.c.id, RUNS.c.trigger_id, *(RUNS.c[name] for name in STORED), _status_since, _disabled_since)
 
 ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
-#: A range of an index for each live status: history costs it nothing.
+#: Live runs: one range of an index for each live status, so ended runs cost nothing.
 LIVE = Listing(
     "live_runs",
     _SHOWN,
@@ -86,28 +86,25 @@ def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any]) -> Fa
             .subquery()
         )
         shown = (column for column in found.c if column.name != "place")
-        return sa.select(*shown).where(found.c.place == sa.literal_column("1"))
+        return sa.select(*shown).where(found.c.place == number(1))
 
     return Family("run", select)
 
 
-#: The earliest pending question of each run, with the number of all, by kind.
+#: The first pending question of each run and the number of all, by kind.
 QUESTIONS = (
     _earliest("approval", APPROVALS.c.workflow_run_id, APPROVALS.c.created_at),
     _earliest("human_request", REQUESTS.c.run_id, REQUESTS.c.requested_at),
 )
 
 _last_sign = sa.func.coalesce(EXECUTIONS.c.heartbeat_at, EXECUTIONS.c.started_at)
-#: The oldest sign of life among the executions in flight of each run; those that gave none began then.
-SILENT = Family(
-    "run",
-    lambda ids: (
-        through(
-            sa.select(EXECUTIONS.c.workflow_run_id, sa.func.min(_last_sign).label("silent_since")),
-            EXECUTIONS,
-            "ix_executions_in_flight",
-        )
-        .where(EXECUTIONS.c.workflow_run_id.in_(ids), IN_FLIGHT)
-        .group_by(EXECUTIONS.c.workflow_run_id)
-    ),
-)
+
+
+def _silent(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    run_id = EXECUTIONS.c.workflow_run_id
+    oldest = sa.select(run_id, sa.func.min(_last_sign).label("silent_since"))
+    return through(oldest, EXECUTIONS, "ix_executions_in_flight").where(run_id.in_(ids), IN_FLIGHT).group_by(run_id)
+
+
+#: The oldest last sign of life among the executions in flight of each run: a heartbeat, or else the start.
+SILENT = Family("run", _silent)

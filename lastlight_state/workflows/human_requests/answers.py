@@ -1,4 +1,4 @@
-"""How a request to a person is answered, once, and opened again when the answer is of no use."""
+"""How a human request is answered, once, and opened again if the engine cannot use the answer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.human_requests import statements as sql
 from lastlight_state.workflows.human_requests.records import AnsweredRequest, HumanRequest
-from lastlight_state.workflows.kernel import fence, rows as run_rows
-from lastlight_state.workflows.questions import endings as gates
+from lastlight_state.workflows.kernel import fence, rows
+from lastlight_state.workflows.questions import endings
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What somebody answers: JSON text that the request has been found to take."""
+class RequestAnswer:
+    """An answer as JSON text, checked against its request."""
 
     request_id: str
     response: str
@@ -26,22 +26,22 @@ class Answer:
     at: datetime
 
 
-def record(unit: Unit, answer: Answer) -> AnsweredRequest:
-    """Store the answer and let the run go on, unless this very answer is there already."""
+def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
+    """Store the answer and let the run go on. A repeated answer returns what is stored."""
     row, request = sql.QUESTIONS.locked(unit, answer.request_id)
     if not sql.QUESTIONS.takes(request, answer.at, repeated=lambda: _is_same(request, answer)):
-        return AnsweredRequest.of({"request": request, "run": run_rows.get(unit, row["id"]), "repeated": True})
-    run_rows.expect(row, words.LIVE)
+        return AnsweredRequest.of({"request": request, "run": rows.get(unit, row["id"]), "repeated": True})
+    rows.expect(row, words.LIVE)
     answered = sql.QUESTIONS.close(unit, request, "answered", at=answer.at, by=answer.by, response=answer.response)
-    run = gates.go_on(unit, row, {"at": answer.at, "source": "responder", "actor": answer.by})
+    run = endings.go_on(unit, row, {"at": answer.at, "source": "responder", "actor": answer.by})
     return AnsweredRequest.of({"request": answered, "run": run, "repeated": False})
 
 
 def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim | None) -> HumanRequest:
-    """Ask again: the answer is cleared, and the node waits once more."""
+    """Clear the answer of a request and let its node wait again."""
     row, request = sql.QUESTIONS.locked(unit, request_id)
-    fence.fence(row, claim)
-    run_rows.expect(row, ("running", "paused"))
+    fence.check(row, claim)
+    rows.expect(row, ("running", "paused"))
     if request.status != "answered":
         raise Conflict(
             f"human_request {request.id!r} is {request.status}",
@@ -54,7 +54,7 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
     return reopened
 
 
-def _is_same(request: HumanRequest, answer: Answer) -> bool:
+def _is_same(request: HumanRequest, answer: RequestAnswer) -> bool:
     """By value: numbers as JSON has them, and true is not 1."""
     if (request.status, request.answered_by) != ("answered", answer.by):
         return False

@@ -1,4 +1,4 @@
-"""What `human_requests` accepts: questions, checked before any statement, and what may be answered to each kind."""
+"""What `human_requests` accepts: questions, checked before any statement, and answers to each kind of question."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
-from lastlight_state.workflows.human_requests import forms as human_forms
+from lastlight_state.workflows.human_requests import forms
 from lastlight_state.workflows.human_requests.records import HumanRequest
 
 
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
-    """The parameters of a new request's row. A form's schema is checked here, once and for all."""
+    """The parameters of a new request's row. The schema of a form is checked here."""
     valid.group("question", question, Question)
     valid.group("question.node", question.node, NodeRef)
     kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
@@ -42,18 +42,18 @@ def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: b
 
 
 def default_id(run_id: str, node: NodeRef) -> str:
-    """The id of a node's question: made of run, node and iteration, or the SHA-256 of that where it is too long."""
+    """The default id of a node's request: run, node and iteration, or the SHA-256 of that if it is too long."""
     plain = f"human:{valid.content('run_id', run_id, words.RESPONSE)}:{node.node_id}:{node.iteration}"
     data = plain.encode()
     return plain if len(data) <= words.ID else hashlib.sha256(data).hexdigest()
 
 
 def response(request: HumanRequest, given: Any) -> str:
-    """What is answered to a request, as JSON text. Raises `InvalidValue` unless it is an answer to its kind."""
+    """The response as JSON text. Raises `InvalidValue` if it does not answer a request of its kind."""
     text = codec.encode("response", given, max_bytes=words.RESPONSE)
     check = _ANSWERS.get(request.kind)
     if check is None:
-        raise InvalidValue("response", f"requests of kind {request.kind!r:.80} are not known here")
+        raise InvalidValue("response", f"a request of kind {request.kind!r:.80} cannot be answered by this version")
     check(request, codec.decode(text))
     return text
 
@@ -78,7 +78,7 @@ def _options(kind: str, options: Any) -> str | None:
         _refuse("options", options, kind)
         return None
     if not options:
-        raise InvalidValue("question.options", "a select needs options")
+        raise InvalidValue("question.options", "must not be empty: a select needs options")
     return codec.encode("question.options", valid.several("question.options", options), max_bytes=words.OPTIONS)
 
 
@@ -87,20 +87,20 @@ def _schema(kind: str, schema: Any) -> str | None:
         _refuse("schema", schema, kind)
         return None
     if schema is None:
-        raise InvalidValue("question.schema", "a form needs a schema")
+        raise InvalidValue("question.schema", "missing: a form needs a schema")
     text = codec.encode("question.schema", schema, max_bytes=words.FORM_SCHEMA)
-    human_forms.check_schema("question.schema", codec.decode(text))
+    forms.check_schema("question.schema", codec.decode(text))
     return text
 
 
 def _refuse(name: str, value: Any, kind: str) -> None:
     if value is not None:
-        raise InvalidValue(f"question.{name}", f"a question of kind {kind} has none")
+        raise InvalidValue(f"question.{name}", f"must be None for a question of kind {kind}")
 
 
 def _text(_: HumanRequest, given: Any) -> None:
     if not isinstance(given, str) or not given.strip():
-        raise InvalidValue("response", "text is needed that is not blank")
+        raise InvalidValue("response", "must be text that is not blank")
 
 
 def _confirm(_: HumanRequest, given: Any) -> None:
@@ -109,12 +109,12 @@ def _confirm(_: HumanRequest, given: Any) -> None:
 
 def _select(request: HumanRequest, given: Any) -> None:
     if codec.canonical(given) not in map(codec.canonical, request.options or ()):
-        raise InvalidValue("response", "none of the options")
+        raise InvalidValue("response", "must be one of the options")
 
 
 def _form(request: HumanRequest, given: Any) -> None:
     if request.schema is not None:
-        human_forms.check_response("response", request.schema, given)
+        forms.check_response("response", request.schema, given)
 
 
 _ANSWERS: dict[str, Callable[[HumanRequest, Any], None]] = {

@@ -1,8 +1,8 @@
-"""Forms: JSON Schemas (draft 2020-12), checked when a form is asked for, and the responses that must fit them.
+"""Forms: JSON Schemas (draft 2020-12), checked when a form is created, and the responses that must fit them.
 
-Nothing is ever fetched: a reference that does not end inside the schema is refused. What a check may cost is bounded
-by the sizes of schema and response, their depth, and a budget of steps. Not bounded is what one regular expression
-costs on one text: whoever writes a schema vouches for its patterns.
+Nothing is ever fetched: a reference must stay inside the schema. The cost of a check is bounded by the sizes and depths
+of schema and response, and by a budget of steps. The cost of one regular expression on one text is not bounded:
+whoever writes a schema is responsible for its patterns.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue, MisuseError
 
+#: Problems of a response that an error names.
 MOST_PROBLEMS = 20
+#: Comparisons that the check of one response may take.
 MOST_STEPS = 100_000
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef")
-_TOO_MUCH = "it takes more steps to check than are permitted"
+_TOO_MUCH = "must take fewer steps to check: the limit is reached"
 _LONGEST_PATH, _LONGEST_VALUE = 200, 100
 
 
@@ -28,26 +30,26 @@ class _TooMuch(Exception):
 
 
 def check_schema(where: str, schema: Any) -> None:
-    """Raise `InvalidValue` unless this is a schema that can be checked here; `MisuseError` without the extra."""
+    """Raise `InvalidValue` for a schema that cannot be used here, `MisuseError` without the extra."""
     _check_draft(where, schema)
     _check_references(where, schema)
     try:
-        for _ in _validator(schema).iter_errors(None):  # finds what leads back to itself without end
+        for _ in _validator(schema).iter_errors(None):  # finds references that never end
             pass
     except RecursionError:
-        raise InvalidValue(where, "refers to itself without end") from None
+        raise InvalidValue(where, "must not refer to itself without end") from None
     except _TooMuch:
         raise InvalidValue(where, _TOO_MUCH) from None
 
 
 def check_response(where: str, schema: Any, response: Any) -> None:
-    """Raise `InvalidValue` with the ``problems`` (path and text, at most 20) of a response that does not fit."""
+    """Raise `InvalidValue` if the response does not fit, with its ``problems`` (path and text, at most 20)."""
     try:
         errors = islice(_validator(schema).iter_errors(response), MOST_PROBLEMS)
         problems = list(dict.fromkeys(problem for error in errors for problem in _problems(where, error)))
     except _TooMuch:
         raise InvalidValue(where, _TOO_MUCH) from None
-    except _unusable() as error:  # a schema of another program's
+    except _unusable() as error:  # the schema of a foreign row
         raise InvalidValue(where, f"its schema cannot be used: {type(error).__name__}") from None
     if problems:
         (path, text), *more = problems[:MOST_PROBLEMS]
@@ -70,13 +72,13 @@ def _check_draft(where: str, schema: Any) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
         path, text = next(_problems(where, error))
-        raise InvalidValue(path, f"no JSON Schema: {text}") from None
+        raise InvalidValue(path, f"must be a JSON Schema: {text}") from None
     except RecursionError:
-        raise InvalidValue(where, "nested too deep for a JSON Schema") from None
+        raise InvalidValue(where, "must be nested less deeply") from None
 
 
 def _check_references(where: str, schema: Any) -> None:
-    """Follow every reference of the schema and of what is referred to, once each."""
+    """Follow every reference of the schema, and of the places it refers to, once each."""
     _, referencing = _libraries()
     make = referencing.jsonschema.DRAFT202012.create_resource
     root = make(schema)
@@ -88,7 +90,7 @@ def _check_references(where: str, schema: Any) -> None:
             continue
         seen.add(id(contents))
         if contents.get("$schema", _DIALECT) != _DIALECT:
-            raise InvalidValue(where, f"only draft 2020-12 can be checked, whose $schema is {_DIALECT}")
+            raise InvalidValue(where, f"$schema must be {_DIALECT} or missing")
         waiting += [(each, resolver.in_subresource(each)) for each in resource.subresources()]
         for reference in (contents[keyword] for keyword in _REFERENCES if keyword in contents):
             found = _resolved(where, resolver, reference)
@@ -103,12 +105,12 @@ def _resolved(where: str, resolver: Any, reference: str) -> Any:
     try:
         return resolver.lookup(reference)
     except (referencing.exceptions.Unresolvable, TypeError, ValueError):
-        told = f"reference to {reference[:_LONGEST_VALUE]!r}: only places inside the schema can be referred to"
+        told = f"reference to {reference[:_LONGEST_VALUE]!r}: must refer to a place inside the schema"
         raise InvalidValue(where, told) from None
 
 
 def _validator(schema: Any) -> Any:
-    """A validator that knows no other document, and ends after so many steps."""
+    """A validator that knows no other document, and stops after `MOST_STEPS`."""
     jsonschema, referencing = _libraries()
     draft, left = jsonschema.Draft202012Validator, [MOST_STEPS]
     limited = {name: _limited(name, check, left) for name, check in draft.VALIDATORS.items()}
@@ -136,21 +138,21 @@ def _cost(keyword: str, value: Any, instance: Any) -> int:
 
 
 def _undeclared(schema: Any) -> Any:
-    """The schema without the names of its dialect, each of which would call for that dialect's own validator."""
+    """The schema without its ``$schema`` members: for each of them jsonschema would use a validator without limits."""
     if isinstance(schema, dict):
         return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
     return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """What a validator raises over a schema that `check_schema` would have refused."""
+    """The errors of a validator for a schema that `check_schema` would have refused."""
     jsonschema, referencing = _libraries()
     unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
     return RecursionError, unresolved, unknown, re.error, TypeError, ValueError
 
 
 def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:
-    """The path and text of a validation error, without what was answered."""
+    """The paths and texts of a validation error, without the values that were given."""
     path = where
     for key in error.absolute_path:
         path += f"[{key}]" if isinstance(key, int) else f".{str(key)[:80]}"

@@ -1,7 +1,4 @@
-"""The inbox of requests to people: every open one of every live run.
-
-The statements of `human_requests`.
-"""
+"""The statements of `human_requests`."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.workflows.human_requests.records import HumanRequest
 from lastlight_state.workflows.questions.inbox import Inbox
-from lastlight_state.workflows.questions.rows import Questions, Shape
-from lastlight_state.workflows.tables import REQUESTS
+from lastlight_state.workflows.questions.rows import QuestionRows, Shape
+from lastlight_state.workflows.tables import REQUESTS, shown
 
 _WIDE = ("options", "schema", "response")
 
 _ANSWER = ("answered_at", "answered_by", "response")
 
-#: The columns that a new request's row states; it is pending, and the rest is of its answer.
+#: The columns that a new request sets. It is pending; the others are set by its answer.
 _GIVEN = (
     "id",
     "run_id",
@@ -34,7 +31,7 @@ _GIVEN = (
     "schema",
 )
 
-QUESTIONS = Questions(
+QUESTIONS = QuestionRows(
     HumanRequest,
     Shape(
         name="human_request",
@@ -54,8 +51,7 @@ QUESTIONS = Questions(
     ),
 )
 
-PENDING = REQUESTS.c.status == constant("pending")
-
+#: Clears the answer of a request, which is pending again.
 REOPEN = prepared(
     sa.update(REQUESTS)
     .where(REQUESTS.c.id == sa.bindparam("request_id"), REQUESTS.c.status == constant("answered"))
@@ -65,17 +61,18 @@ REOPEN = prepared(
         reopened=REQUESTS.c.reopened + 1,
         **dict.fromkeys(_ANSWER),
     )
-    .returning(*REQUESTS.c)
+    .returning(*shown(REQUESTS.c))
 )
 
 OF_RUN = Listing(
     "human_requests_of_run",
-    tuple(column for column in REQUESTS.c if column.name not in _WIDE),
+    shown(column for column in REQUESTS.c if column.name not in _WIDE),
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     descending=False,
     filters={"run_id": REQUESTS.c.run_id == bind("run_id", REQUESTS.c.run_id)},
 )
 
+#: What the inbox shows of a request.
 _ASKED = (
     "id",
     "run_id",
@@ -94,7 +91,7 @@ _ASKED = (
 
 INBOX = Inbox(
     "human_inbox",
-    [REQUESTS.c[name] for name in _ASKED],
+    shown(REQUESTS.c[name] for name in _ASKED),
     run_id=REQUESTS.c.run_id,
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},

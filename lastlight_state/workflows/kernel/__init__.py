@@ -1,1 +1,1 @@
-"""What several repositories of this domain share: rows, the fence, transitions, and what hangs on a run."""
+"""What several repositories of this domain share: rows, the fence, transitions, and what belongs to a run."""

@@ -1,7 +1,7 @@
-"""What each thing that befalls a claim writes into the columns of its run's row.
+"""The columns of a run that hold its claim, and what a take, a renewal, a release and an end write into them.
 
-The epoch grows whenever a claim begins or ends, and never falls: whoever held the run before stays fenced. A take
-saves what it replaces in the ``previous_`` columns, so that a release can put it back; a hand-over leaves those alone.
+The epoch grows whenever a claim begins or ends, and never falls, so an earlier holder stays fenced. A take saves what
+it replaces in the ``previous_`` columns, and a release puts that back. A transfer leaves them alone.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of
+from lastlight_state.db.statements import bind
 from lastlight_state.workflows.tables import RUNS
 
-#: What a claim is made of, and whether it was recorded as a transition.
+#: What statements of claims return: the claim, and the number of the transition that recorded it.
 CLAIMED = (
     RUNS.c.id,
     RUNS.c.claim_owner,
@@ -26,26 +27,24 @@ CLAIMED = (
     RUNS.c.transition_seq,
 )
 
+#: Columns and what a statement sets them to.
 Sets = Mapping[str, Any]
 
-
-def _at() -> sa.BindParameter[Any]:
-    return sa.bindparam("at", type_=RUNS.c.updated_at.type)
-
+_at = bind("at", RUNS.c.updated_at)
 
 #: A sign of life, which never moves back.
-ALIVE: Sets = {"heartbeat_at": later_of(sa.func.coalesce(RUNS.c.heartbeat_at, _at()), _at())}
+ALIVE: Sets = {"heartbeat_at": later_of(sa.func.coalesce(RUNS.c.heartbeat_at, _at), _at)}
 
 #: ``:claim_owner`` holds the run from ``:at`` until ``:lease_expires_at``.
 HELD: Sets = {
     "claim_owner": sa.bindparam("claim_owner"),
     "claim_epoch": RUNS.c.claim_epoch + 1,
-    "claimed_at": _at(),
+    "claimed_at": _at,
     "lease_expires_at": sa.bindparam("lease_expires_at"),
     **ALIVE,
 }
 
-#: How the run stood before the take.
+#: The run before the take.
 SAVED: Sets = {
     "previous_owner": RUNS.c.claim_owner,
     "previous_heartbeat_at": RUNS.c.heartbeat_at,
@@ -54,17 +53,17 @@ SAVED: Sets = {
     "previous_restart_count": RUNS.c.restart_count,
 }
 
-#: The same, unless a take has saved it already: for a holder who takes its own run again.
+#: The same, unless an earlier take has saved it: for a holder that takes its own run again.
 SAVED_ONCE: Sets = {
-    name: sa.case((RUNS.c.previous_status.is_(None), stood), else_=RUNS.c[name]) for name, stood in SAVED.items()
+    name: sa.case((RUNS.c.previous_status.is_(None), saved), else_=RUNS.c[name]) for name, saved in SAVED.items()
 }
 
-#: What every take writes, an admission that claims included; its status and counters are its own.
+#: What every take writes, and every admission that claims. Status and counters come from the statement.
 TAKEN: Sets = {**HELD, **SAVED}
 
 _ended = RUNS.c.claim_owner.is_not(None)
 
-#: A claim ends: nobody holds the run, and the epoch grows. Who held it last is still to be seen.
+#: A claim ends: nobody holds the run, and the epoch grows. ``previous_owner`` keeps its last holder.
 END_CLAIM: Sets = {
     "claim_epoch": sa.case((_ended, RUNS.c.claim_epoch + 1), else_=RUNS.c.claim_epoch),
     "previous_owner": sa.case((_ended, RUNS.c.claim_owner), else_=RUNS.c.previous_owner),
@@ -73,8 +72,9 @@ END_CLAIM: Sets = {
     "lease_expires_at": None,
 }
 
-#: A claim is given back: the run stands as before the take, but for the epoch. A run that nobody owned is offered, its
-#: grace not restored, or an orderly shutdown would cost a restart. ``:retry_at`` puts off the next take.
+#: A release: the run is as before the take, except for the epoch. A run that had no owner is offered to anybody at
+#: once: with its old grace it would look abandoned, and a shutdown in good order would cost a restart. ``:retry_at``
+#: delays the next take.
 PUT_BACK: Sets = {
     "claim_owner": sa.case((RUNS.c.previous_status.is_not(None), RUNS.c.previous_owner)),
     "claim_epoch": RUNS.c.claim_epoch + 1,
@@ -82,7 +82,7 @@ PUT_BACK: Sets = {
     "heartbeat_at": RUNS.c.previous_heartbeat_at,
     "lease_expires_at": sa.case((RUNS.c.previous_owner.is_not(None), RUNS.c.previous_lease_expires_at)),
     "restart_count": sa.func.coalesce(RUNS.c.previous_restart_count, RUNS.c.restart_count),
-    "wake_at": sa.func.coalesce(sa.bindparam("retry_at", type_=RUNS.c.wake_at.type), RUNS.c.wake_at),
+    "wake_at": sa.func.coalesce(bind("retry_at", RUNS.c.wake_at), RUNS.c.wake_at),
     "previous_owner": RUNS.c.claim_owner,
     "previous_heartbeat_at": None,
     "previous_lease_expires_at": None,

@@ -1,8 +1,7 @@
-"""The rows of a run's nodes, and the statements that set a node's state on behalf of something else.
+"""The rows of a run's nodes, and how executions, questions and the end of a run set their states.
 
-Executions, gates, questions to people and the end of a run all move nodes, and all of them do it here, under the run's
-lock, which they hold already. A node that does not wait has nothing that it waits for: every statement that leaves a
-waiting state clears it.
+Callers hold the lock of the run. Only a node that waits has a time or signal that it waits for: each statement that
+leaves a waiting state clears them.
 """
 
 from __future__ import annotations
@@ -16,15 +15,18 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import object_of
 from lastlight_state.db import columns
 from lastlight_state.db.base import later_of
-from lastlight_state.db.statements import among, constant, prepared
+from lastlight_state.db.statements import among, bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.tables import NODES
 from lastlight_state.workflows.words import WAITING_NODE, NodeState
 
-COLUMNS = tuple(NODES.c)
 _ANY = NODES.alias("node")
 _LATER = NODES.alias("later")
+
+#: The columns of a `Node`.
+COLUMNS = tuple(NODES.c)
+#: The columns of the primary key.
 KEY = (NODES.c.run_id, NODES.c.node_id, NODES.c.iteration)
 #: The columns that say what a waiting node waits for.
 WAIT = ("wake_at", "waiting_for", "correlation_id")
@@ -32,12 +34,15 @@ WAIT = ("wake_at", "waiting_for", "correlation_id")
 
 def param(name: str) -> sa.BindParameter[Any]:
     """The parameter of a column."""
-    return sa.bindparam(name, type_=NODES.c[name].type)
+    return bind(name, NODES.c[name])
 
 
+#: The node ``:run_id``, ``:node_id``, ``:iteration``.
 HERE = tuple(column == param(column.name) for column in KEY)
-AT = sa.bindparam("at", type_=NODES.c.updated_at.type)
+AT = bind("at", NODES.c.updated_at)
+#: A node that waits for nothing.
 NO_WAIT: dict[str, Any] = dict.fromkeys(WAIT)
+#: The time of a change, which never moves back.
 TOUCHED = {"updated_at": later_of(NODES.c.updated_at, AT)}
 
 
@@ -60,6 +65,7 @@ _WAKE = prepared(
     .where(*HERE, NODES.c.state == sa.bindparam("waiting"))
     .values(state=param("state"), **NO_WAIT, **TOUCHED)
 )
+#: Cancels the running and waiting nodes of ``:run_id``.
 CLOSE = prepared(
     sa.update(NODES)
     .where(NODES.c.run_id == param("run_id"), sa.or_(NODES.c.state == constant("running"), waits(NODES.c.state)))
@@ -70,13 +76,13 @@ CLOSE = prepared(
 def label_of(
     run_id: sa.ColumnElement[str], node_id: sa.ColumnElement[Any], iteration: sa.ColumnElement[int]
 ) -> sa.ColumnElement[str | None]:
-    """The label of the node that the columns of the statement around it name; NULL where there is no such node."""
+    """The label of a node, given as columns of the statement around it. NULL if there is no such node."""
     here = (_ANY.c.run_id == run_id, _ANY.c.node_id == node_id, _ANY.c.iteration == iteration)
     return sa.select(_ANY.c.label).where(*here).scalar_subquery().label("label")
 
 
 def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
-    """The nodes of the run that the statement around it names, each with the state of its highest iteration."""
+    """An object of the nodes of a run, given as a column of the statement around it: id to latest state."""
     later = sa.exists().where(
         _LATER.c.run_id == _ANY.c.run_id, _LATER.c.node_id == _ANY.c.node_id, _LATER.c.iteration > _ANY.c.iteration
     )
@@ -85,17 +91,17 @@ def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
 
 
 def set_state(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: datetime) -> None:
-    """Set the state of a node of a locked run, whatever it was; a node that was never put is made."""
+    """Set the state of a node of a locked run, whatever it was. Inserts the node if it is missing."""
     unit.change(_SET_STATE, {**_key(run_id, node), "state": state, "at": at})
 
 
 def wake(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: datetime, *, waiting: NodeState) -> None:
-    """Move a node of a locked run on from the state in which it waits. One that has moved on already stays."""
+    """Set the state of a node of a locked run if it still is in the state ``waiting``."""
     unit.change(_WAKE, {**_key(run_id, node), "state": state, "at": at, "waiting": waiting})
 
 
 def close_all(unit: Unit, run_id: str, at: datetime) -> None:
-    """Cancel the nodes of a run that has ended which are running or waiting; those that never began stay pending."""
+    """Cancel the running and waiting nodes of a run that has ended. Pending nodes stay pending."""
     unit.change(CLOSE, {"run_id": run_id, "at": at})
 
 

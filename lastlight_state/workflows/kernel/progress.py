@@ -1,4 +1,4 @@
-"""How a live run moves on: phases appended and scratch merged, under the run's lock."""
+"""Phases appended to a live run, and scratch merged into it, under the run's lock."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lastlight_state.errors import CorruptData, PayloadTooLarge
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.kernel import fence, rows as run_rows
+from lastlight_state.workflows.kernel import fence, rows
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.records import RunProgress
 from lastlight_state.workflows.tables import RUNS
 
-POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
+_POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
 
 
 def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
-    """Scratch, its parts checked already, as text. Past the limit it is accepted only when smaller than ``before``."""
+    """Scratch as text. Past the limit it is `PayloadTooLarge`, unless it is smaller than ``before`` was."""
     data = codec.encode_sound(scratch)
     if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
         largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))
-        hint = f"largest key {largest[:100]!r}; {POINTER_RULE}"
+        hint = f"largest key {largest[:100]!r}; {_POINTER_RULE}"
         raise PayloadTooLarge("scratch", limit=limits.scratch, actual=len(data), hint=hint)
     return data.decode()
 
@@ -39,13 +39,13 @@ LOCK_PHASES = locking(RUNS.c.phase_history)
 LOCK_SCRATCH = locking(RUNS.c.scratch)
 LOCK_BOTH = locking(RUNS.c.phase_history, RUNS.c.scratch)
 
+_this_run = RUNS.c.id == sa.bindparam("run_id")
 _updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
 _phase: dict[str, Any] = {
     "phase_history": sa.bindparam("phase_history"),
     "phase_count": sa.bindparam("phase_count"),
     "current_phase": sa.bindparam("phase"),
 }
-_this_run = RUNS.c.id == sa.bindparam("run_id")
 
 PUT_PHASE = prepared(sa.update(RUNS).where(_this_run).values(**_phase, **_updated))
 PUT_SCRATCH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_updated))
@@ -55,14 +55,14 @@ _LOCKS = {
     (True, True): LOCK_BOTH,
     (True, False): LOCK_PHASES,
     (False, True): LOCK_SCRATCH,
-    (False, False): run_rows.LOCK,
+    (False, False): rows.LOCK,
 }
 _PUTS = {(True, True): PUT_BOTH, (True, False): PUT_PHASE, (False, True): PUT_SCRATCH}
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a call adds to a run: a phase entry, a patch of scratch with keys to drop, or both."""
+    """What a call adds to a run: a phase entry, a patch of scratch and keys to drop from it, or both."""
 
     run_id: str
     at: datetime
@@ -72,29 +72,30 @@ class Step:
 
     @property
     def parts(self) -> tuple[bool, bool]:
+        """Whether it has a phase entry, and whether it has a patch."""
         return self.entry is not None, self.patch is not None
 
 
 def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
     """Apply a step to a live run. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`."""
     row = lock(unit, step)
-    fence.fence(row, claim)
-    run_rows.expect(row, words.LIVE)
+    fence.check(row, claim)
+    rows.expect(row, words.LIVE)
     return _taken(unit, row, step, limits)
 
 
 def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
-    """`take` for a responder, who holds no claim, on a run that the caller has found live under its lock."""
+    """Apply a step without a claim, for a person's answer. The caller has locked the run and found it live."""
     return _taken(unit, lock(unit, step), step, limits)
 
 
 def lock(unit: Unit, step: Step) -> dict[str, Any]:
-    """The locked row's state, with what the step adds to. Raises `NotFound`."""
-    return run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
+    """Lock the run; returns its state with the columns that the step changes. Raises `NotFound`."""
+    return rows.lock(unit, step.run_id, _LOCKS[step.parts])
 
 
 def add(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> None:
-    """Apply a step to the row that `lock` gave for it, which the caller has fenced and found live."""
+    """Apply a step to the row that `lock` returned for it. The caller has checked its fence and its status."""
     if any(step.parts):
         _taken(unit, row, step, limits)
 
@@ -121,7 +122,7 @@ def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> Ru
 def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> str:
     history = row["phase_history"]
     if not isinstance(history, list):
-        raise CorruptData("workflow_runs", row["id"], "phase_history", problem="is no array")
+        raise CorruptData("workflow_runs", row["id"], "phase_history", problem="must be an array")
     if len(history) >= limits.phase_entries:
         raise PayloadTooLarge("phase_history", limit=limits.phase_entries, actual=len(history) + 1, unit="entries")
     data = codec.encode_sound([*history, entry])
@@ -133,7 +134,7 @@ def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> s
 def _merged(row: Mapping[str, Any], step: Step, limits: Limits) -> str:
     stored = row["scratch"]
     if stored is not None and not isinstance(stored, dict):
-        raise CorruptData("workflow_runs", row["id"], "scratch", problem="is no object")
+        raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")
     merged = {**(stored or {}), **(step.patch or {})}
     for key in step.remove:
         merged.pop(key, None)

@@ -1,6 +1,6 @@
-"""The questions of a run that are still open, of both kinds: gates and requests to people.
+"""The pending questions of a run, of both kinds: approvals and human requests.
 
-Everything that asks "what is left?" asks here, so that nothing counts one kind and forgets the other.
+Whoever counts what is left open does it here, so that neither kind is forgotten.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.statements import Family, constant, prepared
+from lastlight_state.db.statements import Family, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS
 
@@ -19,35 +19,37 @@ _MOST_NAMED = 20
 
 
 def pending(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether it is pending, for statements that go by the run or the id. Not by an index on status, which SQLite,
-    without statistics, takes as gladly as theirs: then it reads every pending question there is."""
+    """Whether a question is pending, for statements that look it up by run or by id.
+
+    The ``coalesce`` keeps SQLite from choosing the index on status, which would read every pending question.
+    """
     return sa.func.coalesce(table.c.status, constant("unknown")) == constant("pending")
 
 
-_this_run = sa.bindparam("run_id", type_=REQUESTS.c.run_id.type)
-#: The conditions of the pending questions of ``:run_id``, by the index on the run.
-PENDING_GATES, PENDING_REQUESTS = ((run == _this_run, pending(table)) for table, run in _KINDS)
+_this_run = bind("run_id", REQUESTS.c.run_id)
+
+#: The conditions of the pending questions of ``:run_id``; they use the index on the run.
+PENDING_APPROVALS, PENDING_REQUESTS = ((run == _this_run, pending(table)) for table, run in _KINDS)
 
 
 def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a pending question holds the run of this id, given as a column of the statement around it.
+    """Whether a pending question blocks the run, whose id is a column of the statement around it.
 
-    A write that decides by it locks the run's row in a statement before, or it would see what was pending before its
-    wait for that lock.
+    A write that decides by it must lock the run's row in an earlier statement: its own snapshot is older than its wait.
     """
     return sa.or_(
         *(sa.exists().where(run == run_id, pending(table), table.c.blocks_run == sa.true()) for table, run in _KINDS)
     )
 
 
-_holding = sa.union_all(
+_blocking = sa.union_all(
     *(
         sa.select(table.c.id).where(run == _this_run, pending(table), table.c.blocks_run == sa.true())
         for table, run in _KINDS
     )
 ).subquery()
-#: The questions that hold ``:run_id``: all that matters is whether there are any, and an error names some.
-BLOCKING = prepared(sa.select(_holding.c.id).order_by(_holding.c.id).limit(sa.literal_column(str(_MOST_NAMED))))
+#: Some of the questions that block ``:run_id``: whether there are any decides, and an error names these.
+BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)))
 
 
 def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
@@ -69,12 +71,12 @@ _CLOSE = tuple(
 
 
 def blocking(unit: Unit, run_id: str) -> list[str]:
-    """The ids of questions that hold a locked run, at most 20 of them."""
+    """The ids of questions that block a locked run, at most 20."""
     return [row["id"] for row in unit.rows(BLOCKING, {"run_id": run_id})]
 
 
 def open_among(unit: Unit, run_id: str, ids: Iterable[str]) -> set[str]:
-    """Those of these (1 to 500) questions of a locked run that are pending."""
+    """Which of these questions (1 to 500) of a locked run are pending."""
     statement, values = _OPEN.of(list(ids))
     return {row["id"] for row in unit.rows(statement, {**values, "run_id": run_id})}
 

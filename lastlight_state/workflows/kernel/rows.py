@@ -1,7 +1,7 @@
-"""The run's row: locked before anything is decided, and fenced against claims that do not hold it.
+"""The run's row: how it is locked, read and judged.
 
-*Lock, then look*: a unit that decides from several rows locks the run's row in a statement of its own and only then
-reads. A statement that locks and counts at once would count with a snapshot older than its wait.
+*Lock, then look*: a unit that decides from several rows locks the run's row in one statement and reads in the next.
+A statement that locks and counts at once would count with a snapshot that is older than its wait for the lock.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from lastlight_state.workflows.tables import RUNS
 
 T = TypeVar("T")
 
-#: Columns that only statements use: what a release puts back, and what tells equal calls of `ensure` apart.
+#: Columns that only statements use: what a release restores, and the digest by which `ensure` compares calls.
 _INNER = ("previous_", "create_digest")
 #: The columns of a `WorkflowRun`.
 COLUMNS = tuple(column for column in RUNS.c if not column.name.startswith(_INNER))
 
+#: What every lock of a run's row returns.
 STATE = (
     RUNS.c.id,
     RUNS.c.status,
@@ -45,20 +46,20 @@ STATE = (
 
 
 def locking(*more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = None) -> Statement:
-    """A statement that locks the row of ``:run_id`` (or ``run``) and returns its state and these columns."""
+    """The statement that locks the row of ``:run_id``, or of ``run``; it returns `STATE` and ``more`` columns."""
     run_id = sa.bindparam("run_id") if run is None else run
     return prepared(sa.select(*STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True))
 
 
 LOCK = locking()
-#: A whole run, its nodes included.
+#: A whole run, with the states of its nodes.
 DETAIL = (*COLUMNS, states_of(RUNS.c.id))
 GET = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")))
 EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
 def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]:
-    """The locked row's state. Raises `NotFound`."""
+    """Lock a run's row; returns its state. Raises `NotFound`."""
     row = unit.row(statement, {"run_id": run_id})
     if row is None:
         raise valid.not_found("workflow_run", run_id)
@@ -66,13 +67,12 @@ def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]
 
 
 def expect_one(unit: Unit, run_id: str) -> None:
-    """Raise `NotFound` unless there is such a run."""
+    """Raise `NotFound` if there is no such run."""
     if unit.row(EXISTS, {"run_id": run_id}) is None:
         raise valid.not_found("workflow_run", run_id)
 
 
 def page_of(
-    unit: Unit,
     listing: Listing,
     make: Callable[[dict[str, Any]], T],
     limit: int,
@@ -80,16 +80,21 @@ def page_of(
     *,
     run_id: str,
     **also: Any,
-) -> Page[T]:
-    """A page of what belongs to one run, by the filter ``run_id`` of the list. Raises `NotFound` for an unknown run.
+) -> Callable[[Unit], Page[T]]:
+    """The work that reads a page of what belongs to one run. It raises `NotFound` for an unknown run.
 
-    What is no text is `InvalidValue`: to a list, None would be no filter.
+    A ``run_id`` that is not text is `InvalidValue`; as a filter, None would mean "all runs".
     """
+    valid.page_limit(limit)
     given = {"run_id": valid.sought("run_id", run_id), **also}
-    page = listing.page(unit, make, limit=limit, page_token=page_token, given=given)
-    if not page.items:
-        expect_one(unit, run_id)
-    return page
+
+    def work(unit: Unit) -> Page[T]:
+        page = listing.page(unit, make, limit=limit, page_token=page_token, given=given)
+        if not page.items:
+            expect_one(unit, run_id)
+        return page
+
+    return work
 
 
 def get(unit: Unit, run_id: str) -> WorkflowRun:
@@ -109,7 +114,7 @@ def expect(row: dict[str, Any], allowed: Sequence[str]) -> None:
 def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
     """The error for a run whose status does not allow what was asked."""
     return Conflict(
-        f"run {run_id!r} is {found}; this needs {' or '.join(allowed)}",
+        f"run {run_id!r} must be {' or '.join(allowed)}, it is {found}",
         code="run_status",
         found=found,
         allowed=tuple(allowed),
@@ -117,10 +122,10 @@ def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
 
 
 def restart_limit(row: dict[str, Any]) -> Conflict:
-    """The error for a run that was restarted as often as it may be."""
+    """The error for a run that has used up its restarts."""
     count, most = row["restart_count"], row["max_restarts"]
     return Conflict(
-        f"run {row['id']!r} was restarted {count} times, of {most} allowed",
+        f"run {row['id']!r} was restarted {count} times; its limit is {most}",
         code="restart_limit",
         restart_count=count,
         max_restarts=most,

@@ -1,7 +1,7 @@
-"""Sweeps: what is to be done to many runs, in one transaction for each.
+"""Sweeps: work on many runs, one transaction for each.
 
-A run whose row cannot be read holds up none of the others: it is logged and passed over, and stays as it was until
-somebody repairs it. Until then `CorruptData` meets every call that would return all of it, to end it included.
+A run whose row cannot be read does not stop a sweep: it is logged and skipped, and stays as it is. Until somebody
+repairs its row, every call that returns the whole run raises `CorruptData`, those that would end it included.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _log = logging.getLogger("lastlight_state.workflows")
 
 
 def over(run_ids: Iterable[str], work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
-    """Each run with what ``work`` made of it."""
+    """Yield each run id with what ``work`` returned for it."""
     for run_id in run_ids:
         try:
             done = work(run_id)
         except CorruptData as error:
-            _log.error("a sweep passed over run %s: %s", run_id, error)
+            _log.error("a sweep skipped run %s: %s", run_id, error)
         else:
             yield run_id, done

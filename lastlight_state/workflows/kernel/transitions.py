@@ -3,8 +3,6 @@
 Every change is a compare-and-set on the status that also counts ``transition_seq`` up and writes the
 ``run_transitions`` row of that number, so the newest transition always equals the row. A change that leaves the
 status as it is, such as a request to cancel, is a *note*: from and to are equal.
-
-The one way from running to paused, whatever the run is to wait for. Its claim ends: nobody holds a paused run.
 """
 
 from __future__ import annotations
@@ -22,20 +20,25 @@ from lastlight_state.db.statements import Family, bind
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
 from lastlight_state.workflows.arguments import Claim, Wait
-from lastlight_state.workflows.kernel import (
-    executions as execution_closing,
-    nodes as node_rows,
-    questions as open_questions,
-)
+from lastlight_state.workflows.kernel import executions, nodes, questions
 from lastlight_state.workflows.kernel.claims import END_CLAIM, PUT_BACK
 from lastlight_state.workflows.kernel.rows import COLUMNS
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL, TERMINAL_TOPIC, Outcome, RunStatus, Source
 
+#: What a paused run waits for.
+Why = Literal["gate", "timer", "signal", "operator"]
+
+#: The reason of a run that was woken because its time had come.
+WAKE_REASON = "run.resumed.timer"
+
+_NOTHING = Wait()
+_NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_for": None, "correlation_id": None}
+
 
 def recorded(head: Any, *, from_status: sa.ColumnElement[Any]) -> Chain:
-    """The chain of a statement that changes (or inserts) a run and returns its row, and of its transition."""
+    """The chain of ``head``, which inserts or changes a run and returns its row, and of its transition."""
     return Chain(
         head,
         into=TRANSITIONS,
@@ -55,10 +58,12 @@ def recorded(head: Any, *, from_status: sa.ColumnElement[Any]) -> Chain:
 
 
 def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
+    """A change from ``:from_status`` to ``:to_status``, if the conditions hold."""
     return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
 
 
 def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
+    """A change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
     at = bind("at", RUNS.c.updated_at)
     head = (
         sa.update(RUNS)
@@ -72,8 +77,6 @@ def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
     )
     return recorded(head, from_status=bind("from_status", TRANSITIONS.c.from_status))
 
-
-_NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_for": None, "correlation_id": None}
 
 PAUSE = _moving(
     pause_reason=sa.bindparam("pause_reason"),
@@ -124,11 +127,9 @@ QUEUE_AGAIN = _noting(
     wake_at=sa.func.coalesce(bind("wake_at", RUNS.c.wake_at), RUNS.c.wake_at),
 )
 RELEASE = _moving(
-    admitted_at=sa.case((sa.bindparam("to_status", type_=RUNS.c.status.type) != "queued", RUNS.c.admitted_at)),
+    admitted_at=sa.case((bind("to_status", RUNS.c.status) != "queued", RUNS.c.admitted_at)),
     **PUT_BACK,
 )
-
-WAKE_REASON = "run.resumed.timer"
 
 _takes = {
     "run_id": RUNS.c.id,
@@ -146,12 +147,14 @@ _takes = {
     "claim_epoch": RUNS.c.claim_epoch,
     "at": bind("at", TRANSITIONS.c.at),
 }
-_RECORD_TAKES = Family(
-    "run",
-    lambda ids: sa.insert(TRANSITIONS).from_select(
-        list(_takes), sa.select(*_takes.values()).where(RUNS.c.id.in_(ids)), include_defaults=False
-    ),
-)
+
+
+def _recorded_takes(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    taken = sa.select(*_takes.values()).where(RUNS.c.id.in_(ids))
+    return sa.insert(TRANSITIONS).from_select(list(_takes), taken, include_defaults=False)
+
+
+_RECORD_TAKES = Family("run", _recorded_takes)
 
 
 def move(
@@ -168,9 +171,9 @@ def move(
     presented_epoch: int | None = None,
     **sets: Any,
 ) -> WorkflowRun:
-    """Move the locked run ``row`` to a status and record it; to its own status for a note.
+    """Move the locked run ``row`` to a status and record that. A move to the same status is a note.
 
-    Raises `LostRace` if its status is not ``row``'s any more.
+    Raises `LostRace` if the run no longer has the status of ``row``.
     """
     changed = unit.chain(
         how,
@@ -202,39 +205,35 @@ def end(
     error_detail: str | None = None,
     **said: Any,
 ) -> WorkflowRun:
-    """Make a run terminal and close all that hangs on it: executions in flight, nodes, pending questions, its claim.
+    """End a run, and close what belongs to it: executions in flight, nodes, pending questions, its claim.
 
-    Those who listen with ``on_terminal`` are told after the commit.
+    Callbacks of ``on_terminal`` are called after the commit.
     """
     if to not in TERMINAL:
         raise ValueError(to)
     run = move(unit, END, row, to, error=error, error_detail=error_detail, **said)
     outcome: Outcome = "cancelled" if to == "cancelled" else "interrupted"
-    execution_closing.close(unit, run.id, outcome, at=said["at"])
-    node_rows.close_all(unit, run.id, said["at"])
-    open_questions.close_all(unit, run.id, said["reason"])
+    executions.close(unit, run.id, outcome, at=said["at"])
+    nodes.close_all(unit, run.id, said["at"])
+    questions.close_all(unit, run.id, said["reason"])
     unit.after_commit(lambda: listeners.notify(TERMINAL_TOPIC, run))
     return run
 
 
 def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
-    """Record what taking these runs did to them (500 at most): taken over, woken, or admitted.
+    """Record that runs (at most 500) were taken over, woken or admitted.
 
-    For runs that a statement of this unit has taken, counting ``transition_seq`` up.
+    A statement of this unit must have taken them, and counted ``transition_seq`` up.
     """
     if run_ids:
         statement, values = _RECORD_TAKES.of(run_ids)
         unit.change(statement, {**values, "at": at})
 
 
-Why = Literal["gate", "timer", "signal", "operator"]
-NOTHING = Wait()
-
-
 def pause(
-    unit: Unit, row: dict[str, Any], why: Why, *, at: datetime, claim: Claim | None, wait: Wait = NOTHING
+    unit: Unit, row: dict[str, Any], why: Why, *, at: datetime, claim: Claim | None, wait: Wait = _NOTHING
 ) -> WorkflowRun:
-    """Pause a locked, running run that the caller has fenced; besides its gates it waits for ``wait``."""
+    """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run."""
     return move(
         unit,
         PAUSE,

@@ -1,6 +1,6 @@
-"""What `lookups` accepts, checked before any statement.
+"""What `lookups` accepts, checked before any statement, and the conditions of its filters of runs.
 
-Filters of runs where no order is asked for, so that several values are one condition.
+These queries have no order to keep, so a filter of several values is one condition.
 """
 
 from __future__ import annotations
@@ -15,36 +15,38 @@ import sqlalchemy as sa
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.listing import MOST_VALUES
-from lastlight_state.db.statements import bind
+from lastlight_state.db.statements import AnyOf, bind, padded, size_for
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import checks as shared, repos as repo_conditions, words
+from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.arguments import RunFilter
 from lastlight_state.workflows.tables import RUNS
 
-#: The filters used, each with its number of parameters: statements that differ in nothing else are compiled once.
-Shape: TypeAlias = tuple[tuple[str, int], ...]
+#: The filters of a query, each with its number of parameters. There is one statement for each shape.
+FilterShape: TypeAlias = tuple[tuple[str, int], ...]
 
-_SIZES = (1, 2, 4, 8, 20, MOST_VALUES)
+#: The most runs that a count counts.
+MOST_COUNTED = 1_000_000
+#: The most ancestors of a run that are listed.
+MOST_ANCESTORS = 1_000
 
+_LONGEST_TEXT = 256
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SEVERAL = {"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name}
 
 _ONE: Mapping[str, sa.ColumnElement[bool]] = {
     "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
     "trigger_id": RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id),
-    **repo_conditions.conditions(RUNS),
+    **repos.conditions(RUNS),
 }
 
 
-def conditions(shape: Shape) -> list[sa.ColumnElement[bool]]:
+def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
     """The conditions of a shape."""
-    return [
-        _SEVERAL[name].in_([bind(f"{name}_{i}", _SEVERAL[name]) for i in range(size)]) if size else _ONE[name]
-        for name, size in shape
-    ]
+    return [AnyOf(name, _SEVERAL[name], size).condition if size else _ONE[name] for name, size in shape]
 
 
-def filled(given: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]] | None:
-    """The shape and the parameters of the filters given; None where an empty sequence admits nothing."""
+def filled(given: Mapping[str, Any]) -> tuple[FilterShape, dict[str, Any]] | None:
+    """The shape and the parameters of the given filters. None if an empty sequence makes the result empty."""
     shape: list[tuple[str, int]] = []
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -56,21 +58,11 @@ def filled(given: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]] | None:
             continue
         if not value:
             return None
-        if len(value) > MOST_VALUES:
-            raise InvalidValue(name, f"{len(value)} values, more than the limit of {MOST_VALUES}")
-        size = next(size for size in _SIZES if size >= len(value))
+        valid.at_most(name, value, MOST_VALUES)
+        size = size_for(len(value))
         shape.append((name, size))
-        values |= {f"{name}_{i}": value[min(i, len(value) - 1)] for i in range(size)}
+        values |= padded(name, value, size)
     return tuple(shape), values
-
-
-MOST_COUNTED = 1_000_000
-
-MOST_ANCESTORS = 1_000
-
-_TEXT = 256
-
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> dict[str, Any]:
@@ -88,10 +80,10 @@ def counted(which: RunFilter) -> dict[str, Any]:
 
 
 def search(text: str, since: datetime) -> dict[str, Any]:
-    """The filters of a search: the text as a pattern that means itself, in lower case as far as it is ASCII."""
-    text = valid.content("text", text, _TEXT)
+    """The filters of a search: the text as a LIKE pattern without wildcards, its ASCII letters in lower case."""
+    text = valid.content("text", text, _LONGEST_TEXT)
     if not text.strip():
-        raise InvalidValue("text", "blank")
+        raise InvalidValue("text", "must not be blank")
     for special in ("\\", "%", "_"):
         text = text.replace(special, f"\\{special}")
     return {"since": aware_utc("since", since), "text": {"pattern": f"%{text.translate(_LOWER)}%"}}

@@ -1,4 +1,4 @@
-"""What look-ups give, the story of a task among it."""
+"""The records of `lookups`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lastlight_state.workflows.repos import split_legacy
 
 
 class Count(Record):
-    """How many there are. Not ``exact``: at least so many, and nobody counted on."""
+    """A number of runs. If it is not ``exact``, counting stopped there and there are more."""
 
     value: int
     exact: bool
@@ -56,7 +56,7 @@ class RunTransition(Record):
 
 
 class RepoRuns(Record):
-    """A repository: how many runs it had, and when the last one began. ``owner`` is None where no row tells it."""
+    """A repository: the number of its runs, and the start of the last one. ``owner`` is None if it is unknown."""
 
     owner: str | None
     repo: str
@@ -70,7 +70,7 @@ class RepoRuns(Record):
 
 
 class RunActivity(Record):
-    """How many runs of one workflow have one status."""
+    """The number of runs of one workflow with one status."""
 
     workflow_name: str
     status: str
@@ -78,7 +78,10 @@ class RunActivity(Record):
 
 
 class TaskWait(Record):
-    """A question that a node asked: ``kind`` is ``approval`` or ``human_request``, ``answered_by`` who ended it."""
+    """A question of a node. ``kind`` is ``approval`` or ``human_request``; ``answered_by`` is who ended it.
+
+    An overdue question reads as expired.
+    """
 
     kind: str
     id: str
@@ -90,12 +93,12 @@ class TaskWait(Record):
 
 
 class TaskStory(Record):
-    """A node of a run in one iteration.
+    """The history of a node in one iteration.
 
-    ``attempts`` are its executions in their order, the last 500 of them, and ``waits`` its questions, the last 100.
-    ``started_at`` is when the first of these began, ``finished_at`` when the last ended, None while it runs.
-    ``cached``: the last one reused a result. ``node`` is None where no row was put, and ``latest_iteration`` the
-    highest that has a row.
+    ``attempts`` are its executions in order (the last 500), ``waits`` its questions (the last 100). ``started_at`` is
+    the start of the first attempt shown, ``finished_at`` the end of the last one, None while it runs. ``cached``: the
+    last attempt reused a result. ``node`` is None if the node has no row; ``latest_iteration`` is the highest one that
+    has a row.
     """
 
     run_id: str

@@ -9,44 +9,43 @@ import sqlalchemy as sa
 
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.lookups.filters import Shape, conditions
+from lastlight_state.workflows.lookups.filters import FilterShape, conditions
 from lastlight_state.workflows.lookups.records import RunAncestor
 from lastlight_state.workflows.runs.statements import SUMMARY as RUN_SUMMARY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 
 _c = RUNS.c
 _newest = (_c.started_at.desc(), _c.id.desc())
-_ONE: sa.ColumnElement[int] = sa.literal_column("1")
 ORDERS = {"newest": _newest, "oldest": (_c.started_at.asc(), _c.id.asc())}
-#: When a run began, in a form that no index has. For the first run of a trigger Postgres would else walk through all
-#: history in the order of their starts, and of a trigger that has none find that out at its end.
+#: The start of a run, written so that no index serves it: otherwise Postgres may walk all runs by start to find a
+#: trigger's first one.
 _begun = sa.func.coalesce(_c.started_at, _c.updated_at)
 _FIRST = {"newest": (_begun.desc(), _c.id.desc()), "oldest": (_begun.asc(), _c.id.asc())}
 
 
-def _of_trigger(shape: Shape, *shown: Any) -> sa.Select[Any]:
-    """By the trigger's own index; what is then sorted are the runs of one trigger."""
+def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
+    """The runs of one trigger, by its index. Only these are sorted."""
     return through(sa.select(*shown), RUNS, "idx_workflow_runs_trigger").where(*conditions(shape))
 
 
 @lru_cache(maxsize=64)
-def for_trigger(shape: Shape, order: Literal["newest", "oldest"]) -> Statement:
+def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement:
     """The first run of a trigger in this order."""
-    return prepared(_of_trigger(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(_ONE))
+    return prepared(_of_trigger(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)))
 
 
 @lru_cache(maxsize=64)
-def latest_by_workflow(shape: Shape) -> Statement:
+def latest_by_workflow(shape: FilterShape) -> Statement:
     """The newest run of a trigger in each of its workflows."""
     place = sa.func.row_number().over(partition_by=_c.workflow_name, order_by=_newest).label("place")
     placed = _of_trigger(shape, *RUN_SUMMARY, place).subquery()
-    return prepared(sa.select(*(placed.c[column.name] for column in RUN_SUMMARY)).where(placed.c.place == _ONE))
+    return prepared(sa.select(*(placed.c[column.name] for column in RUN_SUMMARY)).where(placed.c.place == number(1)))
 
 
 @lru_cache(maxsize=256)
-def counting(shape: Shape) -> Statement:
+def counting(shape: FilterShape) -> Statement:
     """How many runs there are, up to ``:most``."""
     found = sa.select(_c.id).where(*conditions(shape)).limit(bind("most", _c.restart_count)).subquery()
     return prepared(sa.select(sa.func.count().label("runs")).select_from(found))
@@ -62,7 +61,7 @@ CHILDREN = Listing(
 
 _PARENT = RUNS.alias("parent")
 _self = (
-    sa.select(_c.id, _c.parent_run_id, sa.literal_column("0", sa.Integer).label("depth"))
+    sa.select(_c.id, _c.parent_run_id, number(0).label("depth"))
     .where(_c.id == sa.bindparam("run_id"))
     .cte(recursive=True)
 )
@@ -71,7 +70,7 @@ _chain = _self.union_all(
         _PARENT.c.id == _self.c.parent_run_id, _self.c.depth + 1 < sa.bindparam("most", type_=sa.Integer)
     )
 )
-#: A run and its parents. A cycle goes round until ``:most``; whoever reads it stops where an id comes again.
+#: A run and its parents. A cycle repeats up to ``:most`` rows; the reader stops at an id that comes again.
 ANCESTORS = prepared(
     sa.select(*(_c[name] for name in RunAncestor.model_fields if name != "depth"), _chain.c.depth)
     .join_from(_chain, RUNS, _c.id == _chain.c.id)
@@ -96,12 +95,12 @@ def _smallest_after(name: Any) -> sa.Select[Any]:
 
 _first = _smallest_after(bind("after", _c.workflow_name)).cte(recursive=True)
 _names = _first.union_all(sa.select(_smallest_after(_first.c.name).scalar_subquery()).where(_first.c.name.is_not(None)))
-#: From name to name by their index, however many runs each has.
+#: Steps from name to name by their index, however many runs each has.
 NAMES = prepared(
     sa.select(_names.c.name).where(_names.c.name.is_not(None)).limit(sa.bindparam("most", type_=sa.Integer))
 )
 
-#: One walk over an index: a number of runs cannot be had for less.
+#: Reads an index of all runs once, because it counts them.
 REPOS = prepared(
     through(sa.select(_c.owner, _c.repo), RUNS, "ix_workflow_runs_repo")
     .add_columns(sa.func.count().label("runs"), sa.func.max(_c.started_at).label("last_run_at"))
@@ -121,7 +120,7 @@ _active = sa.union_all(
     _runs_of_repo(_c.owner == bind("repo_owner", _c.owner), _c.repo == _repo_name),
     _runs_of_repo(_c.owner.is_(None), _c.repo == bind("qualified", _c.repo)),
 ).subquery()
-#: Both spellings of the repository, a range of the index each.
+#: Both ways to store the repository, each a range of the index.
 ACTIVITY = prepared(
     sa.select(_active.c.workflow_name, _active.c.status, sa.func.count().label("runs"))
     .group_by(_active.c.workflow_name, _active.c.status)
@@ -130,7 +129,7 @@ ACTIVITY = prepared(
 
 _e = EXECUTIONS.c
 _pattern = bind("pattern", _e.error)
-#: ``lower`` of these columns folds ASCII alone, on Postgres because their collation is C.
+#: ``lower`` changes ASCII letters only; on Postgres because the columns have the collation C.
 SEARCH = Listing(
     "errors",
     SUMMARY,

@@ -17,6 +17,7 @@ from lastlight_state.workflows.checks import node_columns, presented
 from lastlight_state.workflows.kernel.nodes import WAIT
 from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
 
+#: The most nodes of one put.
 MOST_NODES = 1_000
 _NO_WAIT = dict.fromkeys(WAIT)
 _ANY_SIZE = 2**40
@@ -24,12 +25,11 @@ _ANY_SIZE = 2**40
 
 def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> dict[str, Any]:
     """The parameters of a put of any number of nodes, each named once."""
-    if len(nodes) > MOST_NODES:
-        raise InvalidValue("nodes", f"{len(nodes)} nodes, more than the limit of {MOST_NODES}", limit=MOST_NODES)
+    valid.at_most("nodes", nodes, MOST_NODES)
     rows = [_row(put) for put in nodes]
     keys = {(row["node_id"], row["iteration"]) for row in rows}
     if len(keys) < len(rows):
-        raise InvalidValue("nodes", "one is named twice")
+        raise InvalidValue("nodes", "must name each node once")
     kept = {
         f"kept_{field}": _text([node_columns(put.node) for put in nodes if getattr(put, field) is UNSET])
         for field in FIELDS
@@ -59,8 +59,7 @@ def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None)
     if not states:
         return given
     wanted = sorted({valid.word("states", state, words.NODE_STATES) for state in valid.several("states", states)})
-    padded = [*wanted, *[wanted[-1]] * (len(ANY_STATE) - len(wanted))]
-    return given | {"states": dict(zip(ANY_STATE, padded, strict=True))}
+    return given | {"states": ANY_STATE.of(wanted)}
 
 
 def _row(put: NodePut) -> dict[str, Any]:
@@ -84,11 +83,11 @@ def _wait_columns(put: NodePut) -> dict[str, Any]:
         return _NO_WAIT
     valid.group("wait", wait, Wait)
     if put.state is UNSET or put.state not in words.WAITING_NODE:
-        raise InvalidValue("wait", "comes with a waiting state", permitted=sorted(words.WAITING_NODE))
+        raise InvalidValue("wait", "needs a waiting state", permitted=sorted(words.WAITING_NODE))
     if wait.signal is not None and put.state != "waiting_signal":
-        raise InvalidValue("wait.signal", f"a node that is {put.state} is not found by a signal")
+        raise InvalidValue("wait.signal", f"must be None for a node that is {put.state}")
     if wait.correlation_id is not None and wait.signal is None:
-        raise InvalidValue("wait.correlation_id", "says nothing without a signal")
+        raise InvalidValue("wait.correlation_id", "needs a signal")
     return {
         "wake_at": None if wait.until is None else iso_text(aware_utc("wait.until", wait.until)),
         "waiting_for": valid.optional("wait.signal", wait.signal, words.SIGNAL),

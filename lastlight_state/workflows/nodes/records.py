@@ -1,4 +1,4 @@
-"""What callers get about the graph of a run: its nodes and its loops."""
+"""The record of `nodes`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lastlight_state.workflows.arguments import NodeRef
 
 
 class Node(Record):
-    """A node of a run's graph in one iteration: its state, how often it was tried, and what it waits for.
+    """A node of a run's graph in one iteration: its state, the number of its last attempt, and what it waits for.
 
-    ``wake_at``, ``waiting_for`` and ``correlation_id`` are None unless it waits for them.
+    ``wake_at``, ``waiting_for`` and ``correlation_id`` are None unless the node waits for them.
     """
 
     run_id: str

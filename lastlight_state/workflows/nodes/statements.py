@@ -11,7 +11,7 @@ from lastlight_state.backends.sql.json import elements_of, member_of
 from lastlight_state.db import columns
 from lastlight_state.db.indexes import Leading
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import among, constant, prepared
+from lastlight_state.db.statements import AnyOf, among, bind, constant, prepared
 from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.kernel.nodes import AT, COLUMNS, HERE, KEY, TOUCHED, WAIT, param, waits
 from lastlight_state.workflows.tables import NODES, RUNS
@@ -19,7 +19,7 @@ from lastlight_state.workflows.words import LIVE, NODE_STATES
 
 _c = NODES.c
 
-#: What a put may leave out. The nodes that leave a field out are listed in the parameter ``kept_<field>``.
+#: The fields that a put may leave out. The parameter ``kept_<field>`` lists the nodes that leave one out.
 FIELDS = ("state", "label", "output_table", "wait")
 
 _MEMBERS = ("node_id", "iteration", "state", "output_table", "label", *WAIT)
@@ -45,7 +45,7 @@ def _put() -> sa.Executable:
 
 
 def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
-    """The values of a node that is there: decided from its row as it is, not as a look before may have found it."""
+    """The new values of a stored node, computed from its row at the time of the write."""
     kept = {field: _kept(new, field) for field in FIELDS}
     values = {name: sa.case((kept[name], _c[name]), else_=new[name]) for name in ("state", "label", "output_table")}
     for name in WAIT:
@@ -59,7 +59,7 @@ def _kept(new: Any, field: str) -> sa.ColumnElement[bool]:
     return sa.tuple_(new.node_id, new.iteration).in_(listed)
 
 
-#: Any number of nodes of a live run.
+#: Inserts or changes nodes of a live run.
 PUT = prepared(_put())
 
 UPDATE = prepared(
@@ -79,13 +79,13 @@ COUNTS = prepared(
     sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state)
 )
 
-#: The parameters of the filter by state.
-ANY_STATE = tuple(f"state_{i}" for i in range(len(NODE_STATES)))
+#: The filter by state.
+ANY_STATE = AnyOf("state", _c.state, len(NODE_STATES))
 
 _filters = {
     "run_id": _c.run_id == param("run_id"),
     "node_id": _c.node_id == param("node_id"),
-    "states": _c.state.in_([sa.bindparam(name, type_=_c.state.type) for name in ANY_STATE]),
+    "states": ANY_STATE.condition,
 }
 LIST = Listing("nodes", COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters)
 ITERATIONS = Listing("iterations", COLUMNS, order=(_c.iteration,), filters=_filters)
@@ -97,7 +97,7 @@ DUE = Listing(
     COLUMNS,
     order=(_c.wake_at, *KEY),
     descending=False,
-    always=(_c.wake_at.is_not(None), _c.wake_at <= sa.bindparam("now", type_=_c.wake_at.type), _of_live_run),
+    always=(_c.wake_at.is_not(None), _c.wake_at <= bind("now", _c.wake_at), _of_live_run),
     spread={"states": _c.state},
     worded=("states",),
     through="ix_run_nodes_wake",
@@ -109,7 +109,7 @@ WAITING = Listing(
     descending=False,
     always=(_c.state == constant("waiting_signal"), _of_live_run),
     filters={
-        "signal": Leading(_c.waiting_for, sa.bindparam("signal", type_=_c.waiting_for.type)),
+        "signal": Leading(_c.waiting_for, bind("signal", _c.waiting_for)),
         "correlation_id": _c.correlation_id == param("correlation_id"),
     },
     through="ix_run_nodes_waiting",

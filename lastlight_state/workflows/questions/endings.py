@@ -1,9 +1,7 @@
-"""What becomes of a run when one of its questions is closed (workflows W-85).
+"""How a question ends without an answer, and what any end of a question does to its run (workflows W-85).
 
-Everything here happens under the run's lock, taken before: the questions that are left are counted after it, so two
-people who close the last two at the same instant cannot leave the run paused with nothing pending.
-
-How a question ends without an answer: cancelled by an operator, or expired; and what that means for its run.
+Callers hold the run's lock, and pending questions are counted after it was taken: two people who close the last two at
+the same instant cannot leave the run paused with nothing pending.
 """
 
 from __future__ import annotations
@@ -16,13 +14,14 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import words
-from lastlight_state.workflows.kernel import questions as open_questions, rows as run_rows, transitions
-from lastlight_state.workflows.questions.rows import Q, Questions
+from lastlight_state.workflows.kernel import rows, transitions
+from lastlight_state.workflows.kernel.questions import blocking
+from lastlight_state.workflows.questions.rows import Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
 
 
 class Said(TypedDict):
-    """Who closed the question, and when."""
+    """Who closed a question, and when; for the transition of its run."""
 
     at: Any
     source: words.Source
@@ -30,42 +29,42 @@ class Said(TypedDict):
 
 
 def go_on(unit: Unit, row: dict[str, Any], said: Said) -> WorkflowRun:
-    """Offer a run to any worker if it was paused for gates and none that blocks it is left; else leave it as it is."""
+    """Offer a run to any worker if it was paused for gates and no question blocks it. Other runs stay as they are."""
     waits = row["status"] == "paused" and row["pause_reason"] in (None, "gate")
-    if not waits or open_questions.blocking(unit, row["id"]):
-        return run_rows.get(unit, row["id"])
+    if not waits or blocking(unit, row["id"]):
+        return rows.get(unit, row["id"])
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 
 
 def fail(unit: Unit, listeners: Listeners, row: dict[str, Any], error: str, *, reason: str, said: Said) -> WorkflowRun:
-    """Fail a live run because of a gate, and close everything else that hangs on it."""
+    """Fail a live run because of a question, and close everything else that belongs to it."""
     return transitions.end(unit, listeners, row, "failed", error=_cut(error), reason=reason, **said)
 
 
 def _cut(text: str) -> str:
-    """The text, as much of it as an error may hold."""
+    """The beginning of the text that fits into an error."""
     data = text.encode()
     return text if len(data) <= words.ERROR else data[: words.ERROR].decode(errors="ignore")
 
 
-def cancel(unit: Unit, questions: Questions[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:
-    """End a question without an answer; the run goes on as after one."""
+def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:
+    """Cancel a question; its run goes on as after an answer."""
     row, question = questions.locked(unit, question_id)
     if question.status == "cancelled":
         return question
     if question.status != "pending":
         raise questions.closed(question)
-    run_rows.expect(row, words.LIVE)
+    rows.expect(row, words.LIVE)
     cancelled = questions.close(unit, question, "cancelled", by=by, at=at, closed_reason=reason)
     go_on(unit, row, {"at": at, "source": "operator", "actor": by})
     return cancelled
 
 
 def expire(
-    unit: Unit, listeners: Listeners, questions: Questions[Q], run_id: str, ids: Sequence[str], now: datetime
+    unit: Unit, listeners: Listeners, questions: QuestionRows[Q], run_id: str, ids: Sequence[str], now: datetime
 ) -> list[str]:
-    """Expire those of a run's questions that are due, and let the run fail or go on. The ids that changed."""
-    row = run_rows.lock(unit, run_id)
+    """Expire the overdue among these questions of a run, which then fails or goes on. Returns the ids that changed."""
+    row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row["status"] in words.LIVE:
         _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None})

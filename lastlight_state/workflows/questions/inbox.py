@@ -1,7 +1,6 @@
-"""The inboxes: every open question of every live run, of one kind each.
+"""The inboxes: all pending questions of live runs, one inbox for each kind of question.
 
-A question past its expiry is not shown, whether a sweep has been there or not. Of the runs only columns are read that
-stand before the large ones.
+Overdue questions are not shown, swept or not. Of the runs only columns are read that stand before the large ones.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ import sqlalchemy as sa
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, constant, prepared
-from lastlight_state.workflows.kernel import questions as open_questions
+from lastlight_state.workflows.kernel import questions
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
 
-#: As good as always true of a pending question's run. Said so that Postgres, which would guess from the share of live
-#: runs among all, does not expect to read the whole inbox for a page and sort it.
+#: Whether the run is live, which is true of nearly every pending question. The ``coalesce`` hides the column's
+#: statistics, so that Postgres does not plan to sort the whole inbox.
 _live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(word) for word in TERMINAL])
 
 
 class Inbox:
-    """The lists of one kind of question: ``orders`` over all runs and ``of_run`` over one, by name of the order.
+    """The lists of one kind of question, by name of the order: ``orders`` over all runs, ``of_run`` over one run.
 
-    ``index`` holds the pending ones in the order of ``order``; ``run_id`` is the column of their run.
+    ``run_id`` is the column of the run, ``index`` the index of pending questions in the order of ``order``.
     """
 
     def __init__(
@@ -71,6 +70,6 @@ class Inbox:
             }
 
         self.orders = lists("", pending, filters=filters, through=index)
-        self.of_run = lists("_of_run", open_questions.pending(table), filters={**this_run, **filters})
+        self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters})
         counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, index)
         self.count: Statement = prepared(counted.where(pending, *is_open))

@@ -1,4 +1,4 @@
-"""How a question is opened: beside a run that goes on, or together with the run's pause."""
+"""How a question is opened: while its run goes on, or together with the pause of the run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.settings import Limits
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.kernel import (
-    fence,
-    progress as run_progress,
-    rows as run_rows,
-    transitions as run_pauses,
-)
+from lastlight_state.workflows.kernel import fence, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.questions.rows import Q, Questions
+from lastlight_state.workflows.questions.rows import Q, QuestionRows
 
 
 def _nothing(_: Unit) -> None:
@@ -28,9 +23,9 @@ def _nothing(_: Unit) -> None:
 
 @dataclass(frozen=True)
 class Opening(Generic[Q]):
-    """A question about to be asked: its row, its run, and when; ``refuse`` may raise before it is."""
+    """A question about to be asked: its row, its run and the time. ``refuse`` may raise before it is stored."""
 
-    questions: Questions[Q]
+    questions: QuestionRows[Q]
     values: dict[str, Any]
     run_id: str
     at: datetime
@@ -40,29 +35,29 @@ class Opening(Generic[Q]):
 def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
     """Store a question of a run that goes on.
 
-    One that is stored already is looked for first: the pause that stored it ended the claim.
+    Looks for a stored one before it checks the fence: the pause that stored it has ended the claim.
     """
-    row = run_rows.lock(unit, opening.run_id)
+    row = rows.lock(unit, opening.run_id)
     return opening.questions.stored(unit, opening.values) or _insert(unit, row, opening, ("running", "paused"), claim)
 
 
 def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
-    """Store a question and pause its run, which nobody holds from then on."""
-    row = run_progress.lock(unit, step)
+    """Store a question and pause its run. The claim ends."""
+    row = progress.lock(unit, step)
     stored = opening.questions.stored(unit, opening.values)
     if stored is not None:
         return stored
     question = _insert(unit, row, opening, ("running",), claim)
-    run_progress.add(unit, row, step, limits)
-    run_pauses.pause(unit, row, "gate", at=step.at, claim=claim)
+    progress.add(unit, row, step, limits)
+    transitions.pause(unit, row, "gate", at=step.at, claim=claim)
     return question
 
 
 def _insert(unit: Unit, row: dict[str, Any], opening: Opening[Q], allowed: Sequence[str], claim: Claim | None) -> Q:
-    fence.fence(row, claim)
-    run_rows.expect(row, allowed)
+    fence.check(row, claim)
+    rows.expect(row, allowed)
     expires_at = opening.values["expires_at"]
     if expires_at is not None and expires_at <= opening.at:
-        raise InvalidValue(f"{opening.questions.argument}.expires_at", f"{iso_text(expires_at)} is not ahead")
+        raise InvalidValue(f"{opening.questions.argument}.expires_at", f"{iso_text(expires_at)} must be in the future")
     opening.refuse(unit)
     return opening.questions.insert(unit, opening.values, opening.at)

@@ -1,17 +1,39 @@
-"""What the records of both kinds of question have in common."""
+"""The base of the records of both kinds of question, and when a question reads as expired."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from lastlight_state.db.records import Record
 
 
 class AskedQuestion(Record):
-    """A question that was put to a person: whether it is open, which node waits for it, and how long it may."""
+    """A question of a run to a person.
+
+    ``answered_by`` and ``answered_at`` say who answered (or cancelled) and when; ``closed_reason`` says why a question
+    ended without an answer. A question past ``expires_at`` reads as ``expired``, whether a sweep has written that or
+    not.
+    """
 
     id: str
+    run_id: str
     status: str
+    kind: str
     node_id: str | None
     iteration: int
+    blocks_run: bool
+    asked_at: datetime
     expires_at: datetime | None
+    answered_at: datetime | None
+    answered_by: str | None
+    closed_reason: str | None
+
+
+def as_of(values: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """The values of a question as they read at this time: an overdue one has expired."""
+    expires_at = values["expires_at"]
+    if values["status"] != "pending" or expires_at is None or expires_at > now:
+        return values
+    expired = {"status": "expired", "closed_reason": "gate.expired"}
+    return {**values, **{name: value for name, value in expired.items() if name in values}}

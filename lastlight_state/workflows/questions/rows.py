@@ -1,8 +1,7 @@
-"""What the two kinds of questions have in common: gates (`approvals`) and requests to people (`human_requests`).
+"""The rows of questions, of both kinds: gates (`approvals`) and requests to people (`human_requests`).
 
-A question belongs to a run, is opened beside it or together with its pause, and ends once: answered, cancelled or
-expired. The run's row is locked before its question is looked at, so of any number of people one comes first and all
-others find what that one did.
+A question belongs to a run and ends once: answered, cancelled or expired. The run's row is locked before its question
+is read, so the first of several people wins, and the others find what that person did.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.kernel import nodes as node_rows, questions as open_questions
+from lastlight_state.workflows.kernel import nodes
+from lastlight_state.workflows.kernel.questions import pending as is_pending
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.questions.records import AskedQuestion
-from lastlight_state.workflows.tables import RUNS
+from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, shown
 from lastlight_state.workflows.words import NodeState
 
 Q = TypeVar("Q", bound=AskedQuestion)
@@ -32,15 +32,15 @@ Q = TypeVar("Q", bound=AskedQuestion)
 
 @dataclass(frozen=True)
 class Shape:
-    """How one kind of question is stored, and how errors speak of it.
+    """How one kind of question is stored, and what errors call it.
 
-    ``name``, ``code``, ``argument``: in errors, at the head of their codes, as callers give it
-    ``given``     the columns that a new row states; the rest is of its end
-    ``same``      the columns that two openings of one question have in common
-    ``end``       the columns that an end writes, by the names of the parameters
-    ``answers``   the statuses that are answers; ``refusals`` those that fail the question's node
-    ``waiting``   the node's state until then
-    ``policy``    the column that says what an expiry does to the run; ``title`` the one that names the question
+    ``name``      its name in errors; ``code`` the head of their codes; ``argument`` the name of the argument
+    ``given``     the columns that a new row sets
+    ``same``      the columns by which two openings of one question are compared
+    ``end``       the columns that an end sets, by the names of their parameters
+    ``answers``   the statuses that are answers; ``refusals`` the statuses that fail the question's node
+    ``waiting``   the state of the node while the question is pending
+    ``policy``    the column that says what an expiry does to the run; ``title`` the column that names the question
     """
 
     name: str
@@ -59,11 +59,11 @@ class Shape:
     due_index: str
 
 
-class Questions(Generic[Q]):
+class QuestionRows(Generic[Q]):
     """The rows of one kind of question."""
 
     def __init__(self, record: type[Q], shape: Shape) -> None:
-        table, every = shape.table, tuple(shape.table.c)
+        table, every = shape.table, shown(shape.table.c)
         this_one = table.c.id == sa.bindparam("question_id")
         is_due = table.c.expires_at <= bind("at", table.c.expires_at)
         pending = table.c.status == constant("pending")
@@ -104,39 +104,39 @@ class Questions(Generic[Q]):
         return found
 
     def locked(self, unit: Unit, question_id: str) -> tuple[dict[str, Any], Q]:
-        """A question, looked at after its run's row was locked, and that row. Raises `NotFound`.
+        """The locked row of a question's run, and the question read after that lock. Raises `NotFound`.
 
-        A question never changes its run, so the lock needs no look before.
+        The run of a question never changes, so the lock may find it in a subquery.
         """
         row = unit.row(self._lock, {"question_id": question_id})
         question = self.get(unit, question_id)
         if row is None:
-            raise NotFound("workflow_run", self._run_of(question))
+            raise NotFound("workflow_run", question.run_id)
         return row, question
 
     def stored(self, unit: Unit, values: Mapping[str, Any]) -> Q | None:
-        """The question of this id, if it is there and the same. Raises `AlreadyExists` for another content."""
+        """The stored question of this id, or None. Raises `AlreadyExists` if its content differs."""
         stored = self.find(unit, values["id"])
         if stored is None:
             return None
-        if any(not self._is_same(name, getattr(stored, name), values[name]) for name in self._shape.same):
+        if not all(self._is_same(name, stored, values[name]) for name in self._shape.same):
             raise AlreadyExists(self._shape.name, values["id"], problem="already exists with another content")
         return stored
 
     def insert(self, unit: Unit, values: Mapping[str, Any], at: datetime) -> Q:
-        """Store a new question. Its node, if it has one, waits from then on."""
+        """Store a new question. Its node, if it has one, waits for the answer."""
         [question] = unit.all(self._record, self._insert, values)
         self.hold_node(unit, question, at)
         return question
 
     def hold_node(self, unit: Unit, question: Q, at: datetime) -> None:
-        """Let a question's node, if it has one, wait for its end."""
+        """Set the node of a question, if it has one, to its waiting state."""
         if question.node_id is not None:
             node = NodeRef(question.node_id, question.iteration)
-            node_rows.set_state(unit, self._run_of(question), node, self._shape.waiting, at)
+            nodes.set_state(unit, question.run_id, node, self._shape.waiting, at)
 
     def takes(self, question: Q, at: datetime, *, repeated: Callable[[], bool]) -> bool:
-        """Whether the question takes an answer now; False if it has this very one. Raises `Conflict` else."""
+        """True if the question may be answered now, False if it has the same answer. Otherwise raises `Conflict`."""
         if question.status != "pending":
             if not repeated():
                 raise self.closed(question)
@@ -146,26 +146,26 @@ class Questions(Generic[Q]):
         return True
 
     def close(self, unit: Unit, question: Q, status: str, *, at: datetime, **facts: Any) -> Q:
-        """Give a pending question, whose run is locked, its end. ``facts`` are parameters of ``Shape.end``."""
+        """End a pending question of a locked run. ``facts`` are parameters of ``Shape.end``."""
         values = {**dict.fromkeys(self._shape.end), "at": at, **facts}
         found = unit.find(self._record, self._close, {"question_id": question.id, "status": status, **values})
         if found is None:
-            raise LostRace(f"{self._shape.name} {question.id!r} is not pending any more", expected="pending")
+            raise LostRace(f"{self._shape.name} {question.id!r} is no longer pending", expected="pending")
         if question.node_id is not None:
             refused = status in self._shape.refusals
-            self._wake_node(unit, self._run_of(question), question.node_id, question.iteration, refused, at)
+            self._wake_node(unit, question.run_id, question.node_id, question.iteration, refused, at)
         return found
 
     def closed(self, question: Q) -> Conflict:
-        """The error for a question that takes no answer any more; `AlreadyAnswered` carries it if it has one."""
+        """The error for a question that has ended: `AlreadyAnswered` with its answer, or `Conflict`."""
         if question.status in self._shape.answers:
             return AlreadyAnswered(self._shape.name, question.id, winner=question)
         return self._closed_as(question, question.status)
 
     def due(self, unit: Unit, now: datetime, limit: int) -> dict[str, list[str]]:
-        """The ids of at most ``limit`` questions that are due, the longest overdue first, by run in ascending id.
+        """The ids of at most ``limit`` overdue questions, the longest overdue first, by run in ascending id.
 
-        One whose run is missing is never due, or it would fill the limit for ever.
+        Questions whose run is missing are left out, or they would fill the limit forever.
         """
         found: dict[str, list[str]] = {}
         for row in unit.rows(self.due_statement, {"at": now, "limit": limit}):
@@ -173,7 +173,7 @@ class Questions(Generic[Q]):
         return dict(sorted(found.items()))
 
     def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[dict[str, Any]]:
-        """Expire those of a locked run's questions that are due; their id, title, policy and time, oldest first."""
+        """Expire the overdue among these questions of a locked run. Returns their rows, the longest overdue first."""
         statement, values = self.expire_statement.of(ids)
         expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})
         for row in expired:
@@ -184,17 +184,13 @@ class Questions(Generic[Q]):
 
     def _wake_node(self, unit: Unit, run_id: str, node_id: str, iteration: int, refused: bool, at: datetime) -> None:
         state: NodeState = "failed" if refused else "pending"
-        node_rows.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
-
-    def _run_of(self, question: Q) -> str:
-        run_id: str = getattr(question, self._shape.run_id.name)
-        return run_id
+        nodes.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
 
     def _expiring(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
         shape, table = self._shape, self._shape.table
         return (
             sa.update(table)
-            .where(table.c.id.in_(ids), shape.run_id == sa.bindparam("run_id"), open_questions.pending(table), is_due)
+            .where(table.c.id.in_(ids), shape.run_id == sa.bindparam("run_id"), is_pending(table), is_due)
             .values(status="expired", closed_reason="gate.expired")
             .returning(
                 table.c.id,
@@ -210,8 +206,9 @@ class Questions(Generic[Q]):
         shape = self._shape
         return Conflict(f"{shape.name} {question.id!r} is {status}", code=f"{shape.code}_{status}", found=status)
 
-    def _is_same(self, name: str, stored: Any, given: Any) -> bool:
-        """Documents are given as text, and equal by value: numbers as JSON has them, true is not 1."""
+    def _is_same(self, name: str, question: Q, given: Any) -> bool:
+        """Whether two contents are equal. JSON is given as text and compared by value; true is not 1."""
+        stored = getattr(question, RECORD_NAMES.get(name, name))
         if stored is None or given is None or not isinstance(self._shape.table.c[name].type, columns.JSON_TYPES):
             return bool(stored == given)
         return codec.canonical(stored) == codec.canonical(codec.decode(given))

@@ -1,4 +1,4 @@
-"""The statements of `queue`. All of them go by the index of what is queued, so history costs them nothing."""
+"""The statements of `queue`. They read the partial index of queued runs, so ended runs cost them nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lastlight_state.workflows.tables import OVERRIDES, RUNS
 _INDEX = "ix_workflow_runs_queue"
 
 _line = (RUNS.c.queued_at, RUNS.c.id)
-#: Whoever queued a run without saying when, past this library, has put it in no place of the line.
+#: Foreign rows without ``queued_at`` have no place in the queue.
 _in_line = (RUNS.c.status == constant("queued"), RUNS.c.queued_at.is_not(None))
 
 _at = bind("at", RUNS.c.queued_at)
@@ -35,7 +35,7 @@ _running = (
     .limit(sa.bindparam("cap", type_=sa.BigInteger))
     .subquery()
 )
-#: How many runs are running; it counts no further than ``:cap``.
+#: How many runs are running, counted up to ``:cap``.
 COUNT_RUNNING = prepared(sa.select(sa.func.count()).select_from(_running))
 
 
@@ -48,10 +48,14 @@ def _next(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return _first(_enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
 
 
-#: Locks the first runs that may be admitted. It passes over one that somebody is changing in this moment: to wait for
-#: it, with others locked already, could be a deadlock.
+def _next_of(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    return _next(RUNS.c.workflow_name.in_(names))
+
+
+#: Locks the first runs that may be admitted. Rows locked by others are skipped: to wait for them while holding locks
+#: could be a deadlock.
 NEXT = prepared(_next())
-NEXT_OF = Family("workflow_name", lambda names: _next(RUNS.c.workflow_name.in_(names)))
+NEXT_OF = Family("workflow_name", _next_of)
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
@@ -71,8 +75,9 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: Admits locked runs and gives them to ``:claim_owner``.
+#: Admits locked runs and claims them for ``:claim_owner``.
 TAKE = Family("run", _take)
 
+#: The first runs in line that were queued before ``:cutoff``.
 OVERDUE = prepared(_first(RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at)))
 LOCK = locking(RUNS.c.queued_at)

@@ -1,4 +1,4 @@
-"""Cancelling: asked for, or done at once; one run, or its whole tree."""
+"""How runs are cancelled: on request or at once, one run or its whole tree."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import words
-from lastlight_state.workflows.kernel import rows as run_rows, transitions
+from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
 
 
 @dataclass(frozen=True)
 class Cancel:
-    """A cancel, as its caller wants it. ``ask`` leaves a running run to its holder."""
+    """The arguments of a cancel. With ``ask`` a running run is left to its holder, who sees the request."""
 
     run_id: str
     said: dict[str, Any]
@@ -28,10 +28,10 @@ class Cancel:
 
 
 def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
-    """Cancel the run, and its live descendants with ``tree``."""
+    """Cancel the run, and with ``tree`` its live descendants."""
     cancelled: dict[str, WorkflowRun] = {}
     for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
-        row = run_rows.lock(unit, run_id)
+        row = rows.lock(unit, run_id)
         if run_id == cancel.run_id or row["status"] in words.LIVE:
             cancelled[run_id] = _one(unit, listeners, row, cancel)
     if cancel.run_id not in cancelled:
@@ -40,10 +40,10 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
 
 
 def _tree(unit: Unit, root: str) -> Iterator[str]:
-    """A run and its descendants, each to be locked by the caller before the next; ascending, so that none deadlocks.
+    """Yield a run and its descendants by ascending id. The caller locks each before it asks for the next.
 
-    Looked for again after the last lock: a child was made under the lock of its parent, so it was there by then, or
-    it finds its parent cancelled. Those it finds are out of order, hence one such walk at a time.
+    Repeated until nothing new is found: a child may have been created while its parent's lock was awaited. The named
+    lock lets one walk run at a time, because runs found late are locked out of order and could deadlock.
     """
     unit.named_lock("run_tree")
     seen: set[str] = set()
@@ -54,11 +54,11 @@ def _tree(unit: Unit, root: str) -> Iterator[str]:
 
 def _one(unit: Unit, listeners: Listeners, row: dict[str, Any], cancel: Cancel) -> WorkflowRun:
     if row["status"] == "cancelled" and not cancel.ask:
-        return run_rows.get(unit, row["id"])
-    run_rows.expect(row, words.LIVE)
+        return rows.get(unit, row["id"])
+    rows.expect(row, words.LIVE)
     said = {**cancel.said, "at": cancel.at, "source": "operator"}
     if cancel.ask and row["status"] == "running":
         if row["cancel_requested_at"] is not None:
-            return run_rows.get(unit, row["id"])
+            return rows.get(unit, row["id"])
         return transitions.move(unit, transitions.ASK_CANCEL, row, "running", reason="cancel.requested", **said)
     return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)

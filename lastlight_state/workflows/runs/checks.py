@@ -52,7 +52,7 @@ def new_run(
 
 
 def create_digest(row: Mapping[str, Any], context: Any) -> str:
-    """The digest of what makes two ensures the same: trigger, repository, context and parent."""
+    """The digest by which `ensure` compares two creations: trigger, repository, context and parent."""
     names = ("trigger_id", "trigger_type", "owner", "repo", "issue_number", "parent_run_id")
     return codec.digest([[row[name] for name in names], context])
 
@@ -61,7 +61,7 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
     """A patch of scratch, and the keys to drop."""
     checked = scratch_patch(patch)
     if checked is None:
-        raise InvalidValue("scratch", "an object is needed, not NoneType")
+        raise InvalidValue("scratch", "expected an object, got NoneType")
     return checked, tuple(valid.content("remove", key, _ANY_SIZE) for key in valid.several("remove", remove))
 
 

@@ -1,15 +1,15 @@
-"""Pages of run summaries, in the two orders of all runs, and of other lists of runs."""
+"""Pages of run summaries: all runs in two orders, and other lists of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from lastlight_state.db import pages
+from lastlight_state.db import pages, valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
@@ -19,22 +19,33 @@ from lastlight_state.workflows.words import TERMINAL
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
-def page(
-    unit: Unit, listing: Listing, given: Mapping[str, Any], limit: int, page_token: str | None
-) -> Page[RunSummary]:
-    """A page of a list of runs, with their totals. The list may show more than a summary does, such as its order."""
-    found = listing.page(unit, _columns, limit=limit, page_token=page_token, given=given)
-    return _page(unit, found.items, found.next_page_token)
+def page_of_runs(
+    listing: Listing, given: Mapping[str, Any], limit: int, page_token: str | None
+) -> Callable[[Unit], Page[RunSummary]]:
+    """The work that reads a page of a list of runs, with their totals. Checks the limit.
+
+    The list may select more columns than a summary has.
+    """
+    valid.page_limit(limit)
+
+    def work(unit: Unit) -> Page[RunSummary]:
+        found = listing.page(unit, _columns, limit=limit, page_token=page_token, given=given)
+        return _page(unit, found.items, found.next_page_token)
+
+    return work
 
 
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """Newest first."""
+    """A page of all runs, newest first."""
     found = sql.LIST.page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
     return _page(unit, found.items, found.next_page_token)
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """Running, paused, queued, then the rest, newest first in each: index ranges read one after the other, no sort."""
+    """A page of all runs: running, paused, queued, then ended ones; newest first in each group.
+
+    Each group is a range of an index, read after the one before it; nothing is sorted.
+    """
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
@@ -55,12 +66,8 @@ ORDERS = {"newest": newest, "active_first": active_first}
 
 
 def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None]:
-    position = pages.decode_token(asked, page_token)
-    if position is None:
-        return 0, None
-    if not position or position[0] not in range(len(_RANKS)):
-        raise InvalidValue("page_token", "damaged, or made by something else")
-    return position[0], sql.LIST.checked_key(position[1:])
+    position = pages.key(asked, page_token, (range(len(_RANKS)), datetime, str))
+    return (0, None) if position is None else (position[0], position[1:])
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +83,7 @@ def _page(unit: Unit, rows: Sequence[dict[str, Any]], token: str | None) -> Page
 
 
 def summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, ...]:
-    """The runs of at most 500 rows, with their totals from one more statement."""
+    """The summaries of at most 500 rows. Their totals take one more statement."""
     if not rows:
         return ()
     statement, values = sql.TOTALS.of([row["id"] for row in rows])

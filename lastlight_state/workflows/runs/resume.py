@@ -1,6 +1,8 @@
-"""What resuming a run begins with: the run, and all that hangs on it and is not over, read at one moment."""
+"""What an engine needs to resume a run: the run, and everything of it that has not ended, read at one moment."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -11,12 +13,13 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.approvals.records import Approval
 from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.human_requests.records import HumanRequest
-from lastlight_state.workflows.kernel import rows as run_rows
+from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.executions import COLUMNS, IN_FLIGHT
-from lastlight_state.workflows.kernel.questions import PENDING_GATES, PENDING_REQUESTS
+from lastlight_state.workflows.kernel.questions import PENDING_APPROVALS, PENDING_REQUESTS
 from lastlight_state.workflows.nodes.records import Node
+from lastlight_state.workflows.questions.records import as_of
 from lastlight_state.workflows.records import Loop, WorkflowRun
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, shown
 
 _run_id = bind("run_id", NODES.c.run_id)
 
@@ -29,14 +32,19 @@ IN_FLIGHT_OF_RUN = prepared(
     .where(EXECUTIONS.c.workflow_run_id == _run_id, IN_FLIGHT)
     .order_by(EXECUTIONS.c.started_at, EXECUTIONS.c.id)
 )
-GATES_OF_RUN = prepared(sa.select(*APPROVALS.c).where(*PENDING_GATES).order_by(APPROVALS.c.created_at, APPROVALS.c.id))
+GATES_OF_RUN = prepared(
+    sa.select(*shown(APPROVALS.c)).where(*PENDING_APPROVALS).order_by(APPROVALS.c.created_at, APPROVALS.c.id)
+)
 REQUESTS_OF_RUN = prepared(
-    sa.select(*REQUESTS.c).where(*PENDING_REQUESTS).order_by(REQUESTS.c.requested_at, REQUESTS.c.id)
+    sa.select(*shown(REQUESTS.c)).where(*PENDING_REQUESTS).order_by(REQUESTS.c.requested_at, REQUESTS.c.id)
 )
 
 
 class ResumeView(Record):
-    """A run with its nodes and loops, what is in flight with its checkpoints, and its pending questions."""
+    """A run with its nodes and loops, its executions in flight with their checkpoints, and its pending questions.
+
+    A pending question that is overdue reads as expired.
+    """
 
     run: WorkflowRun
     nodes: tuple[Node, ...]
@@ -46,16 +54,16 @@ class ResumeView(Record):
     human_requests: tuple[HumanRequest, ...]
 
 
-def read(unit: Unit, run_id: str) -> ResumeView:
-    """What resuming a run begins with. Raises `NotFound`."""
-    run, here = run_rows.get(unit, run_id), {"run_id": run_id}
+def read(unit: Unit, run_id: str, now: datetime) -> ResumeView:
+    """What an engine needs to resume a run. Raises `NotFound`."""
+    run, here = rows.get(unit, run_id), {"run_id": run_id}
     return ResumeView.of(
         {
             "run": run,
             "nodes": tuple(unit.all(Node, NODES_OF_RUN, here)),
             "loops": tuple(unit.all(Loop, LOOPS_OF_RUN, here)),
             "executions": tuple(unit.all(Execution, IN_FLIGHT_OF_RUN, here)),
-            "approvals": tuple(unit.all(Approval, GATES_OF_RUN, here)),
-            "human_requests": tuple(unit.all(HumanRequest, REQUESTS_OF_RUN, here)),
+            "approvals": tuple(Approval.of(as_of(row, now)) for row in unit.rows(GATES_OF_RUN, here)),
+            "human_requests": tuple(HumanRequest.of(as_of(row, now)) for row in unit.rows(REQUESTS_OF_RUN, here)),
         }
     )

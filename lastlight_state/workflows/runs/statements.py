@@ -1,8 +1,8 @@
-"""The statements of `runs`, and how a new run's row is filled."""
+"""The statements of `runs`, and the row of a new run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -11,18 +11,16 @@ import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, bind, constant, prepared
-from lastlight_state.workflows import repos as repo_conditions
+from lastlight_state.db.statements import Family, bind, constant, number, prepared
+from lastlight_state.workflows import repos
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import SUMS
-from lastlight_state.workflows.kernel.progress import _this_run
 from lastlight_state.workflows.kernel.rows import DETAIL, locking
 from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
 
 _PARENT = RUNS.alias("parent")
-
 
 _enabled = ~sa.exists().where(
     OVERRIDES.c.name == bind("workflow_name", RUNS.c.workflow_name), OVERRIDES.c.enabled == sa.false()
@@ -36,11 +34,11 @@ _parent_takes_children = sa.and_(
 
 @lru_cache(maxsize=256)
 def create(names: frozenset[str]) -> Chain:
-    """The statement that inserts a run stating these columns, and its first transition.
+    """The statement that inserts a run with these columns, and its first transition.
 
-    It decides by itself: the workflow is enabled and the parent is there and not cancelled, or nothing is inserted.
-    The parent's row is locked as a cancel locks it, so a cancel of the tree finds the child, or the child the cancel.
-    There is one for each set of columns that callers use, which are few; the other columns keep their defaults.
+    It inserts nothing if the workflow is switched off, or the parent is missing or cancelled. It locks the parent's row
+    as a cancel does: either a cancel of the tree finds the child, or the child finds the cancel. There is one statement
+    for each set of columns, of which callers use few; the other columns keep their defaults.
     """
     stated = [column.name for column in RUNS.c if column.name in names]
     values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
@@ -65,24 +63,28 @@ FIND_KEY = prepared(
     )
 )
 
+#: Locks a run that may be restarted.
 LOCK_ENDED = locking(RUNS.c.workflow_name, RUNS.c.error)
 
 SET_TRACE = prepared(
-    sa.update(RUNS).where(_this_run).values(trace_id=sa.bindparam("trace_id"), span_id=sa.bindparam("span_id"))
+    sa.update(RUNS)
+    .where(RUNS.c.id == sa.bindparam("run_id"))
+    .values(trace_id=sa.bindparam("trace_id"), span_id=sa.bindparam("span_id"))
 )
 
+#: The epoch of the claim that ended a run.
 ENDED_BY = prepared(
     sa.select(TRANSITIONS.c.claim_epoch)
     .where(
         TRANSITIONS.c.run_id == sa.bindparam("run_id"),
         TRANSITIONS.c.to_status == sa.bindparam("status"),
-        TRANSITIONS.c.from_status != TRANSITIONS.c.to_status,  # a note ends nothing
+        TRANSITIONS.c.from_status != TRANSITIONS.c.to_status,  # not a note
     )
     .order_by(TRANSITIONS.c.seq.desc())
-    .limit(sa.literal_column("1"))
+    .limit(number(1))
 )
 
-#: What a `RunSummary` needs besides its totals.
+#: The columns of a `RunSummary`, without its totals.
 SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
 
 _newest = (RUNS.c.started_at, RUNS.c.id)
@@ -95,28 +97,39 @@ LIST = Listing(
     worded=("statuses",),
     filters={
         "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
-        "bare_repo": repo_conditions.bare(RUNS),
+        "bare_repo": repos.bare(RUNS),
     },
-    either={"owned_repo": repo_conditions.spellings(RUNS)},
+    either={"owned_repo": repos.spellings(RUNS)},
 )
 
-TOTALS = Family(
-    "run",
-    lambda ids: (
-        sa.select(EXECUTIONS.c.workflow_run_id, *SUMS)
-        .where(EXECUTIONS.c.workflow_run_id.in_(ids))
-        .group_by(EXECUTIONS.c.workflow_run_id)
-    ),
-)
+
+def _totals(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    run_id = EXECUTIONS.c.workflow_run_id
+    return sa.select(run_id, *SUMS).where(run_id.in_(ids)).group_by(run_id)
+
+
+#: The totals of runs.
+TOTALS = Family("run", _totals)
 
 _children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
 _tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))
-#: A run and its descendants in ascending id; a planted cycle ends, because a union keeps each id once.
+#: A run and its descendants by ascending id. A cycle of parents ends, because UNION keeps each id once.
 TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
+
+#: What a new run has unless its creator says otherwise.
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(column.name for column in RUNS.c),
+    "phase_history": "[]",
+    "restart_count": 0,
+    "phase_count": 0,
+    "transition_seq": 1,
+    "claim_epoch": 0,
+    "status_reason": "run.created",
+}
 
 
 def new_row(now: datetime, **facts: Any) -> dict[str, Any]:
-    """A new run's row: everything None that ``facts`` does not state."""
+    """A new run's row. Columns that are not in ``facts`` get their defaults."""
     queued = facts["status"] == "queued"
     return {
         **_BLANK,
@@ -139,14 +152,3 @@ def first_transition(row: Mapping[str, Any]) -> dict[str, Any]:
         "presented_epoch": None,
         "at": row["started_at"],
     }
-
-
-_BLANK: dict[str, Any] = {
-    **dict.fromkeys(column.name for column in RUNS.c),
-    "phase_history": "[]",
-    "restart_count": 0,
-    "phase_count": 0,
-    "transition_seq": 1,
-    "claim_epoch": 0,
-    "status_reason": "run.created",
-}

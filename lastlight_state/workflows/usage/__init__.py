@@ -1,8 +1,8 @@
-"""Usage: what executions cost, rolled up over runs, triggers, repositories and time. Never reads a text.
+"""Usage: the tokens and costs of executions, summed by run, trigger, repository and time.
 
-Cost is exact: integers of micro-dollars are added, so both databases give equal totals in any order. Days and hours
-are those of UTC. An execution counts where it began, one in flight with what it has reported so far. A workflow's
-executions are those whose skill begins with its name and a colon.
+Cost is exact: whole micro-dollars are added, so both databases return equal totals. Days and hours are those of UTC. An
+execution counts at its start; one in flight counts with what it has reported so far. The executions of a workflow are
+those whose skill begins with its name and a colon.
 """
 
 from __future__ import annotations
@@ -15,58 +15,61 @@ from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import checks as shared, repos as repo_conditions, words
-from lastlight_state.workflows.kernel import rows as run_rows
+from lastlight_state.workflows import checks as shared, repos, words
+from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.executions import COUNTED
 from lastlight_state.workflows.usage import statements as sql
 from lastlight_state.workflows.usage.records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
 
 Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill"]
 
+#: The most buckets of `daily` and `hourly`.
 MOST_DAYS, MOST_HOURS = 366, 744
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _NO_OUTCOMES = dict.fromkeys(sorted(words.OUTCOMES), 0)
-_NOTHING = dict.fromkeys(COUNTED, 0)
+_NO_SUMS = dict.fromkeys(COUNTED, 0)
 
 
 class Rollups(Repository):
     """``store.workflows.usage``"""
 
     def for_run(self, run_id: str) -> UsageTotals:
-        """What a run has used. Raises `NotFound` for an unknown run."""
+        """The usage of a run. Raises `NotFound` for an unknown run."""
 
         def work(unit: Unit) -> UsageTotals:
             totals = _totals(unit, sql.FOR_RUN, {"run_id": run_id})
-            if not totals.executions and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
+            if not totals.executions and unit.row(rows.EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
             return totals
 
         return self._reading(work)
 
     def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
-        """What the runs of a trigger have used, of these workflows. Executions without a run do not count."""
+        """The usage of a trigger's runs, or of those of these workflows. Executions without a run do not count."""
         values: dict[str, Any] = {"trigger_id": valid.identifier("trigger_id", trigger_id, words.TRIGGER_ID)}
         names = None if workflow_names is None else shared.several_workflows(workflow_names)
         if names is None:
-            return self._reading(lambda unit: _totals(unit, sql.FOR_TRIGGER, values))
+            return self._totals(sql.FOR_TRIGGER, values)
         if not names:
             return UsageTotals()
         statement, given = sql.FOR_TRIGGER_AND_NAMES.of(names)
-        return self._reading(lambda unit: _totals(unit, statement, values | given))
+        return self._totals(statement, values | given)
 
     def for_repo(self, owner: str | None, repo: str, *, since: datetime) -> UsageTotals:
-        """What was used for a repository since then. Without an owner: for rows of that name that tell none."""
-        values = {**repo_conditions.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
-        return self._reading(lambda unit: _totals(unit, sql.FOR_REPO, values))
+        """The usage of a repository from ``since`` on. ``owner=None`` means rows of that name without an owner."""
+        values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
+        return self._totals(sql.FOR_REPO, values)
 
     def daily(
         self, days: int = 30, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
     ) -> tuple[UsageBucket, ...]:
-        """Exactly so many days (1 to 366) of UTC, oldest first, ending with today; days without executions are 0.
+        """The usage of each of the last ``days`` days (1 to 366), oldest first; today is the last one.
 
-        ``repo`` is ``"owner/name"``, or a bare name for any owner. Executions dated ahead of now do not count.
+        Days without executions are included, with zeros. ``repo`` is ``"owner/name"``, or a bare name for any owner.
+        Executions that start in the future do not count.
         """
         count = valid.number("days", days, least=1, most=MOST_DAYS)
         return self._buckets(count, _DAY, _filters(workflow, repo, model))
@@ -74,14 +77,15 @@ class Rollups(Repository):
     def hourly(
         self, hours: int = 24, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
     ) -> tuple[UsageBucket, ...]:
-        """Exactly so many hours (1 to 744), ending with the present one; the rest as `daily`."""
+        """The usage of each of the last ``hours`` hours (1 to 744), as `daily`; the present hour is the last one."""
         count = valid.number("hours", hours, least=1, most=MOST_HOURS)
         return self._buckets(count, _HOUR, _filters(workflow, repo, model))
 
     def by(self, dimension: Dimension, *, since: datetime, until: datetime | None = None) -> tuple[UsageGroup, ...]:
-        """The groups of executions that began from ``since`` to before ``until`` (the present), the dearest first.
+        """Usage grouped by a dimension, the most expensive of at most 500 groups first.
 
-        At most 500. Repositories are qualified where the owner is known.
+        Counts executions that started at ``since`` or later, and before ``until``, if given. Repositories are
+        ``owner/name`` if the owner is known.
         """
         statement = sql.BY[valid.word("dimension", dimension, sql.BY)]
         values = {
@@ -89,11 +93,11 @@ class Rollups(Repository):
             "until": self._end() if until is None else aware_utc("until", until),
         }
         if values["until"] < values["since"]:
-            raise InvalidValue("until", "before since")
-        return tuple(self._reading(lambda unit: unit.all(UsageGroup, statement, values)))
+            raise InvalidValue("until", "must not be before since")
+        return tuple(self._all(UsageGroup, statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
-        """Counts since then by outcome, skill and trigger type, what runs now, and today; all of one moment."""
+        """Executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today."""
         moment, today = {"since": aware_utc("since", since)}, {"since": _floor(self._now(), _DAY)}
 
         def work(unit: Unit) -> UsageStats:
@@ -111,9 +115,10 @@ class Rollups(Repository):
         return self._viewing(work)
 
     def failure_streak(self, skill: str | None = None, workflow_name: str | None = None, *, limit: int = 10) -> int:
-        """How many of the newest executions that ended failed or were interrupted, one after the other, up to limit.
+        """How many of the newest ended executions failed or were interrupted in a row, counted up to ``limit``.
 
-        A success ends the streak; skipped, deferred and cancelled ones neither count nor end it. Newest by start.
+        A success ends the streak. Skipped, deferred and cancelled executions neither count nor end it. The newest are
+        those that started last.
         """
         valid.optional("skill", skill, words.SKILL)
         valid.optional("workflow_name", workflow_name, words.WORKFLOW_NAME)
@@ -130,9 +135,9 @@ class Rollups(Repository):
     def list_threads(
         self, *, since: datetime | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ThreadUsage]:
-        """A page of chat threads that were active since then, newest activity first, each with all of its turns.
+        """A page of chat threads with a turn at ``since`` or later, newest activity first, each with all of its turns.
 
-        Each page walks back over the chat turns between its first thread and its last, with one look-up for each.
+        A page reads the chat turns between its first and its last thread, with one index look-up for each.
         """
         given = {"since": None if since is None else {"since": aware_utc("since", since)}}
         valid.page_limit(limit)
@@ -158,19 +163,23 @@ class Rollups(Repository):
             found.setdefault(row["bucket"], {})[row["outcome"]] = row
         return tuple(_bucket(start, found.get(iso_text(start)[:letters], {})) for start in starts)
 
+    def _totals(self, statement: Statement, values: dict[str, Any]) -> UsageTotals:
+        [totals] = self._all(UsageTotals, statement, values)
+        return totals
+
     def _end(self) -> datetime:
-        """Just behind the present: times have whole milliseconds."""
+        """The first millisecond after now."""
         return self._now() + timedelta(milliseconds=1)
 
 
-def _totals(unit: Unit, statement: Any, values: dict[str, Any]) -> UsageTotals:
+def _totals(unit: Unit, statement: Statement, values: dict[str, Any]) -> UsageTotals:
     return unit.all(UsageTotals, statement, values)[0]
 
 
 def _bucket(start: datetime, by_outcome: dict[str, dict[str, Any]]) -> UsageBucket:
     sums = {name: sum(row[name] for row in by_outcome.values()) for name in COUNTED}
     counts = {outcome: row["executions"] for outcome, row in by_outcome.items()}
-    return UsageBucket.of({**_NOTHING, **sums, "start": start, "outcomes": _NO_OUTCOMES | counts})
+    return UsageBucket.of({**_NO_SUMS, **sums, "start": start, "outcomes": _NO_OUTCOMES | counts})
 
 
 def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
@@ -205,7 +214,7 @@ def _filters(workflow: str | None, repo: str | None, model: str | None) -> dict[
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, words.WORKFLOW_NAME))
     if model is not None:
         given["model"] = {"model": valid.identifier("model", model, words.MODEL)}
-    return given if repo is None else given | repo_conditions.asked(repo)
+    return given if repo is None else given | repos.asked(repo)
 
 
 def _floor(moment: datetime, size: timedelta) -> datetime:

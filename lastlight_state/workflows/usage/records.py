@@ -1,4 +1,4 @@
-"""What rollups give."""
+"""The records of `usage`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lastlight_state.workflows.records import Totals
 
 
 class UsageTotals(Totals):
-    """Sums over executions, those in flight with what they reported so far.
+    """Sums over executions. Those in flight count with what they reported so far.
 
-    ``total_tokens`` is input, output and what was read from the cache; what was written to it is a figure of its own.
+    ``total_tokens`` is input, output and cache reads; cache writes are in ``cache_creation_input_tokens`` only.
     """
 
     total_tokens: int = 0
@@ -27,14 +27,14 @@ class UsageTotals(Totals):
 
 
 class UsageBucket(UsageTotals):
-    """The executions that began in one hour or day of UTC. ``outcomes`` counts them, 0 for outcomes that none had."""
+    """The executions that started in one hour or day of UTC. ``outcomes`` has a count for every outcome."""
 
     start: datetime
     outcomes: dict[str, int]
 
 
 class UsageGroup(UsageTotals):
-    """The executions that have one key in common. None: those that have none."""
+    """The executions of one key. The key None holds those without one."""
 
     key: str | None
 
@@ -48,10 +48,10 @@ class ThreadUsage(UsageTotals):
 
 
 class UsageStats(Record):
-    """What there is since a moment, and what is going on now.
+    """The executions from ``since`` on, and those of now.
 
-    ``skills`` and ``trigger_types`` hold the 500 most frequent. ``running_now`` are all executions in flight, however
-    old; ``today`` began today in UTC.
+    ``skills`` and ``trigger_types`` hold the 500 most frequent ones. ``running_now`` counts all executions in flight,
+    however old; ``today`` sums those that started today in UTC.
     """
 
     since: datetime

@@ -1,11 +1,12 @@
 """The statements of `usage`.
 
-On SQLite they read the two usage indexes alone, which hold every figure; on Postgres ranges of the narrow indexes.
+On SQLite they read the two usage indexes only, which hold every figure. On Postgres they read ranges of the narrow
+indexes and the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,20 +15,19 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.scalars import before, utc_bucket
 from lastlight_state.db.indexes import AmongFew, through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, Statement, bind, constant, prepared
-from lastlight_state.workflows import repos as repo_conditions
+from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.workflows import repos
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
 MOST_GROUPS = 500
 _COLON: sa.ColumnElement[str] = sa.literal_column("':'")
 _AFTER_COLON = ";"
-_ONE: sa.ColumnElement[int] = sa.literal_column("1")
 _c = EXECUTIONS.c
 
 _since = _c.started_at >= bind("since", _c.started_at)
 _until = _c.started_at < bind("until", _c.started_at)
-_of_repo = repo_conditions.conditions(EXECUTIONS)
+_of_repo = repos.conditions(EXECUTIONS)
 
 
 def _over_all(*shown: Any) -> sa.Select[Any]:
@@ -45,14 +45,16 @@ _runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigge
     RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
 )
 FOR_TRIGGER = prepared(_over_runs(*SUMS).where(AmongFew(_c.workflow_run_id, _runs_of_trigger)))
-FOR_TRIGGER_AND_NAMES = Family(
-    "name",
-    lambda names: _over_runs(*SUMS).where(
-        AmongFew(_c.workflow_run_id, _runs_of_trigger.where(RUNS.c.workflow_name.in_(names)))
-    ),
-)
 
-#: The filters of buckets. A workflow's executions have skills that begin with its name and a colon.
+
+def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    runs = _runs_of_trigger.where(RUNS.c.workflow_name.in_(names))
+    return _over_runs(*SUMS).where(AmongFew(_c.workflow_run_id, runs))
+
+
+FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names)
+
+#: The filters of buckets.
 FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
     "workflow": sa.and_(_c.skill >= bind("first_skill", _c.skill), _c.skill < bind("behind_skills", _c.skill)),
     "model": _c.model == bind("model", _c.model),
@@ -61,14 +63,14 @@ FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def skills_of(workflow: str) -> dict[str, str]:
-    """The parameters of the filter by workflow: a range, because a colon is directly before a semicolon."""
+    """The parameters of the filter by workflow: the range from its name with a colon to its name with a semicolon."""
     return {"first_skill": f"{workflow}:", "behind_skills": f"{workflow}{_AFTER_COLON}"}
 
 
 @lru_cache(maxsize=128)
 def buckets(letters: int, filters: frozenset[str]) -> Statement:
-    """Sums by bucket and outcome: days have ten letters, hours thirteen."""
-    bucket = utc_bucket(_c.started_at, sa.literal_column(str(letters)))
+    """Sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
+    bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
     return prepared(
         _over_all(bucket.label("bucket"), OUTCOME, *SUMS)
@@ -87,14 +89,14 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 
 
 def _grouped(key: sa.ColumnElement[Any]) -> Statement:
-    """The most expensive groups; SQLite and Postgres would sort NULL to opposite ends."""
+    """The most expensive groups. The key is sorted through ``coalesce``: the databases sort NULL to opposite ends."""
     cost = SUMS[1].element
     return prepared(
         _over_all(key.label("key"), *SUMS)
         .where(_since, _until)
         .group_by(key)
         .order_by(cost.desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
-        .limit(sa.literal_column(str(MOST_GROUPS)))
+        .limit(number(MOST_GROUPS))
     )
 
 
@@ -108,7 +110,7 @@ def _counted(column: sa.Column[Any]) -> Statement:
         .where(_since)
         .group_by(column)
         .order_by(count.desc(), column)
-        .limit(sa.literal_column(str(MOST_GROUPS)))
+        .limit(number(MOST_GROUPS))
     )
 
 
@@ -126,7 +128,7 @@ MOST_SKILLS = 50
 
 
 def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
-    """One page of rows, found by skill: the usage index would lead through everything that is newer."""
+    """The newest executions of one skill, by the index on skills: the usage index would read all newer rows."""
     found = (
         through(sa.select(_c.started_at, _c.id, OUTCOME), EXECUTIONS, "idx_executions_skill")
         .where(_c.skill == skill, _judged)
@@ -154,7 +156,7 @@ def _newest(*conditions: sa.ColumnElement[bool]) -> Statement:
 
 NEWEST = _newest()
 NEWEST_OF_SKILLS = Family("skill", _newest_of_skills)
-#: For workflows of very many skills: through everything that is newer.
+#: For workflows of more than `MOST_SKILLS` skills: reads all newer rows.
 NEWEST_OF_WORKFLOW = _newest(FILTERS["workflow"])
 
 _first = sa.select(sa.func.min(_c.skill).label("skill")).where(FILTERS["workflow"]).cte(recursive=True)
@@ -164,9 +166,9 @@ _next = (
     .scalar_subquery()
 )
 _skills = _first.union_all(sa.select(_next).where(_first.c.skill.is_not(None)))
-#: From skill to skill by their index, however many executions each has.
+#: The skills of a workflow. Steps from skill to skill by their index, however many executions each has.
 SKILLS_OF_WORKFLOW = prepared(
-    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(sa.literal_column(str(MOST_SKILLS + 1)))
+    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1))
 )
 
 _IS_CHAT = _c.skill == constant("chat")
@@ -174,15 +176,15 @@ _ALIKE = EXECUTIONS.alias("turn")
 
 
 def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """The condition in a form of which Postgres thinks that it often holds, and for which it sees no index.
+    """The condition in a form that no index serves and that Postgres estimates to hold often.
 
-    Otherwise it would collect all turns of a thread, or of all threads, before it looks at the first.
+    With the plain condition Postgres would collect all turns of a thread, or of all threads, before it returns one.
     """
-    return sa.case((condition, _ONE), else_=sa.literal_column("0")) >= _ONE
+    return sa.case((condition, number(1)), else_=number(0)) >= number(1)
 
 
-#: The next turn of the thread. A subquery with an order and a limit is no join for any planner, and one look at an
-#: index for each turn.
+#: The next turn of the thread. With an order and a limit no planner turns the subquery into a join: it stays one index
+#: look-up for each turn.
 _newer_turn = (
     through(sa.select(_ALIKE.c.id), _ALIKE, "ix_executions_trigger_started")
     .where(
@@ -192,11 +194,11 @@ _newer_turn = (
         _often(_ALIKE.c.skill == constant("chat")),
     )
     .order_by(_ALIKE.c.started_at)
-    .limit(_ONE)
+    .limit(number(1))
     .scalar_subquery()
 )
 
-#: The newest turn of each thread: the one that no other is newer than.
+#: The newest turn of each thread: no other turn of it is newer.
 THREADS = Listing(
     "chat_threads",
     (_c.trigger_id, _c.started_at, _c.id),
@@ -206,20 +208,13 @@ THREADS = Listing(
     through="idx_executions_skill",
 )
 
-TURNS = Family(
-    "trigger",
-    lambda triggers: (
-        through(
-            sa.select(
-                _c.trigger_id,
-                sa.func.min(_c.started_at).label("first_at"),
-                sa.func.max(_c.started_at).label("last_at"),
-                *SUMS,
-            ),
-            EXECUTIONS,
-            "ix_executions_trigger_started",
-        )
-        .where(_c.trigger_id.in_(triggers), _IS_CHAT)
-        .group_by(_c.trigger_id)
-    ),
-)
+
+def _turns(triggers: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    first, last = sa.func.min(_c.started_at), sa.func.max(_c.started_at)
+    shown = sa.select(_c.trigger_id, first.label("first_at"), last.label("last_at"), *SUMS)
+    turns = through(shown, EXECUTIONS, "ix_executions_trigger_started")
+    return turns.where(_c.trigger_id.in_(triggers), _IS_CHAT).group_by(_c.trigger_id)
+
+
+#: The sums of chat threads.
+TURNS = Family("trigger", _turns)

@@ -24,8 +24,8 @@ def test_an_approval_offers_the_run_to_any_worker(store: StateStore, raw: Raw, f
     at = frozen_clock.advance(seconds=60)
     answered = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine", scratch={"ok": 1})
     gate, run = answered.approval, answered.run
-    assert (gate.status, gate.responded_by, gate.response, gate.responded_at) == ("approved", "ana", "fine", at)
-    assert (gate.answered_via, gate.created_at, answered.repeated) == ("person", approval.created_at, False)
+    assert (gate.status, gate.answered_by, gate.response, gate.answered_at) == ("approved", "ana", "fine", at)
+    assert (gate.answered_via, gate.asked_at, answered.repeated) == ("person", approval.asked_at, False)
     assert (run.status, run.status_reason, run.scratch) == ("running", "run.resumed.gate", {"ok": 1})
     assert (run.claim_owner, run.lease_expires_at, run.pause_reason) == (None, None, None)
     assert store.workflows.runs.get(run.id) == run
@@ -38,11 +38,11 @@ def test_the_same_answer_again_is_repeated_long_after(store: StateStore, frozen_
     """workflows W-83, case 18."""
     approval = paused(store)
     first = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine", scratch={"n": 1})
-    ended = store.workflows.runs.finish(approval.workflow_run_id, "succeeded")
+    ended = store.workflows.runs.finish(approval.run_id, "succeeded")
     frozen_clock.advance(timedelta(days=3))
     again = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine", scratch={"n": 2})
     assert (again.repeated, again.approval, again.run) == (True, first.approval, ended)
-    assert len(raw.transitions(approval.workflow_run_id)) == 4
+    assert len(raw.transitions(approval.run_id)) == 4
 
 
 def test_any_other_answer_meets_the_winner(store: StateStore, raw: Raw) -> None:
@@ -61,7 +61,7 @@ def test_any_other_answer_meets_the_winner(store: StateStore, raw: Raw) -> None:
             store.workflows.approvals.answer(approval.id, **{"decision": "approved", **other})
         assert lost.value.winner == first.approval
     assert store.workflows.approvals.get(approval.id) == first.approval
-    assert len(raw.transitions(approval.workflow_run_id)) == 3
+    assert len(raw.transitions(approval.run_id)) == 3
 
 
 def test_a_rejection_fails_the_run_and_closes_everything(store: StateStore, raw: Raw) -> None:
@@ -74,10 +74,10 @@ def test_a_rejection_fails_the_run_and_closes_everything(store: StateStore, raw:
     approval = store.workflows.approvals.pause(run.id, PLAN)
     answered = store.workflows.approvals.answer(approval.id, "rejected", by="ana", response="too risky")
     assert (answered.run.status, answered.run.error) == ("failed", "Rejected: too risky")
-    assert (answered.run.status_reason, answered.run.finished_at) == ("gate.rejected", answered.approval.responded_at)
+    assert (answered.run.status_reason, answered.run.finished_at) == ("gate.rejected", answered.approval.answered_at)
     assert told == [answered.run]
     closed = store.workflows.approvals.get(other.id)
-    assert (closed.status, closed.closed_reason, closed.responded_by) == ("cancelled", "gate.rejected", None)
+    assert (closed.status, closed.closed_reason, closed.answered_by) == ("cancelled", "gate.rejected", None)
     [(outcome, success)] = raw("SELECT outcome, success FROM executions")
     assert (outcome, bool(success)) == ("interrupted", False)
 
@@ -155,7 +155,7 @@ def test_an_answer_whose_scratch_is_too_large_is_not_given(store: StateStore) ->
     with pytest.raises(PayloadTooLarge):
         store.workflows.approvals.answer(approval.id, "approved", by="ana", scratch={"x": "y" * 65_536})
     assert store.workflows.approvals.get(approval.id) == approval
-    assert store.workflows.runs.get(approval.workflow_run_id).status == "paused"
+    assert store.workflows.runs.get(approval.run_id).status == "paused"
 
 
 def test_an_action_is_approved_only_with_the_digest_that_was_seen(store: StateStore) -> None:
@@ -195,7 +195,7 @@ def test_a_policy_answers_by_its_name(store: StateStore) -> None:
 def test_the_run_waits_while_a_gate_that_blocks_it_is_left(store: StateStore, raw: Raw) -> None:
     """workflows W-85."""
     first = paused(store)
-    second = blocking(store, raw, first.workflow_run_id)
+    second = blocking(store, raw, first.run_id)
     answered = store.workflows.approvals.answer(first.id, "approved", by="ana")
     assert (answered.run.status, answered.run.transition_seq) == ("paused", 2)
     assert store.workflows.approvals.answer(second.id, "approved", by="bo").run.status == "running"
@@ -204,7 +204,7 @@ def test_the_run_waits_while_a_gate_that_blocks_it_is_left(store: StateStore, ra
 def test_a_gate_that_does_not_block_keeps_no_run_waiting(store: StateStore) -> None:
     """workflows W-32, W-85."""
     approval = paused(store)
-    beside = store.workflows.approvals.create(approval.workflow_run_id, Gate("beside", "And this?"))
+    beside = store.workflows.approvals.create(approval.run_id, Gate("beside", "And this?"))
     assert store.workflows.approvals.answer(beside.id, "approved", by="bo").run.status == "paused"
     assert store.workflows.approvals.answer(approval.id, "approved", by="ana").run.status == "running"
 
@@ -237,7 +237,7 @@ def test_a_run_paused_for_something_else_stays_paused(store: StateStore, raw: Ra
     """workflows W-85."""
     for why in ("operator", "timer", "signal"):
         approval = paused(store)
-        raw("UPDATE workflow_runs SET pause_reason = ? WHERE id = ?", why, approval.workflow_run_id)
+        raw("UPDATE workflow_runs SET pause_reason = ? WHERE id = ?", why, approval.run_id)
         answered = store.workflows.approvals.answer(approval.id, "approved", by="ana")
         assert (answered.run.status, answered.run.pause_reason) == ("paused", why)
 
@@ -245,7 +245,7 @@ def test_a_run_paused_for_something_else_stays_paused(store: StateStore, raw: Ra
 def test_a_run_paused_by_another_program_was_paused_for_its_gate(store: StateStore, raw: Raw) -> None:
     """workflows W-106: a NULL pause reason reads as gate."""
     approval = paused(store)
-    raw("UPDATE workflow_runs SET pause_reason = NULL WHERE id = ?", approval.workflow_run_id)
+    raw("UPDATE workflow_runs SET pause_reason = NULL WHERE id = ?", approval.run_id)
     assert store.workflows.approvals.answer(approval.id, "approved", by="ana").run.status == "running"
 
 
@@ -276,8 +276,8 @@ def test_a_gate_of_an_ended_run_takes_no_answer(store: StateStore, raw: Raw) -> 
 def test_a_cancelled_runs_gate_is_closed(store: StateStore, raw: Raw) -> None:
     """workflows W-18, W-83, case 23."""
     approval = paused(store)
-    raw.execution(approval.workflow_run_id)
-    store.workflows.runs.cancel(approval.workflow_run_id, by="ana", reason="stop")
+    raw.execution(approval.run_id)
+    store.workflows.runs.cancel(approval.run_id, by="ana", reason="stop")
     closed = store.workflows.approvals.get(approval.id)
     assert (closed.status, closed.closed_reason) == ("cancelled", "run.cancelled")
     assert not store.workflows.approvals.list_pending().items
@@ -295,7 +295,7 @@ def test_an_answer_in_a_transaction_that_raises_is_not_given(store: StateStore) 
     with undone(store) as tx:
         assert tx.workflows.approvals.answer(approval.id, "rejected", by="ana").run.status == "failed"
     assert store.workflows.approvals.get(approval.id) == approval
-    assert store.workflows.runs.get(approval.workflow_run_id).status == "paused"
+    assert store.workflows.runs.get(approval.run_id).status == "paused"
     assert not told
 
 

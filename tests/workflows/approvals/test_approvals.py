@@ -127,7 +127,7 @@ def test_a_used_gate_id_with_another_content_is_refused(store: StateStore) -> No
     ]
     for change in changed:
         with pytest.raises(AlreadyExists) as taken:
-            store.workflows.approvals.create(approval.workflow_run_id, replace(given, **change))
+            store.workflows.approvals.create(approval.run_id, replace(given, **change))
         assert (taken.value.kind, taken.value.key) == ("approval", "gate-1")
     assert store.workflows.approvals.get("gate-1") == approval
 
@@ -252,9 +252,9 @@ def test_a_cancelled_gate_lets_its_run_go_on(store: StateStore, raw: Raw, frozen
     frozen_clock.advance(seconds=5)
     cancelled = store.workflows.approvals.cancel(approval.id, by="ana", reason="obsolete")
     assert (cancelled.status, cancelled.closed_reason, cancelled.answered_via) == ("cancelled", "obsolete", None)
-    assert (cancelled.responded_by, cancelled.responded_at) == ("ana", frozen_clock.now())
-    assert store.workflows.runs.get(approval.workflow_run_id).status == "running"
-    assert raw.transitions(approval.workflow_run_id)[-1] == ("paused", "running", "run.resumed.gate")
+    assert (cancelled.answered_by, cancelled.answered_at) == ("ana", frozen_clock.now())
+    assert store.workflows.runs.get(approval.run_id).status == "running"
+    assert raw.transitions(approval.run_id)[-1] == ("paused", "running", "run.resumed.gate")
 
 
 def test_cancelling_a_gate_again_changes_nothing(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
@@ -263,7 +263,7 @@ def test_cancelling_a_gate_again_changes_nothing(store: StateStore, frozen_clock
     first = store.workflows.approvals.cancel(approval.id, by="ana", reason="obsolete")
     frozen_clock.advance(seconds=5)
     assert store.workflows.approvals.cancel(approval.id, by="bo", reason="too") == first
-    assert len(raw.transitions(approval.workflow_run_id)) == 3
+    assert len(raw.transitions(approval.run_id)) == 3
 
 
 def test_an_answered_gate_is_not_cancelled(store: StateStore) -> None:

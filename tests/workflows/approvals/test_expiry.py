@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.workflows.steps import PLAN, Raw, paused, started, undone
+from support.workflows.steps import PLAN, Raw, all_pages, paused, started, undone
 
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.testing import FrozenClock
-from lastlight_state.workflows import Approval, Gate, WorkflowRun
+from lastlight_state.workflows import Approval, Gate, NodeRef, WorkflowRun
 
 HOUR = timedelta(hours=1)
 ALMOST = HOUR - timedelta(milliseconds=1)
@@ -31,8 +32,8 @@ def test_an_expiry_counts_as_a_rejection(store: StateStore, raw: Raw, frozen_clo
     frozen_clock.advance(timedelta(milliseconds=1))
     assert store.workflows.approvals.expire_due() == (approval.id,)
     expired = store.workflows.approvals.get(approval.id)
-    assert (expired.status, expired.closed_reason, expired.responded_by) == ("expired", "gate.expired", None)
-    run = store.workflows.runs.get(approval.workflow_run_id)
+    assert (expired.status, expired.closed_reason, expired.answered_by) == ("expired", "gate.expired", None)
+    run = store.workflows.runs.get(approval.run_id)
     assert (run.status, run.status_reason) == ("failed", "gate.expired")
     assert run.error == "Expired: plan was not answered by 2026-02-03T13:34:56.789Z"
     assert told == [run]
@@ -45,8 +46,8 @@ def test_an_expiry_that_resumes_lets_the_run_go_on(store: StateStore, raw: Raw, 
     approval = paused(store, expiring(frozen_clock, on_reject="resume"))
     frozen_clock.advance(HOUR)
     assert store.workflows.approvals.expire_due() == (approval.id,)
-    assert store.workflows.runs.get(approval.workflow_run_id).status == "running"
-    assert raw.transitions(approval.workflow_run_id)[-1] == ("paused", "running", "run.resumed.gate")
+    assert store.workflows.runs.get(approval.run_id).status == "running"
+    assert raw.transitions(approval.run_id)[-1] == ("paused", "running", "run.resumed.gate")
 
 
 def test_an_overdue_gate_takes_no_answer_before_the_sweep_either(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -58,8 +59,49 @@ def test_an_overdue_gate_takes_no_answer_before_the_sweep_either(store: StateSto
     with pytest.raises(Conflict) as refused:
         store.workflows.approvals.answer(late.id, "approved", by="ana")
     assert refused.value.code == "approval_expired"
-    assert store.workflows.approvals.get(late.id) == late
+    assert store.workflows.approvals.expire_due() == (late.id,)
     assert store.workflows.approvals.answer(early.id, "approved", by="ana").repeated
+
+
+def test_an_overdue_gate_is_seen_as_expired_before_any_sweep(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-88: wherever it is read, and nothing is written."""
+    approvals, node = store.workflows.approvals, NodeRef("review")
+    gate = expiring(frozen_clock, node=node)
+    asked = paused(store, gate)
+    frozen_clock.advance(HOUR)
+    seen = approvals.get(asked.id)
+    assert (seen.status, seen.closed_reason) == ("expired", "gate.expired")
+    assert [each.status for each in approvals.list_for_run(asked.run_id)] == ["expired"]
+    assert [each.status for each in approvals.list()] == ["expired"]
+    assert approvals.pause(asked.run_id, replace(gate, id=asked.id)) == seen
+    assert [wait.status for wait in store.workflows.lookups.get_task(asked.run_id, node).waits] == ["expired"]
+    assert approvals.list_pending().items == ()
+    assert raw("SELECT status FROM workflow_approvals") == [("pending",)]
+    approvals.expire_due()
+    assert approvals.get(asked.id) == seen
+
+
+def test_a_list_by_status_goes_by_the_status_that_gates_read_as(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-88."""
+    approvals, (swept, overdue) = store.workflows.approvals, (paused(store, expiring(frozen_clock)) for _ in range(2))
+    frozen_clock.advance(HOUR)
+    assert approvals.expire_due(limit=1) == (swept.id,)
+    frozen_clock.advance(seconds=1)
+    waiting, later = paused(store), paused(store, expiring(frozen_clock))
+    found = {
+        statuses: {each.id for each in approvals.list(statuses=statuses)}
+        for statuses in (("pending",), ("expired",), ("pending", "expired"), ("approved",))
+    }
+    assert found == {
+        ("pending",): {waiting.id, later.id},
+        ("expired",): {swept.id, overdue.id},
+        ("pending", "expired"): {swept.id, overdue.id, waiting.id, later.id},
+        ("approved",): set(),
+    }
+    pages = all_pages(lambda **given: approvals.list(statuses=("expired",), limit=1, **given))
+    assert {each.id for each in pages} == {swept.id, overdue.id}
 
 
 def test_an_expired_gate_takes_no_answer(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -108,7 +150,8 @@ def test_a_sweep_in_a_transaction_is_part_of_it(store: StateStore, frozen_clock:
     frozen_clock.advance(HOUR)
     with undone(store) as tx:
         assert tx.workflows.approvals.expire_due() == (approval.id,)
-    assert store.workflows.approvals.get(approval.id) == approval
+    assert store.workflows.runs.get(approval.run_id).status == "paused"
+    assert store.workflows.approvals.expire_due() == (approval.id,)
 
 
 def test_a_due_gate_of_an_ended_run_expires_quietly(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:

@@ -13,8 +13,8 @@ from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Approval, Gate, NodeRef, Trigger
-from lastlight_state.workflows.approvals import statements as approval_inbox, statements as sql
-from lastlight_state.workflows.kernel import questions as open_questions
+from lastlight_state.workflows.approvals import statements as sql
+from lastlight_state.workflows.kernel import questions
 
 HOUR = timedelta(hours=1)
 
@@ -101,10 +101,10 @@ def test_the_inbox_shows_what_is_asked_and_where_the_run_stands(store: StateStor
     approval = paused(store, gate, workflow_name="release", trigger=Trigger("t-9"))
     [pending] = store.workflows.approvals.list_pending()
     shared = approval.model_dump().items() & pending.model_dump(exclude={"action"}).items()
-    assert {"id", "workflow_run_id", "gate", "summary", "requested_by", "artifact"} <= {name for name, _ in shared}
+    assert {"id", "run_id", "gate", "summary", "requested_by", "artifact"} <= {name for name, _ in shared}
     assert (pending.action, pending.action_digest, pending.node_id) == ({"a": 1}, approval.action_digest, "build")
     assert (pending.workflow_name, pending.run_status, pending.trigger_id) == ("release", "paused", "t-9")
-    raw("UPDATE workflow_runs SET status = 'queued' WHERE id = ?", approval.workflow_run_id)
+    raw("UPDATE workflow_runs SET status = 'queued' WHERE id = ?", approval.run_id)
     assert store.workflows.approvals.list_pending().items[0].run_status == "queued"
 
 
@@ -115,7 +115,7 @@ def test_the_inbox_shows_pending_gates_of_live_runs_only(store: StateStore, raw:
     store.workflows.approvals.answer(answered.id, "approved", by="ana")
     store.workflows.approvals.cancel(cancelled.id, by="ana", reason="obsolete")
     adopted = store.workflows.approvals.create(started(store).id, PLAN)
-    raw("UPDATE workflow_runs SET status = 'succeeded' WHERE id = ?", adopted.workflow_run_id)
+    raw("UPDATE workflow_runs SET status = 'succeeded' WHERE id = ?", adopted.run_id)
     assert ids(store.workflows.approvals.list_pending()) == [kept.id]
     assert store.workflows.approvals.count_pending() == 1
 
@@ -203,18 +203,18 @@ def many(every_backend: StateStore, database: Database, raw: Raw) -> StateStore:
 def test_the_inbox_is_read_in_its_order_by_an_index_of_what_is_pending(many: StateStore, database: Database) -> None:
     """workflows W-88, W-101, W-103."""
     for paged in (False, True):
-        for inbox in approval_inbox.INBOX.orders.values():
+        for inbox in sql.INBOX.orders.values():
             plan = plan_of_page(database, many, inbox, {}, paged=paged)
             assert not plan.sorts_the_table, plan
             assert "ix_approvals_inbox" in plan.text or "ix_approvals_status_newest" in plan.text, plan
-        for inbox in approval_inbox.INBOX.of_run.values():
+        for inbox in sql.INBOX.of_run.values():
             plan = plan_of_page(database, many, inbox, {"run_id": "r10"}, paged=paged, in_order=False)
             assert "idx_approvals_workflow" in plan.text, plan
 
 
 def test_the_inbox_reads_nothing_large_of_the_runs(many: StateStore) -> None:
     """workflows W-88, W-100."""
-    statement = sql_of_page(many, approval_inbox.INBOX.orders["newest"], {})
+    statement = sql_of_page(many, sql.INBOX.orders["newest"], {})
     for column in ("context", "scratch", "phase_history", "node_statuses", "error"):
         assert column not in statement
 
@@ -259,7 +259,7 @@ def test_a_sweep_reads_what_is_due(many: StateStore, database: Database) -> None
 def test_what_is_left_of_a_run_is_counted_by_the_run(many: StateStore, database: Database) -> None:
     """workflows W-85: an answer costs the same beside any number of pending gates."""
     values = {"run_id": "r10", "at": database.clock.now(), "reason": "run.cancelled"}
-    for statement in (open_questions.BLOCKING, open_questions._CLOSE[0]):
+    for statement in (questions.BLOCKING, questions._CLOSE[0]):
         plan = plan_of(database, many, statement, values)
         assert "idx_approvals_workflow" in plan.text, plan
 

@@ -49,8 +49,8 @@ def answer(thread):
             approval_id, "rejected" if thread % 2 else "approved", by=f"{me}-{thread}", response=me
         )
     except AlreadyAnswered as lost:
-        return ["lost", lost.winner.responded_by]
-    return ["won", answered.approval.responded_by]
+        return ["lost", lost.winner.answered_by]
+    return ["won", answered.approval.answered_by]
 
 url, me, approval_id, threads = arguments
 with StateStore.open(url, migrate=False) as store, ThreadPoolExecutor(threads) as pool:
@@ -68,8 +68,8 @@ def test_of_four_processes_that_answer_one_wins(fresh_database: Database, crew: 
     outcomes = [outcome for process in told for outcome in process]
     won = store.workflows.approvals.get(approval.id)
     assert sorted(outcome for outcome, _ in outcomes) == ["lost"] * (4 * threads - 1) + ["won"]
-    assert {responder for _, responder in outcomes} == {won.responded_by}
-    run = store.workflows.runs.get(approval.workflow_run_id)
+    assert {responder for _, responder in outcomes} == {won.answered_by}
+    run = store.workflows.runs.get(approval.run_id)
     assert run.status == ("running" if won.status == "approved" else "failed")
     assert len(raw.transitions(run.id)) == 3
     raw.check_history(run.id)
@@ -82,7 +82,7 @@ def test_two_last_answers_at_one_instant_never_leave_the_run_paused(
     """workflows W-10, W-85, case 3."""
     for _ in range(rounds):
         first = paused(every_backend)
-        second = every_backend.workflows.approvals.create(first.workflow_run_id, Gate("second", "And this?"))
+        second = every_backend.workflows.approvals.create(first.run_id, Gate("second", "And this?"))
         raw("UPDATE workflow_approvals SET blocks_run = ? WHERE id = ?", True, second.id)
         answers = together(
             [
@@ -91,8 +91,8 @@ def test_two_last_answers_at_one_instant_never_leave_the_run_paused(
             ]
         )
         assert sorted(answer.run.status for answer in answers if isinstance(answer, Answered)) == ["paused", "running"]
-        assert every_backend.workflows.runs.get(first.workflow_run_id).status == "running"
-        raw.check_history(first.workflow_run_id)
+        assert every_backend.workflows.runs.get(first.run_id).status == "running"
+        raw.check_history(first.run_id)
 
 
 @Rounds
@@ -104,11 +104,11 @@ def test_an_answer_and_a_cancel_at_one_instant_end_in_one_of_them(
         approval = paused(every_backend)
         both: list[Callable[[], object]] = [
             partial(every_backend.workflows.approvals.answer, approval.id, "approved", by="ana"),
-            partial(every_backend.workflows.runs.cancel, approval.workflow_run_id, by="bo", reason="stop"),
+            partial(every_backend.workflows.runs.cancel, approval.run_id, by="bo", reason="stop"),
         ]
         answered, cancelled = together(both)
         assert not isinstance(cancelled, BaseException)
-        run = every_backend.workflows.runs.get(approval.workflow_run_id)
+        run = every_backend.workflows.runs.get(approval.run_id)
         gate = every_backend.workflows.approvals.get(approval.id)
         if isinstance(answered, Answered):
             assert (run.status, gate.status) == ("cancelled", "approved")
@@ -136,13 +136,13 @@ def test_one_gate_id_for_two_runs_is_given_once(every_backend: StateStore) -> No
     [won] = [outcome for outcome in pauses if isinstance(outcome, Approval)]
     assert all(isinstance(outcome, AlreadyExists) for outcome in pauses if outcome is not won)
     statuses = {run.id: every_backend.workflows.runs.get(run.id).status for run in runs}
-    assert [run_id for run_id, status in statuses.items() if status == "paused"] == [won.workflow_run_id]
+    assert [run_id for run_id, status in statuses.items() if status == "paused"] == [won.run_id]
 
 
 def test_of_two_executions_one_uses_the_approval(every_backend: StateStore, raw: Raw) -> None:
     """workflows W-86: approve once, act once."""
     approval = paused(every_backend, Gate("plan", "Go?", action={"a": 1}))
-    run_id = approval.workflow_run_id
+    run_id = approval.run_id
     every_backend.workflows.approvals.answer(approval.id, "approved", by="ana", digest=approval.action_digest)
     executions = [raw.execution(run_id, f"e-{index}") for index in range(8)]
     consume = every_backend.workflows.approvals.consume
@@ -162,7 +162,7 @@ def test_two_sweeps_expire_each_gate_once(every_backend: StateStore, raw: Raw, d
     sweeps: list[Any] = together([every_backend.workflows.approvals.expire_due for _ in range(4)])
     assert sorted(approval_id for sweep in sweeps for approval_id in sweep) == sorted(gate.id for gate in gates)
     for gate in gates:
-        raw.check_history(gate.workflow_run_id)
+        raw.check_history(gate.run_id)
 
 
 def test_a_cancelled_answer_is_stored_or_not_and_a_retry_says_which(every_backend: StateStore) -> None:

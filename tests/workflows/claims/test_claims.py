@@ -96,7 +96,7 @@ def test_a_due_run_runs_on_when_it_is_taken(store: StateStore, raw: Raw, frozen_
 def test_a_due_run_with_a_question_left_is_not_due(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-110, case 63."""
     approval = paused(store)
-    run_id = approval.workflow_run_id
+    run_id = approval.run_id
     raw("UPDATE workflow_runs SET wake_at = ? WHERE id = ?", frozen_clock.now(), run_id)
     assert listed(store) == []
     assert store.workflows.claims.take_next(owner="worker-1") == ()
@@ -121,7 +121,7 @@ def test_runs_that_do_not_run_cannot_be_taken(store: StateStore) -> None:
     """workflows W-12, W-13."""
     ended = started(store)
     store.workflows.runs.finish(ended.id, "succeeded")
-    for run in (ended, started(store, status="queued"), store.workflows.runs.get(paused(store).workflow_run_id)):
+    for run in (ended, started(store, status="queued"), store.workflows.runs.get(paused(store).run_id)):
         with pytest.raises(Conflict) as caught:
             store.workflows.claims.take(run.id, owner="worker-1")
         assert caught.value.code == "run_status"

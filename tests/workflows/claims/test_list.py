@@ -20,7 +20,7 @@ from lastlight_state.db.statements import Statement
 from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ClaimableRun, Provenance
-from lastlight_state.workflows.claims import kinds as claim_kinds, lists as claim_list, statements as sql
+from lastlight_state.workflows.claims import kinds, lists, statements as sql
 from lastlight_state.workflows.queue import statements as queue_statements
 
 
@@ -233,7 +233,7 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
     fill(raw, database.clock, many)
     now = database.clock.now()
     values = {
-        **claim_kinds.moment(now),
+        **kinds.moment(now),
         "at": now,
         "after_0": now,
         "after_1": "r1",
@@ -245,9 +245,9 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
     values["claims"] = f'[{{"run_id":"r20","epoch":1,"lease_expires_at":"{iso_text(now)}"}}]'
 
     for ranges, indexes in (
-        (claim_list.LISTED, ("ix_workflow_runs_heartbeat", "ix_workflow_runs_wake")),
-        (claim_list.TAKEN_NEXT, ("ix_workflow_runs_heartbeat", "ix_workflow_runs_wake")),
-        (claim_list.SPENT, ("ix_workflow_runs_heartbeat",)),
+        (lists.LISTED, ("ix_workflow_runs_heartbeat", "ix_workflow_runs_wake")),
+        (lists.TAKEN_NEXT, ("ix_workflow_runs_heartbeat", "ix_workflow_runs_wake")),
+        (lists.SPENT, ("ix_workflow_runs_heartbeat",)),
     ):
         for paged in (False, True):
             found = plan_of(database, every_backend, ranges.statement(paged, 51), values, in_order=True)

@@ -260,7 +260,7 @@ def test_a_phase_has_a_state_in_a_known_run_only(store: StateStore) -> None:
     """workflows W-13, W-55."""
     with pytest.raises(NotFound, match="workflow_run"):
         store.workflows.executions.phase_state("deploy:plan", run_id="nobody")
-    with pytest.raises(InvalidValue, match="run or a trigger"):
+    with pytest.raises(InvalidValue, match="expected run_id or trigger_id"):
         store.workflows.executions.phase_state("deploy:plan")
 
 

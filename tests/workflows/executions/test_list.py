@@ -17,7 +17,7 @@ from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ExecutionOptions, ExecutionSummary, Failure, NodeRef, Trigger, Usage
-from lastlight_state.workflows.executions import lists as execution_list, statements as sql
+from lastlight_state.workflows.executions import lists, statements as sql
 from lastlight_state.workflows.words import Outcome
 
 LARGE = ("output_text", "checkpoint", "details", "error_detail")
@@ -288,7 +288,7 @@ def test_every_list_reads_its_index(database: Database, every_backend: StateStor
 
 def check_plans(database: Database, store: StateStore) -> None:
     for name, (given, on_sqlite, on_postgres) in INDEXES.items():
-        listing = execution_list.listing_of({"node": None, **given})
+        listing = lists.listing_of({"node": None, **given})
         values = {**given, **given.get("node", {}), "after_0": 1 if name == "node" else NOON, "after_1": "e-1"}
         for paged in (False, True):
             plan = plan_of(database, store, listing.statement(given, paged=paged), values)
@@ -307,7 +307,7 @@ def test_a_page_takes_nothing_from_behind_the_text(database: Database, every_bac
     behind = set(columns[columns.index("output_text") :])
     if database.name == "sqlite":
         for given in ({}, {"run_id": LARGE_RUN}):
-            statement = execution_list.LIST.statement(given, paged=False)
+            statement = lists.LIST.statement(given, paged=False)
             read = columns_of_rows(database, every_backend, statement, dict(given))
             assert read
             assert not read & behind

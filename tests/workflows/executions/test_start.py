@@ -24,7 +24,7 @@ def test_an_execution_has_the_trigger_of_its_run(store: StateStore, frozen_clock
     assert (execution.trigger_type, execution.trigger_id) == ("webhook", TRIGGER.id)
     assert (execution.owner, execution.repo, execution.issue_number) == ("acme", "widget", 7)
     assert (execution.triggered_by, execution.trigger_actor_type) == ("ana", "github")
-    assert (execution.workflow_run_id, execution.skill, execution.session_id) == (run.id, "deploy:plan", "s-1")
+    assert (execution.run_id, execution.skill, execution.session_id) == (run.id, "deploy:plan", "s-1")
     assert (execution.started_at, execution.finished_at) == (frozen_clock.now(), None)
     assert (execution.success, execution.outcome) == (None, "running")
 
@@ -55,16 +55,16 @@ def test_an_execution_goes_to_json_and_back(store: StateStore) -> None:
 def test_a_chat_turn_has_a_trigger_and_no_run(store: StateStore) -> None:
     """workflows W-50."""
     execution = store.workflows.executions.start("chat", trigger=CHAT)
-    assert (execution.trigger_type, execution.trigger_id, execution.workflow_run_id) == ("chat", "thread-1", None)
+    assert (execution.trigger_type, execution.trigger_id, execution.run_id) == ("chat", "thread-1", None)
     assert (execution.triggered_by, execution.trigger_actor_type, execution.attempt) == ("ana", "slack", None)
 
 
 def test_an_execution_without_a_run_says_what_set_it_off(store: StateStore) -> None:
     """workflows W-50."""
     executions = store.workflows.executions
-    with pytest.raises(InvalidValue, match="trigger: needed"):
+    with pytest.raises(InvalidValue, match="trigger: missing"):
         executions.start("chat")
-    with pytest.raises(InvalidValue, match=r"trigger\.type: needed"):
+    with pytest.raises(InvalidValue, match=r"trigger\.type: missing"):
         executions.start("deploy:plan", trigger=CHAT)
     with pytest.raises(InvalidValue, match="node: needs a run_id"):
         executions.start("chat", trigger=CHAT, node=NodeRef("n"))

@@ -146,7 +146,7 @@ def test_an_overdue_question_and_a_silent_execution_are_unhealthy(store: StateSt
     claim = store.workflows.claims.take(run.id, owner="w-1", lease=timedelta(hours=1))
     get_state = store.workflows.health.get_state
     frozen_clock.set(START + 10 * SECOND)
-    assert get_state(waiting.workflow_run_id).unhealthy == ("gate_expired",)
+    assert get_state(waiting.run_id).unhealthy == ("gate_expired",)
     frozen_clock.set(START + timedelta(minutes=15))
     store.workflows.executions.update(young.id, claim=claim)
     assert get_state(run.id).unhealthy == ()
@@ -154,7 +154,7 @@ def test_an_overdue_question_and_a_silent_execution_are_unhealthy(store: StateSt
     assert get_state(run.id).unhealthy == ("execution_silent",)
     store.workflows.executions.finish(old.id, "failed", claim=claim)
     assert get_state(run.id).unhealthy == ()
-    assert store.workflows.approvals.get(waiting.id).status == "pending"
+    assert store.workflows.approvals.expire_due() == (waiting.id,)
 
 
 def sick_and_well(store: Any, frozen_clock: FrozenClock) -> list[str]:

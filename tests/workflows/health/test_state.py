@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lastlight_state.workflows import Blocked, NodeRef
-from lastlight_state.workflows.health.state import Facts, Questions, derive, is_abandoned
+from lastlight_state.workflows.health.state import Facts, PendingQuestions, derive, is_abandoned
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -17,8 +17,8 @@ TICK, MINUTE = timedelta(milliseconds=1), timedelta(minutes=1)
 BEFORE, AFTER = NOW - TICK, NOW + TICK
 GRACE = timedelta(seconds=30)
 
-GATE = Questions("approval", "a-1", NodeRef("review", 2), "Review", NOW - 2 * MINUTE, None)
-REQUEST = Questions("human_request", "h-1", NodeRef("ask"), None, NOW - MINUTE, AFTER, first_expiry=AFTER)
+GATE = PendingQuestions("approval", "a-1", NodeRef("review", 2), "Review", NOW - 2 * MINUTE, None)
+REQUEST = PendingQuestions("human_request", "h-1", NodeRef("ask"), None, NOW - MINUTE, AFTER, first_expiry=AFTER)
 
 HELD: dict[str, Any] = {"claim_owner": "w-1", "lease_expires_at": NOW}
 LOST = {**HELD, "lease_expires_at": BEFORE}
@@ -129,8 +129,8 @@ def test_what_a_run_waits_for(blocked: Blocked | None, stored: Facts) -> None:
     assert derive(stored, NOW).blocked == blocked
 
 
-DUE = Questions("approval", "a-2", None, None, NOW - MINUTE, NOW, first_expiry=NOW)
-SOON = Questions("approval", "a-2", None, None, NOW - MINUTE, AFTER, first_expiry=AFTER)
+DUE = PendingQuestions("approval", "a-2", None, None, NOW - MINUTE, NOW, first_expiry=NOW)
+SOON = PendingQuestions("approval", "a-2", None, None, NOW - MINUTE, AFTER, first_expiry=AFTER)
 LONG, QUARTER = timedelta(seconds=60), timedelta(minutes=15)
 
 COMPLAINTS: list[tuple[set[str], Facts]] = [
@@ -182,7 +182,7 @@ def test_a_lease_that_ends_now_is_alive_and_a_millisecond_later_is_not() -> None
 
 _times = st.none() | st.integers(-120, 120).map(lambda seconds: NOW + timedelta(seconds=seconds))
 _questions = st.builds(
-    Questions,
+    PendingQuestions,
     kind=st.sampled_from(["approval", "human_request"]),
     id=st.sampled_from("ab"),
     node=st.none() | st.just(NodeRef("n")),

@@ -14,7 +14,7 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, PayloadTooLarge
-from lastlight_state.workflows.human_requests import forms as human_forms
+from lastlight_state.workflows.human_requests import forms
 from lastlight_state.workflows.human_requests.forms import check_response, check_schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -60,7 +60,7 @@ def test_a_schema_that_refers_to_itself_alone_is_taken(schema: Any) -> None:
 )
 def test_what_is_no_schema_is_refused_with_its_path(schema: Any) -> None:
     """workflows W-90: also where only a reference leads."""
-    with pytest.raises(InvalidValue, match="no JSON Schema") as refused:
+    with pytest.raises(InvalidValue, match="must be a JSON Schema") as refused:
         check_schema("schema", schema)
     assert refused.value.where.startswith("schema")
 
@@ -162,7 +162,7 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     """workflows W-90, W-91: schemas that double with each reference, and long lists of unequal things."""
     rows = {"items": {"properties": {key: {"type": "string"} for key in "abc"}, "required": ["a"]}}
     check_response("response", rows, [dict.fromkeys("abc", "x")] * 2_000)
-    monkeypatch.setattr(human_forms, "MOST_STEPS", 5_000)
+    monkeypatch.setattr(forms, "MOST_STEPS", 5_000)
     doubling = {f"a{index}": {"allOf": [{"$ref": f"#/$defs/a{index + 1}"}] * 2} for index in range(40)}
     with pytest.raises(InvalidValue, match="steps"):
         check_schema("schema", {"$ref": "#/$defs/a0", "$defs": {**doubling, "a40": {}}})
@@ -237,4 +237,4 @@ def test_a_form_without_the_extra_says_what_to_install(
 
 def test_the_libraries_of_forms_are_loaded_by_the_first_form_alone() -> None:
     """house H-4: an optional library is imported inside the one module that owns it."""
-    assert not {"jsonschema", "referencing"} & set(vars(human_forms))
+    assert not {"jsonschema", "referencing"} & set(vars(forms))

@@ -56,7 +56,7 @@ def test_a_request_beside_a_run_leaves_it_running(store: StateStore, raw: Raw) -
     assert (request.blocks_run, request.options) == (False, ["eu", "us", 1, None])
     assert len(raw.transitions(run.id)) == 1
     gate = paused(store)
-    store.workflows.human_requests.create(gate.workflow_run_id, WHO)
+    store.workflows.human_requests.create(gate.run_id, WHO)
     answered = store.workflows.approvals.answer(gate.id, "approved", by="ana")
     assert answered.run.status == "running"
 

@@ -19,8 +19,7 @@ from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import NodeRef, Trigger
 from lastlight_state.workflows.human_requests import statements as sql
-from lastlight_state.workflows.human_requests.statements import INBOX
-from lastlight_state.workflows.kernel import questions as open_questions
+from lastlight_state.workflows.kernel import questions
 
 HOUR = timedelta(hours=1)
 
@@ -146,11 +145,11 @@ def many(request: pytest.FixtureRequest, every_backend: StateStore, database: Da
 def test_lists_and_sweeps_read_by_their_indexes(many: StateStore, database: Database) -> None:
     """workflows W-93, W-101, W-103: the inbox in its order, what is due by its time, a run's by the run."""
     for paged in (False, True):
-        for inbox in INBOX.orders.values():
+        for inbox in sql.INBOX.orders.values():
             plan = plan_of_page(database, many, inbox, {}, paged=paged)
             assert "ix_human_requests_inbox" in plan.text, plan
             assert not plan.sorts_the_table, plan
-        for inbox in INBOX.of_run.values():
+        for inbox in sql.INBOX.of_run.values():
             plan = plan_of_page(database, many, inbox, {"run_id": "r10"}, paged=paged, in_order=False)
             assert "ix_human_requests_run" in plan.text, plan
         plan = plan_of_page(database, many, sql.OF_RUN, {"run_id": "r10"}, paged=paged)
@@ -158,14 +157,14 @@ def test_lists_and_sweeps_read_by_their_indexes(many: StateStore, database: Data
     now = database.clock.now()
     due = plan_of(database, many, sql.QUESTIONS.due_statement, {"at": now, "limit": 100}, in_order=True)
     assert "ix_human_requests_due" in due.text, due
-    counted = plan_of(database, many, INBOX.count, {"now": now}, in_order=True)
+    counted = plan_of(database, many, sql.INBOX.count, {"now": now}, in_order=True)
     assert "ix_human_requests_inbox" in counted.text, counted
 
 
 def test_what_hangs_on_a_run_or_a_list_of_ids_is_read_by_those(many: StateStore, database: Database) -> None:
     """workflows W-85, W-102: an answer or an end costs the same beside any number of pending requests."""
     values = {"run_id": "r10", "at": database.clock.now(), "reason": "run.cancelled"}
-    for statement in (open_questions.BLOCKING, open_questions._CLOSE[1]):
+    for statement in (questions.BLOCKING, questions._CLOSE[1]):
         plan = plan_of(database, many, statement, values)
         assert "ix_human_requests_run" in plan.text, plan
     statement, ids_given = sql.QUESTIONS.expire_statement.of([f"h-r{index}" for index in range(100)])
@@ -176,7 +175,7 @@ def test_what_hangs_on_a_run_or_a_list_of_ids_is_read_by_those(many: StateStore,
 
 def test_lists_read_nothing_large(many: StateStore) -> None:
     """workflows W-93, W-100: of the runs, and of the requests beyond what is asked."""
-    inbox = sql_of_page(many, INBOX.orders["newest"], {})
+    inbox = sql_of_page(many, sql.INBOX.orders["newest"], {})
     for column in ("context", "scratch", "phase_history", "node_statuses", "schema", "response"):
         assert column not in inbox
     of_run = sql_of_page(many, sql.OF_RUN, {"run_id": "r10"})

@@ -32,6 +32,7 @@ def test_a_row_that_cannot_be_read_holds_up_no_sweep_and_no_inbox(
     clock.advance(timedelta(minutes=1))
 
     assert len(store.workflows.approvals.expire_due()) == 1
+    assert len(store.workflows.human_requests.expire_due()) == 1
     assert store.workflows.human_requests.list_pending().items == ()
     assert store.workflows.queue.expire(SOON, reason="too late") == (waiting[1],)
     raw("UPDATE workflow_runs SET status = 'running', lease_expires_at = updated_at WHERE id = ?", broken.id)

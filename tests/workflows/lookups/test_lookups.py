@@ -38,7 +38,7 @@ def test_who_was_there_first_and_who_came_last(store: StateStore, frozen_clock: 
     newest, oldest = find(TRIGGER.id), find(TRIGGER.id, order="oldest", statuses=LIVE)
     assert newest is not None
     assert oldest is not None
-    assert (newest.id, newest.totals.executions) == (execution.workflow_run_id, 1)
+    assert (newest.id, newest.totals.executions) == (execution.run_id, 1)
     assert oldest.id == second.id
     named = find(TRIGGER.id, workflow_names=["plan", "other"], order="oldest")
     assert named is not None

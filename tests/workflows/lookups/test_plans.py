@@ -12,8 +12,8 @@ from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
 from lastlight_state.testing import Database
-from lastlight_state.workflows.lookups import statements as sql, stories as run_story
-from lastlight_state.workflows.runs import resume as run_resume
+from lastlight_state.workflows.lookups import statements as sql, stories
+from lastlight_state.workflows.runs import resume
 
 Rows = pytest.mark.parametrize("rows", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
 
@@ -37,13 +37,13 @@ CHECKED: list[tuple[Any, str, str]] = [
     (sql.REPOS, "COVERING INDEX ix_workflow_runs_repo", "ix_workflow_runs_repo"),
     (sql.ACTIVITY, "ix_workflow_runs_repo (owner=? AND repo=? AND started_at>?)", "ix_workflow_runs_repo"),
     (sql.SEARCH.statement({"since": 1, "text": {}}, paged=True), "ix_executions_usage", "ix_executions_started"),
-    (run_story.ATTEMPTS, "uq_executions_attempt", "Index"),
-    (run_story.WAITS, "idx_approvals_workflow", "Index"),
-    (run_resume.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
-    (run_resume.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
-    (run_resume.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
-    (run_resume.GATES_OF_RUN, "idx_approvals_workflow (workflow_run_id=?)", "Index"),
-    (run_resume.REQUESTS_OF_RUN, "ix_human_requests_run (run_id=?)", "Index"),
+    (stories.ATTEMPTS, "uq_executions_attempt", "Index"),
+    (stories.WAITS, "idx_approvals_workflow", "Index"),
+    (resume.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
+    (resume.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
+    (resume.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
+    (resume.GATES_OF_RUN, "idx_approvals_workflow (workflow_run_id=?)", "Index"),
+    (resume.REQUESTS_OF_RUN, "ix_human_requests_run (run_id=?)", "Index"),
 ]
 
 

@@ -15,7 +15,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Node, NodePut, NodeRef, Wait
-from lastlight_state.workflows.kernel import nodes as node_rows, rows as run_rows
+from lastlight_state.workflows.kernel import nodes, rows
 from lastlight_state.workflows.nodes import statements as sql
 from lastlight_state.workflows.words import WAITING_NODE
 
@@ -159,11 +159,11 @@ def test_lists_of_nodes_read_what_they_show(every_backend: StateStore, database:
             assert not plan.scans_the_table, plan
             assert not plan.sorts_the_table, plan
             assert index in plan.text, plan
-    states = dict.fromkeys(sql.ANY_STATE, "failed")
+    states = sql.ANY_STATE.of(["failed"])
     one: list[tuple[Any, dict[str, Any]]] = [
         (sql.COUNTS, {"run_id": "r7"}),
-        (run_rows.GET, {"run_id": "r7"}),
-        (node_rows.CLOSE, {"run_id": "r7", "at": now}),
+        (rows.GET, {"run_id": "r7"}),
+        (nodes.CLOSE, {"run_id": "r7", "at": now}),
         (sql.LIST.statement({**of_run, "states": states}, paged=False), {**of_run, **states}),
     ]
     for statement, values in one:

@@ -37,7 +37,7 @@ def test_asking_where_nobody_is_there_cancels_at_once(store: StateStore, raw: Ra
     """workflows W-28, case 37."""
     cases: list[str] = ["queued", "paused"]
     for status in cases:
-        run_id = paused(store).workflow_run_id if status == "paused" else started(store, status="queued").id
+        run_id = paused(store).run_id if status == "paused" else started(store, status="queued").id
         cancelled = store.workflows.runs.request_cancel(run_id, by="ana", reason="stop")
         assert (cancelled.status, cancelled.status_reason) == ("cancelled", "run.cancelled")
         assert raw(

@@ -144,7 +144,7 @@ def begun(store: StateStore, raw: Raw, name: str, gate_id: str) -> Change:
         run_id = started(store).id
         raw.execution(run_id, f"e-{gate_id}")
         return Change(name, run_id, gate_id, running, ("succeeded", 1, built, 2, None, "interrupted"))
-    run_id = paused(store, Gate("plan", "Go?", id=gate_id)).workflow_run_id
+    run_id = paused(store, Gate("plan", "Go?", id=gate_id)).run_id
     raw.execution(run_id, f"e-{gate_id}")
     if name == "approve":
         return Change(name, run_id, gate_id, waiting, ("running", 0, built, 3, "approved", None))

@@ -143,7 +143,7 @@ def test_a_token_goes_on_in_its_own_list_only(store: StateStore) -> None:
 def test_what_runs_is_not_hidden_by_a_queue(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-24, case 40: running, paused, queued, then the rest, newest first in each."""
     running = started(store).id
-    waiting = paused(store).workflow_run_id
+    waiting = paused(store).run_id
     done = [started(store).id for _ in range(2)]
     frozen_clock.advance(seconds=1)
     for run_id, status in zip(done, ("failed", "succeeded"), strict=True):

@@ -166,7 +166,7 @@ def test_statistics_are_of_a_window_of_today_and_of_now(store: StateStore, froze
     spent(store, "1", "chat", trigger=CHAT)
     frozen_clock.advance(seconds=1)
     for outcome in ("succeeded", "failed", "failed"):
-        spent(store, "2", run_id=old.workflow_run_id, outcome=outcome)
+        spent(store, "2", run_id=old.run_id, outcome=outcome)
     stats = store.workflows.usage.stats(since=since)
     assert (stats.totals.executions, stats.totals.cost_usd) == (4, Decimal(7))
     assert (stats.today.executions, stats.today.cost_usd) == (3, Decimal(6))
