@@ -222,3 +222,15 @@ def test_words_of_ours_stand_in_the_statement_whatever_their_order_and_number(ev
     assert ("'a'" in sql, "'b'" in sql) == (True, True)
     with pytest.raises(ValueError, match="a'"):
         worded.statement({"kinds": ["a'"]}, paged=False)
+
+
+def test_a_list_may_show_the_columns_of_its_order_under_other_names(scratch: StateStore) -> None:
+    """house H-12: in one range of an index, and in several that are merged."""
+    shown = [c.id, c.at.label("made_at"), c.kind]
+    listing = Listing("renamed", shown, order=[c.at, c.id], spread={"kinds": c.kind})
+    at = {f"t{number}": START + timedelta(seconds=number) for number in range(5)}
+    stored(scratch, [{"id": key, "at": made_at, "kind": "a", "number": 0} for key, made_at in at.items()])
+    for chosen in ({}, {"kinds": ["a", "b"]}):
+        assert every_page(scratch, listing, 2, **chosen) == [["t4", "t3"], ["t2", "t1"], ["t0"]]
+        first = scratch._scope.reading(lambda unit, given=chosen: listing.page(unit, dict, limit=1, given=given))
+        assert first.items[0]["made_at"] == at["t4"]
