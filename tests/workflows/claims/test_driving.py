@@ -68,7 +68,7 @@ def test_a_claim_that_is_given_wins_and_other_runs_are_left_out(store: StateStor
             driven.workflows.runs.append_phase(claim.run_id, PhaseEntry("plan", True), claim=stale)
         driven.workflows.runs.append_phase(free.id, PhaseEntry("plan", True))
         chat = driven.workflows.executions.start("chat", trigger=TRIGGER)
-    assert chat.workflow_run_id is None
+    assert chat.run_id is None
 
 
 def test_a_transaction_with_a_claim_presents_it_too(store: StateStore) -> None:
