@@ -19,6 +19,7 @@
     │   ├── NewerSchema                the database is ahead of this library and not readable by it
     │   └── SchemaMismatch             tables or definitions differ from what the revision promises
     ├── CorruptData                    what is stored cannot be trusted, and is not guessed
+    │   └── FrameChainBroken           a frame cannot be rebuilt as it was; says which, and why
     ├── BackendError                   the database or file system failed; ``__cause__`` is its own error
     │   ├── BackendBusy                locked past every retry
     │   ├── BackendUnavailable         unreachable, full, or gone in mid-call
@@ -268,6 +269,22 @@ class CorruptData(StateError):
 
     def __init__(self, table: str, key: Any, column: str, *, problem: str = "cannot be read") -> None:
         super().__init__(f"{table}.{column} of {key!r} {problem}", table=table, key=key, column=column)
+
+
+class FrameChainBroken(CorruptData):
+    """The frame cannot be rebuilt as it was stored. ``frame_no`` is the row at fault.
+
+    ``reason`` is ``no_anchor``, ``missing_frame``, ``bad_delta``, ``hash_mismatch`` or ``unreadable``.
+    """
+
+    code = "frame_chain_broken"
+    run_id: str
+    frame_no: int
+    reason: str
+
+    def __init__(self, run_id: str, frame_no: int, reason: str) -> None:
+        super().__init__("run_frames", (run_id, frame_no), "body", problem=f"does not rebuild the frame: {reason}")
+        self.run_id, self.frame_no, self.reason = run_id, frame_no, reason
 
 
 class BackendError(StateError):

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Collection, Mapping
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.streams import streamed
-from lastlight_state.journal import Event, EventFilter, Journal
+from lastlight_state.journal import Event, EventFilter, Frame, Journal
 from lastlight_state.journal.events import Events
+from lastlight_state.journal.frames import Frames
 from lastlight_state.journal.signals import Signals
 from lastlight_state.lazy import Part
 
@@ -81,6 +82,21 @@ class AsyncSignals(Face[Signals]):
     count = reading(Signals.count)
 
 
+class AsyncFrames(Face[Frames]):
+    """``store.journal.frames``"""
+
+    append = writing(Frames.append)
+    get = reading(Frames.get)
+    find_latest = reading(Frames.find_latest)
+    list = reading(Frames.list)
+    diff = reading(Frames.diff)
+    verify = reading(Frames.verify)
+
+    def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> AsyncIterator[Frame]:
+        """As `Frames.replay`."""
+        return streamed(lambda: self._target.replay(run_id, after=after, upto=upto))
+
+
 class AsyncJournal(Face[Journal]):
     """``store.journal``"""
 
@@ -88,3 +104,5 @@ class AsyncJournal(Face[Journal]):
     events: Part[AsyncEvents] = Part("lastlight_state.aio.journal.AsyncEvents")
     #: Messages sent into runs from outside, each taken once.
     signals: Part[AsyncSignals] = Part("lastlight_state.aio.journal.AsyncSignals")
+    #: What runs had rendered, step by step.
+    frames: Part[AsyncFrames] = Part("lastlight_state.aio.journal.AsyncFrames")

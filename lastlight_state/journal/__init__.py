@@ -15,9 +15,14 @@ if TYPE_CHECKING:
         SignalFilter as SignalFilter,
     )
     from lastlight_state.journal.events import Events
+    from lastlight_state.journal.frames import Frames
     from lastlight_state.journal.records import (
         Appended as Appended,
         Event as Event,
+        Frame as Frame,
+        FrameCheck as FrameCheck,
+        FrameDelta as FrameDelta,
+        FrameSummary as FrameSummary,
         Signal as Signal,
         SignalSent as SignalSent,
     )
@@ -27,7 +32,7 @@ public(
     globals(),
     {
         "arguments": "ANY EventFilter NewEvent SignalFilter",
-        "records": "Appended Event Signal SignalSent",
+        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary Signal SignalSent",
     },
     "Journal",
 )
@@ -40,3 +45,5 @@ class Journal(Face):
     events: Part[Events] = Part("lastlight_state.journal.events.Events")
     #: Messages sent into runs from outside, each taken once.
     signals: Part[Signals] = Part("lastlight_state.journal.signals.Signals")
+    #: What runs had rendered, step by step.
+    frames: Part[Frames] = Part("lastlight_state.journal.frames.Frames")

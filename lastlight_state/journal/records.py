@@ -51,3 +51,38 @@ class Signal(Record):
     consumed_at: datetime | None
     consumed_by: str | None
     payload: Any
+
+
+class FrameSummary(Record):
+    """What describes a frame: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
+
+    run_id: str
+    frame_no: int
+    created_at: datetime
+    encoding: str
+    content_hash: str
+    full_bytes: int
+    note: str | None
+
+
+class Frame(FrameSummary):
+    """A frame with its tree, and the tree as XML text for reading."""
+
+    mounted_task_ids: tuple[str, ...]
+    task_index: dict[str, Any] | None
+    tree: Any
+    xml: str
+
+
+class FrameDelta(Record):
+    """What changed from one tree to another: operations ``set``, ``insert`` and ``remove``, applied in this order."""
+
+    ops: tuple[dict[str, Any], ...]
+
+
+class FrameCheck(Record):
+    """How many frames a run has, how many of them are whole, and which are broken, by number and reason."""
+
+    frames: int
+    anchors: int
+    broken: tuple[tuple[int, str], ...]

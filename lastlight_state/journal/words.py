@@ -32,8 +32,8 @@ SCORE_VALUE = 64 * 1024
 CONFIG = 64 * 1024
 FRAME = 4 * 1024 * 1024
 
-#: Levels of a frame's tree, as levels of JSON.
-FRAME_DEPTH = 128
+#: Levels of a frame's tree. Each is two levels of JSON, of which the library underneath writes 254 at most.
+FRAME_DEPTH = 120
 #: The most events that one call appends.
 BATCH = 1000
 #: The most types that one filter names.

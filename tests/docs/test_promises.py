@@ -25,6 +25,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "messages": messaging.AsyncMessages,
     "events": journal.AsyncEvents,
     "signals": journal.AsyncSignals,
+    "frames": journal.AsyncFrames,
 }
 
 

@@ -1,0 +1,218 @@
+"""Frames: what a run had rendered, step by step, stored whole or as the change since the frame before.
+
+Every fiftieth frame is stored whole, so that reading one never walks further than that. A frame that was stored never
+changes: going back in a run appends the earlier tree again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec as json_codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Context
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, FrameChainBroken
+from lastlight_state.journal import words
+from lastlight_state.journal.frames import chains, codec, statements as sql
+from lastlight_state.journal.frames.cache import cache_of
+from lastlight_state.journal.frames.chains import Row
+from lastlight_state.journal.frames.xml import render
+from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
+
+_log = logging.getLogger("lastlight_state.journal")
+
+#: Every frame of a number that this divides is stored whole.
+KEYFRAME_INTERVAL = 50
+_GREATEST = 2**31 - 1
+#: What two frames of one number must have in common to be the same.
+_CONTENT = ("content_hash", "note", "mounted_task_ids", "task_index")
+
+
+class Frames(Numbered):
+    """``store.journal.frames``"""
+
+    stream = sql.STREAM
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._cache = cache_of(context.listeners)
+
+    def append(
+        self,
+        run_id: str,
+        tree: Any,
+        *,
+        frame_no: int | None = None,
+        mounted_task_ids: Sequence[str] = (),
+        task_index: Mapping[str, Any] | None = None,
+        note: str | None = None,
+        at: datetime | None = None,
+    ) -> FrameSummary:
+        """Store a frame under the next number, or under ``frame_no``, and return what describes it.
+
+        The same frame again under a number is the stored one; any other is `AlreadyExists`. A number of the caller's
+        may leave a gap. Raises `NotFound` for an unknown run, `InvalidValue` for what is no tree, `PayloadTooLarge`
+        past 4 MiB.
+        """
+        text = codec.canonical(tree)
+        row = {
+            "run_id": valid.identifier("run_id", run_id),
+            "created_at": self._now() if at is None else aware_utc("at", at),
+            "content_hash": codec.digest(text),
+            "full_bytes": len(text.encode()),
+            "note": valid.optional_content("note", note, words.NOTE),
+            "mounted_task_ids": _encoded("mounted_task_ids", _ids(mounted_task_ids)),
+            "task_index": None if task_index is None else _encoded("task_index", dict(task_index)),
+        }
+        given = None if frame_no is None else valid.number("frame_no", frame_no, most=_GREATEST)
+        return self._append(
+            run_id,
+            lambda: self._writing(lambda unit: self._store(unit, row, text, given), repeatable=given is not None),
+        )
+
+    def get(self, run_id: str, frame_no: int) -> Frame:
+        """The whole frame. Raises `NotFound`, and `FrameChainBroken` where it cannot be rebuilt as it was."""
+        values = {"run_id": valid.sought("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
+        row = self._reading(lambda unit: unit.row(sql.GET, values))
+        if row is None:
+            raise valid.not_found(words.FRAME_KIND, (run_id, frame_no))
+        return self._frame(row)
+
+    def find_latest(self, run_id: str) -> Frame | None:
+        """The frame of the greatest number, or None."""
+        row = self._reading(lambda unit: unit.row(sql.LATEST, {"run_id": valid.sought("run_id", run_id)}))
+        return None if row is None else self._frame(row)
+
+    def list(
+        self, run_id: str, *, after_frame_no: int | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[FrameSummary]:
+        """A page of what describes a run's frames, newest first. Their contents are not read."""
+        after = None if after_frame_no is None else valid.number("after_frame_no", after_frame_no, least=-1)
+        given = {"run_id": valid.sought("run_id", run_id), "after_frame_no": after}
+        return self._page(sql.LIST, FrameSummary.of, given, limit, page_token)
+
+    def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> Iterator[Frame]:
+        """The frames in their order, each row read once and each change applied once. Errors as `get`."""
+        first = -1 if after is None else valid.number("after", after, least=-1)
+        last = _GREATEST if upto is None else valid.number("upto", upto)
+        chain = chains.Chain(run_id)
+        for row in self._rows(run_id, first, last, before=True):
+            if row["frame_no"] <= first:
+                chain.next(row)
+            else:
+                yield _made(row, chain.next(row))
+
+    def diff(self, run_id: str, from_no: int, to_no: int) -> FrameDelta:
+        """What changed between two frames of a run. Errors as `get`."""
+        return codec.diff(self.get(run_id, from_no).tree, self.get(run_id, to_no).tree)
+
+    def verify(self, run_id: str) -> FrameCheck:
+        """Rebuild every frame of a run, and list those that are broken with the reason."""
+        chain, frames, anchors, broken = chains.Chain(run_id), 0, 0, []
+        for row in self._rows(run_id, -1, _GREATEST):
+            frames += 1
+            anchors += row["encoding"] != chains.DELTA
+            try:
+                chain.next(row)
+            except FrameChainBroken as error:
+                broken.append((row["frame_no"], error.reason))
+        return FrameCheck(frames=frames, anchors=anchors, broken=tuple(broken))
+
+    def _store(self, unit: Unit, row: Row, text: str, given: int | None) -> FrameSummary:
+        following = self.stream.locked(unit, row["run_id"])
+        frame_no = following if given is None else given
+        numbered = {**row, "frame_no": frame_no}
+        stored = unit.row(sql.GET, numbered)
+        if stored is not None and given is not None:
+            return _same(stored, numbered)
+        encoding, body = self._encoded(unit, numbered, text)
+        stored = {**numbered, "encoding": encoding, "body": body}
+        unit.change(sql.INSERT, stored)
+        if frame_no >= following:
+            unit.value(self.stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
+        return FrameSummary.of({column.name: stored[column.name] for column in sql.SUMMARY})
+
+    def _encoded(self, unit: Unit, row: Row, text: str) -> tuple[str, str]:
+        """How the frame is stored: whole, or as the change since the one before where that is shorter."""
+        frame_no = row["frame_no"]
+        if frame_no == 0:
+            return "full", text
+        if frame_no % KEYFRAME_INTERVAL == 0:
+            return "keyframe", text
+        previous = self._previous(unit, row["run_id"], frame_no - 1)
+        if previous is None:
+            return "full", text
+        delta = codec.encode_delta(codec.diff(json_codec.decode(previous), json_codec.decode(text)))
+        return ("delta", delta) if len(delta.encode()) < row["full_bytes"] else ("full", text)
+
+    def _previous(self, unit: Unit, run_id: str, frame_no: int) -> str | None:
+        values = {"run_id": run_id, "frame_no": frame_no}
+        row = unit.row(sql.GET, values)
+        if row is None:
+            return None
+        try:
+            return self._text(row, unit)
+        except FrameChainBroken as error:
+            _log.warning("a frame begins a new chain, because the one before cannot be rebuilt: %s", error)
+            return None
+
+    def _frame(self, row: Row) -> Frame:
+        return _made(row, self._text(row))
+
+    def _text(self, row: Row, unit: Unit | None = None) -> str:
+        """The text of a frame, kept or rebuilt."""
+        key = (row["run_id"], row["frame_no"], row["content_hash"])
+        text = self._cache.get(key)
+        if text is None:
+            values = {"run_id": row["run_id"], "frame_no": row["frame_no"]}
+            rows = unit.rows(sql.CHAIN, values) if unit else self._reading(lambda one: one.rows(sql.CHAIN, values))
+            *_, (_, text) = chains.texts(row["run_id"], rows)
+            self._cache.put(key, text)
+        return text
+
+    def _rows(self, run_id: str, after: int, upto: int, *, before: bool = False) -> Iterator[Row]:
+        """Rows with their bodies, window by window; with ``before`` also those that the first is rebuilt from."""
+        values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
+        if before and after >= 0:
+            yield from self._reading(lambda unit: unit.rows(sql.CHAIN, values))
+        while True:
+            window = {"run_id": run_id, "after": after, "upto": upto}
+            rows = self._reading(lambda unit, window=window: unit.rows(sql.WINDOW, window))  # type: ignore[misc]
+            if not rows:
+                return
+            yield from rows
+            after = rows[-1]["frame_no"]
+
+
+def _same(stored: Row, given: Row) -> FrameSummary:
+    told = {name: given[name] for name in _CONTENT}
+    for name in ("mounted_task_ids", "task_index"):
+        told[name] = None if told[name] is None else json_codec.decode(told[name])
+    if any(json_codec.canonical(stored[name]) != json_codec.canonical(told[name]) for name in _CONTENT):
+        key = (given["run_id"], given["frame_no"])
+        raise AlreadyExists(words.FRAME_KIND, key, problem="already exists with other content")
+    return FrameSummary.of({column.name: stored[column.name] for column in sql.SUMMARY})
+
+
+def _made(row: Row, text: str) -> Frame:
+    tree = json_codec.decode(text)
+    described = {column.name: row[column.name] for column in sql.SUMMARY}
+    ids = tuple(row["mounted_task_ids"] or ())
+    return Frame.of(
+        {**described, "mounted_task_ids": ids, "task_index": row["task_index"], "tree": tree, "xml": render(tree)}
+    )
+
+
+def _ids(given: Any) -> list[str]:
+    return [valid.identifier("mounted_task_ids", one) for one in valid.several("mounted_task_ids", given)]
+
+
+def _encoded(where: str, value: Any) -> str:
+    return json_codec.encode(where, value, max_bytes=words.PAYLOAD)

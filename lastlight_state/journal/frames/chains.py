@@ -1,0 +1,65 @@
+"""Frames out of their rows: a whole text, and the deltas after it. What does not fit is an error, never data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from lastlight_state import codec as json_codec
+from lastlight_state.errors import FrameChainBroken, InvalidValue
+from lastlight_state.journal.frames import codec
+
+Row = dict[str, Any]
+DELTA = "delta"
+
+
+class Chain:
+    """Rows of a run, one after the other; each delta is applied to the frame before it."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._number: int | None = None
+        self._text: str | None = None
+
+    def next(self, row: Row) -> str:
+        """The canonical text of the row's frame. Raises `FrameChainBroken`; a later whole frame can be read again."""
+        before, previous = self._number, self._text
+        self._number, self._text = row["frame_no"], None
+        text = self._delta(row, before, previous) if row["encoding"] == DELTA else self._whole(row)
+        if codec.digest(text) != row["content_hash"]:
+            raise self._broken(row, "hash_mismatch" if row["encoding"] == DELTA else self._why_whole(row))
+        self._text = text
+        return text
+
+    def _whole(self, row: Row) -> str:
+        body: str = row["body"]
+        return body
+
+    def _why_whole(self, row: Row) -> str:
+        try:
+            json_codec.decode(row["body"])
+        except ValueError:
+            return "unreadable"
+        return "hash_mismatch"
+
+    def _delta(self, row: Row, before: int | None, previous: str | None) -> str:
+        if before is None:
+            raise self._broken(row, "no_anchor")
+        if before != row["frame_no"] - 1:
+            raise FrameChainBroken(self._run_id, before + 1, "missing_frame")
+        if previous is None:
+            raise self._broken(row, "no_anchor")
+        try:
+            return codec.canonical(codec.apply(json_codec.decode(previous), codec.decode_delta(row["body"])))
+        except InvalidValue as error:
+            raise self._broken(row, "bad_delta") from error
+
+    def _broken(self, row: Row, reason: str) -> FrameChainBroken:
+        return FrameChainBroken(self._run_id, row["frame_no"], reason)
+
+
+def texts(run_id: str, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
+    """Each row with its text."""
+    chain = Chain(run_id)
+    for row in rows:
+        yield row, chain.next(row)

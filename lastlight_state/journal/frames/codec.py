@@ -1,0 +1,298 @@
+"""Frames as text, and what changed between two of them. Pure.
+
+A tree is ``None``, a text ``{"kind": "text", "text": ...}``, or an element ``{"kind": "element", "tag": ...,
+"props": {...}, "children": [...]}``. Trees are equal when their canonical texts are: ``1``, ``1.0`` and ``True`` are
+three values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from lastlight_state import codec
+from lastlight_state.errors import InvalidValue
+from lastlight_state.journal.records import FrameDelta
+from lastlight_state.journal.words import FRAME, FRAME_DEPTH
+
+Op: TypeAlias = dict[str, Any]
+Path: TypeAlias = list[Any]
+
+VERSION = 1
+_TEXT, _ELEMENT = {"kind", "text"}, {"kind", "tag", "props", "children"}
+
+
+def canonical(tree: Any) -> str:
+    """The one text of a tree. Raises `InvalidValue` with the path of what is no tree, `PayloadTooLarge` past 4 MiB."""
+    return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=FRAME, max_depth=2 * FRAME_DEPTH)
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a canonical text, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def diff(previous: Any, following: Any) -> FrameDelta:
+    """What makes ``following`` of ``previous``; nothing for equal trees."""
+    before, after = codec.decode(canonical(previous)), codec.decode(canonical(following))
+    shapes = _Shapes()
+    return FrameDelta(ops=tuple(_changes(before, after, [], None, shapes)))
+
+
+def apply(previous: Any, delta: FrameDelta) -> Any:
+    """The tree after the delta. Raises `InvalidValue` where the delta does not fit."""
+    root = {"tree": codec.decode(canonical(previous))}
+    for op in delta.ops:
+        _apply(root, op)
+    return codec.decode(canonical(root["tree"]))
+
+
+def encode_delta(delta: FrameDelta) -> str:
+    """The text of a delta."""
+    return codec.encode_sound({"version": VERSION, "ops": list(delta.ops)}).decode()
+
+
+def decode_delta(text: str) -> FrameDelta:
+    """The delta of a text. Raises `InvalidValue` for anything else."""
+    try:
+        found = codec.decode(text)
+    except ValueError:
+        raise _bad("is no JSON") from None
+    if not isinstance(found, dict) or set(found) != {"version", "ops"}:
+        raise _bad("must have a version and ops alone")
+    if found["version"] != VERSION or isinstance(found["version"], bool):
+        raise _bad("is of another version")
+    if not isinstance(found["ops"], list):
+        raise _bad("must have a list of ops")
+    return FrameDelta(ops=tuple(_checked(op) for op in found["ops"]))
+
+
+def _ordered(node: Any, path: str, room: int) -> Any:
+    """The node with its keys in the canonical order."""
+    if node is None and path == "tree":
+        return None
+    if room <= 0:
+        raise InvalidValue(path, "nested deeper than the limit, or a cycle")
+    if not isinstance(node, dict):
+        raise InvalidValue(path, f"expected an element or a text, got {type(node).__name__}")
+    kind = node.get("kind")
+    if kind == "text" and set(node) == _TEXT and isinstance(node["text"], str):
+        return {"kind": "text", "text": node["text"]}
+    if kind != "element" or not set(node) <= _ELEMENT or not isinstance(node.get("tag"), str):
+        raise InvalidValue(path, "expected an element with a tag, or a text, and no other keys")
+    props, children = node.get("props", {}), node.get("children", [])
+    if not isinstance(props, dict):
+        raise InvalidValue(f"{path}.props", f"expected an object, got {type(props).__name__}")
+    if not isinstance(children, list | tuple):
+        raise InvalidValue(f"{path}.children", f"expected a list, got {type(children).__name__}")
+    return {
+        "kind": "element",
+        "tag": node["tag"],
+        "props": _sorted(props, f"{path}.props", room),
+        "children": [_ordered(child, f"{path}.children[{i}]", room - 1) for i, child in enumerate(children)],
+    }
+
+
+def _sorted(value: Any, path: str, room: int) -> Any:
+    if room <= 0:
+        raise InvalidValue(path, "nested deeper than the limit, or a cycle")
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise InvalidValue(path, "keys must be text")
+        return {key: _sorted(value[key], f"{path}.{key:.80}", room - 1) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_sorted(one, f"{path}[{i}]", room - 1) for i, one in enumerate(value)]
+    return value
+
+
+class _Shapes:
+    """Numbers for values, equal for equal canonical texts. Each value is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, int] = {}
+        self._seen: dict[int, int] = {}
+
+    def of(self, value: Any) -> int:
+        if not isinstance(value, dict | list):
+            return self._number((type(value), repr(value)))
+        found = self._seen.get(id(value))
+        if found is None:
+            if isinstance(value, dict):
+                found = self._number(("object", *((key, self.of(one)) for key, one in value.items())))
+            else:
+                found = self._number(("list", *map(self.of, value)))
+            self._seen[id(value)] = found
+        return found
+
+    def _number(self, key: Any) -> int:
+        return self._known.setdefault(key, len(self._known))
+
+
+def _changes(before: Any, after: Any, path: Path, node: str | None, shapes: _Shapes) -> Iterator[Op]:
+    if shapes.of(before) == shapes.of(after):
+        return
+    if isinstance(before, dict) and isinstance(after, dict) and before.get("kind") == after.get("kind"):
+        here = _identity(after) or node
+        for key in sorted(before.keys() | after.keys()):
+            if key not in after:
+                yield _op("remove", [*path, key], here)
+            elif key not in before:
+                yield _op("set", [*path, key], here, after[key])
+            else:
+                yield from _changes(before[key], after[key], [*path, key], here, shapes)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _list_changes(before, after, path, node, shapes)
+    else:
+        yield _op("set", path, _identity(after) or node, after)
+
+
+def _list_changes(before: list[Any], after: list[Any], path: Path, node: str | None, shapes: _Shapes) -> Iterator[Op]:
+    """Left to right, so that everything before ``at`` is as it will be."""
+    at = 0
+    for removed, inserted, kept in _stretches(before, after, shapes):
+        if kept:
+            pairs = list(zip(removed, inserted, strict=True))
+            for old, new in pairs:
+                yield from _changes(before[old], after[new], [*path, at], node, shapes)
+                at += 1
+            continue
+        for old in removed:
+            yield _op("remove", [*path, at], _identity(before[old]) or node)
+        for new in inserted:
+            yield _op("insert", [*path, at], _identity(after[new]) or node, after[new])
+            at += 1
+
+
+def _stretches(
+    before: list[Any], after: list[Any], shapes: _Shapes
+) -> Iterator[tuple[Sequence[int], Sequence[int], bool]]:
+    """The positions of both lists, stretch by stretch, and whether those of a stretch are the same children."""
+    first, ends = _equal_ends(before, after, shapes)
+    last_before, last_after = len(before) - ends, len(after) - ends
+    yield range(first), range(first), True
+    olds, news = _identities(before), _identities(after)
+    place = {name: j for j, name in enumerate(news) if name is not None}
+    matched = [
+        (i, place[name])
+        for i, name in enumerate(olds[:last_before])
+        if i >= first and name in place and first <= place[name] < last_after
+    ]
+    i, j = first, first
+    for old, new in [*_in_order(matched), (last_before, last_after)]:
+        gone, come = range(i, old), range(j, new)
+        anonymous = all(olds[k] is None for k in gone) and all(news[k] is None for k in come)
+        yield gone, come, anonymous and len(gone) == len(come)
+        if old < last_before:
+            yield range(old, old + 1), range(new, new + 1), True
+        i, j = old + 1, new + 1
+    yield range(last_before, len(before)), range(last_after, len(after)), True
+
+
+def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[int, int]:
+    """How many children are equal at the beginning, and of the others at the end."""
+    least = min(len(before), len(after))
+    first = 0
+    while first < least and shapes.of(before[first]) == shapes.of(after[first]):
+        first += 1
+    ends = 0
+    while ends < least - first and shapes.of(before[-1 - ends]) == shapes.of(after[-1 - ends]):
+        ends += 1
+    return first, ends
+
+
+def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest run of pairs that is ascending on both sides."""
+    tails: list[int] = []
+    ends: list[int] = []
+    back: list[int | None] = []
+    for k, (_, new) in enumerate(matched):
+        at = bisect_left(tails, new)
+        back.append(ends[at - 1] if at else None)
+        if at == len(tails):
+            tails.append(new)
+            ends.append(k)
+        else:
+            tails[at], ends[at] = new, k
+    found = []
+    k_or_none = ends[-1] if ends else None
+    while k_or_none is not None:
+        found.append(matched[k_or_none])
+        k_or_none = back[k_or_none]
+    return found[::-1]
+
+
+def _identities(children: Sequence[Any]) -> list[str | None]:
+    """The id of each child, None where it has none of its own among its siblings."""
+    found = [_identity(child) for child in children]
+    counted = Counter(found)
+    return [name if name is not None and counted[name] == 1 else None for name in found]
+
+
+def _identity(value: Any) -> str | None:
+    """The id of an element: its prop ``id``, if that is a text."""
+    if not isinstance(value, dict) or value.get("kind") != "element" or not isinstance(value.get("props"), dict):
+        return None
+    found = value["props"].get("id")
+    return found if isinstance(found, str) and found else None
+
+
+def _op(op: str, path: Path, node: str | None, *value: Any) -> Op:
+    made: Op = {"op": op, "path": path}
+    if value:
+        made["value"] = value[0]
+    if node is not None:
+        made["nodeId"] = node
+    return made
+
+
+def _checked(op: Any) -> Op:
+    if not isinstance(op, dict) or op.get("op") not in ("set", "insert", "remove"):
+        raise _bad("has an unknown op")
+    wanted = {"op", "path"} | (set() if op["op"] == "remove" else {"value"})
+    if set(op) - {"nodeId"} != wanted:
+        raise _bad("has an op with unknown or missing keys")
+    if not isinstance(op["path"], list) or not all(type(step) in (str, int) for step in op["path"]):
+        raise _bad("has a path that is none")
+    return op
+
+
+def _apply(root: dict[str, Any], op: Op) -> None:
+    _checked(op)
+    path = ["tree", *op["path"]]
+    if len(path) == 1 and op["op"] != "set":
+        raise _bad("removes or inserts the root")
+    container: Any = root
+    for step in path[:-1]:
+        container = _step(container, step)
+    _change(container, path[-1], op)
+
+
+def _step(container: Any, step: Any) -> Any:
+    if isinstance(container, dict) and isinstance(step, str) and step in container:
+        return container[step]
+    if isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container):
+        return container[step]
+    raise _bad("has a path to nowhere")
+
+
+def _change(container: Any, last: Any, op: Op) -> None:
+    value = codec.decode(codec.encode_sound(op.get("value")))
+    if op["op"] == "insert":
+        if not isinstance(container, list) or not isinstance(last, int) or not 0 <= last <= len(container):
+            raise _bad("inserts where nothing can be")
+        container.insert(last, value)
+    elif op["op"] == "remove":
+        _step(container, last)
+        del container[last]
+    elif isinstance(container, dict) and isinstance(last, str):
+        container[last] = value
+    else:
+        _step(container, last)
+        container[last] = value
+
+
+def _bad(problem: str) -> InvalidValue:
+    return InvalidValue("delta", problem)
