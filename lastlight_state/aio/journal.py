@@ -10,7 +10,9 @@ from lastlight_state.aio.streams import streamed
 from lastlight_state.journal import Event, EventFilter, Frame, Journal
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.frames import Frames
+from lastlight_state.journal.sandboxes import Sandboxes
 from lastlight_state.journal.signals import Signals
+from lastlight_state.journal.tool_calls import ToolCalls
 from lastlight_state.lazy import Part
 
 
@@ -97,6 +99,27 @@ class AsyncFrames(Face[Frames]):
         return streamed(lambda: self._target.replay(run_id, after=after, upto=upto))
 
 
+class AsyncToolCalls(Face[ToolCalls]):
+    """``store.journal.tool_calls``"""
+
+    create = writing(ToolCalls.create)
+    record = writing(ToolCalls.record)
+    finish = writing(ToolCalls.finish)
+    get = reading(ToolCalls.get)
+    find = reading(ToolCalls.find)
+    list = reading(ToolCalls.list)
+    count = reading(ToolCalls.count)
+
+
+class AsyncSandboxes(Face[Sandboxes]):
+    """``store.journal.sandboxes``"""
+
+    put = writing(Sandboxes.put)
+    get = reading(Sandboxes.get)
+    find = reading(Sandboxes.find)
+    list = reading(Sandboxes.list)
+
+
 class AsyncJournal(Face[Journal]):
     """``store.journal``"""
 
@@ -106,3 +129,7 @@ class AsyncJournal(Face[Journal]):
     signals: Part[AsyncSignals] = Part("lastlight_state.aio.journal.AsyncSignals")
     #: What runs had rendered, step by step.
     frames: Part[AsyncFrames] = Part("lastlight_state.aio.journal.AsyncFrames")
+    #: Every invocation of a tool.
+    tool_calls: Part[AsyncToolCalls] = Part("lastlight_state.aio.journal.AsyncToolCalls")
+    #: Where parts of runs work.
+    sandboxes: Part[AsyncSandboxes] = Part("lastlight_state.aio.journal.AsyncSandboxes")

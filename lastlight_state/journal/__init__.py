@@ -12,7 +12,11 @@ if TYPE_CHECKING:
         ANY as ANY,
         EventFilter as EventFilter,
         NewEvent as NewEvent,
+        SandboxChanges as SandboxChanges,
         SignalFilter as SignalFilter,
+        TaskAttempt as TaskAttempt,
+        ToolCallFilter as ToolCallFilter,
+        ToolOutcome as ToolOutcome,
     )
     from lastlight_state.journal.events import Events
     from lastlight_state.journal.frames import Frames
@@ -23,16 +27,23 @@ if TYPE_CHECKING:
         FrameCheck as FrameCheck,
         FrameDelta as FrameDelta,
         FrameSummary as FrameSummary,
+        Sandbox as Sandbox,
+        SandboxSummary as SandboxSummary,
         Signal as Signal,
         SignalSent as SignalSent,
+        ToolCall as ToolCall,
+        ToolCallSummary as ToolCallSummary,
     )
+    from lastlight_state.journal.sandboxes import Sandboxes
     from lastlight_state.journal.signals import Signals
+    from lastlight_state.journal.tool_calls import ToolCalls
 
 public(
     globals(),
     {
-        "arguments": "ANY EventFilter NewEvent SignalFilter",
-        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary Signal SignalSent",
+        "arguments": "ANY EventFilter NewEvent SandboxChanges SignalFilter TaskAttempt ToolCallFilter ToolOutcome",
+        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary Sandbox SandboxSummary Signal SignalSent "
+        "ToolCall ToolCallSummary",
     },
     "Journal",
 )
@@ -47,3 +58,7 @@ class Journal(Face):
     signals: Part[Signals] = Part("lastlight_state.journal.signals.Signals")
     #: What runs had rendered, step by step.
     frames: Part[Frames] = Part("lastlight_state.journal.frames.Frames")
+    #: Every invocation of a tool.
+    tool_calls: Part[ToolCalls] = Part("lastlight_state.journal.tool_calls.ToolCalls")
+    #: Where parts of runs work.
+    sandboxes: Part[Sandboxes] = Part("lastlight_state.journal.sandboxes.Sandboxes")

@@ -8,6 +8,9 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final, Literal
 
+from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.journal.words import SandboxStatus, ToolStatus
+
 
 class _Any(Enum):
     ANY = "ANY"
@@ -49,3 +52,51 @@ class SignalFilter:
     signal_name: str | None = None
     correlation_id: str | AnyType | None = ANY
     received_after: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TaskAttempt:
+    """Which attempt of which task: by its node and iteration, and by its execution where it has one."""
+
+    node_id: str
+    iteration: int = 0
+    attempt: int = 1
+    execution_id: str | None = None
+
+
+@dataclass(frozen=True)
+class ToolOutcome:
+    """How a tool call ended. ``output_ref`` says where an output is that is too large to be stored here."""
+
+    status: ToolStatus
+    output: Any = None
+    error: Any = None
+    output_ref: str | None = None
+    at: datetime | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ToolCallFilter:
+    """Which tool calls: of a node, an iteration and an attempt of it, a tool, a status."""
+
+    node_id: str | None = None
+    iteration: int | None = None
+    attempt: int | None = None
+    tool_name: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True)
+class SandboxChanges:
+    """The fields of a sandbox that are set; None clears one that may be empty, and the others stay."""
+
+    runtime: str | UnsetType = UNSET
+    status: SandboxStatus | UnsetType = UNSET
+    config: dict[str, Any] | UnsetType = UNSET
+    remote_run_id: str | UnsetType | None = UNSET
+    workspace_id: str | UnsetType | None = UNSET
+    container_id: str | UnsetType | None = UNSET
+    bundle_path: str | UnsetType | None = UNSET
+    shipped_at: datetime | UnsetType | None = UNSET
+    completed_at: datetime | UnsetType | None = UNSET

@@ -86,3 +86,52 @@ class FrameCheck(Record):
     frames: int
     anchors: int
     broken: tuple[tuple[int, str], ...]
+
+
+class ToolCallSummary(Record):
+    """One invocation of a tool, without what went in and came out. ``duration_ms`` is the latency."""
+
+    run_id: str
+    seq: int
+    node_id: str | None
+    iteration: int
+    attempt: int
+    execution_id: str | None
+    call_id: str | None
+    tool_name: str
+    status: str
+    started_at: datetime
+    finished_at: datetime | None
+    duration_ms: int | None
+    output_ref: str | None
+
+
+class ToolCall(ToolCallSummary):
+    """One invocation of a tool."""
+
+    input: Any
+    output: Any
+    error: Any
+
+
+class SandboxSummary(Record):
+    """A sandbox of a run, without its configuration."""
+
+    run_id: str
+    sandbox_id: str
+    runtime: str
+    status: str
+    remote_run_id: str | None
+    workspace_id: str | None
+    container_id: str | None
+    bundle_path: str | None
+    shipped_at: datetime | None
+    completed_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Sandbox(SandboxSummary):
+    """A sandbox of a run."""
+
+    config: dict[str, Any]

@@ -26,6 +26,8 @@ FACES: dict[str, type[Face[Any]]] = {
     "events": journal.AsyncEvents,
     "signals": journal.AsyncSignals,
     "frames": journal.AsyncFrames,
+    "tool_calls": journal.AsyncToolCalls,
+    "sandboxes": journal.AsyncSandboxes,
 }
 
 

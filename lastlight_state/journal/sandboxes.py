@@ -1,0 +1,140 @@
+"""Sandboxes: where parts of runs work, what they are made of and where each of them stands."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import UNSET, Repository
+from lastlight_state.db.runs import of_known_run
+from lastlight_state.db.statements import Statement, among, bind, prepared
+from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.journal import words
+from lastlight_state.journal.arguments import SandboxChanges
+from lastlight_state.journal.records import Sandbox, SandboxSummary
+from lastlight_state.journal.tables import SANDBOXES
+
+Row = dict[str, Any]
+
+_c = SANDBOXES.c
+_KEY = (_c.run_id == bind("run_id", _c.run_id), _c.sandbox_id == bind("sandbox_id", _c.sandbox_id))
+_SUMMARY = tuple(column for column in SANDBOXES.columns if column.name != "config")
+
+GET = prepared(sa.select(*SANDBOXES.columns).where(*_KEY))
+LIST = Listing(
+    "sandboxes",
+    _SUMMARY,
+    order=(_c.updated_at, _c.run_id, _c.sandbox_id),
+    filters={name: _c[name] == bind(name, _c[name]) for name in ("run_id", "status", "runtime", "workspace_id")},
+)
+
+#: The time that each status fills in.
+_FILLS = {"shipped": "shipped_at", **dict.fromkeys(words.SANDBOX_ENDS, "completed_at")}
+
+
+@cache
+def put(given: frozenset[str], fills: str | None) -> Statement:
+    """Insert a sandbox with these columns, or change them; nothing where a final status would change.
+
+    ``fills`` is the time that is set unless the sandbox has it.
+    """
+    names = {"run_id", "sandbox_id", "created_at", "updated_at", *given, *([fills] if fills else [])}
+    row = insert(SANDBOXES).values({name: bind(name, _c[name]) for name in sorted(names)})
+    new: Row = {name: row.excluded[name] for name in sorted({*given, "updated_at"})}
+    if fills:
+        new[fills] = sa.func.coalesce(_c[fills], row.excluded[fills])
+    stays = sa.or_(~among(_c.status, words.SANDBOX_ENDS), row.excluded.status == _c.status)
+    changed = row.on_conflict_do_update(
+        index_elements=[_c.run_id, _c.sandbox_id], set_=new, where=stays if "status" in given else None
+    )
+    return prepared(changed.returning(*SANDBOXES.columns))
+
+
+class Sandboxes(Repository):
+    """``store.journal.sandboxes``"""
+
+    def put(self, run_id: str, sandbox_id: str, changes: SandboxChanges) -> Sandbox:
+        """Store a sandbox, or change exactly the fields that are set. One statement.
+
+        The status ``shipped`` sets ``shipped_at``, a final one ``completed_at``, unless given. A final status stays:
+        another is `Conflict` ``sandbox_status``, and nothing is written. Raises `NotFound` for an unknown run.
+        """
+        now = self._now()
+        values = {
+            "run_id": valid.identifier("run_id", run_id),
+            "sandbox_id": valid.identifier("sandbox_id", sandbox_id),
+            "created_at": now,
+            "updated_at": now,
+        }
+        given = _checked(valid.group("changes", changes, SandboxChanges))
+        fills = _FILLS.get(given.get("status", ""))
+        if fills in given:
+            fills = None
+        statement = put(frozenset(given), fills)
+        parameters = {**values, **given, **({fills: now} if fills else {})}
+        stored = of_known_run(run_id, lambda: self._changed(Sandbox, statement, parameters, repeatable=True))
+        if stored is None:
+            raise Conflict(f"sandbox {sandbox_id!r} of run {run_id!r} has ended", code="sandbox_status")
+        return stored
+
+    def get(self, run_id: str, sandbox_id: str) -> Sandbox:
+        """The sandbox. Raises `NotFound`."""
+        return self._one(Sandbox, GET, _sought(run_id, sandbox_id), kind=words.SANDBOX, key=(run_id, sandbox_id))
+
+    def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
+        """The sandbox, or None."""
+        return self._find(Sandbox, GET, _sought(run_id, sandbox_id))
+
+    def list(
+        self,
+        *,
+        run_id: str | None = None,
+        status: words.SandboxStatus | None = None,
+        runtime: str | None = None,
+        workspace_id: str | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[SandboxSummary]:
+        """A page of sandboxes, those that changed last first; of all runs unless one is given."""
+        given = {
+            "run_id": None if run_id is None else valid.sought("run_id", run_id),
+            "status": None if status is None else valid.word("status", status, words.SANDBOX_STATUSES),
+            "runtime": valid.optional("runtime", runtime),
+            "workspace_id": valid.optional("workspace_id", workspace_id),
+        }
+        return self._page(LIST, SandboxSummary.of, given, limit, page_token)
+
+
+def _sought(run_id: str, sandbox_id: str) -> Row:
+    return {"run_id": valid.sought("run_id", run_id), "sandbox_id": valid.sought("sandbox_id", sandbox_id)}
+
+
+def _checked(changes: SandboxChanges) -> Row:
+    """The parameters of the fields that are set."""
+    given = {name: value for name, value in vars(changes).items() if value is not UNSET}
+    return {name: _field(name, value) for name, value in given.items()}
+
+
+def _field(name: str, value: Any) -> Any:
+    where = f"changes.{name}"
+    if name == "status":
+        return valid.word(where, value, words.SANDBOX_STATUSES)
+    if name == "runtime":
+        return valid.identifier(where, value)
+    if name == "config":
+        if not isinstance(value, dict):
+            raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
+        return codec.encode(where, value, max_bytes=words.CONFIG)
+    if value is None:
+        return None
+    if name.endswith("_at"):
+        return aware_utc(where, value)
+    return valid.identifier(where, value, words.BUNDLE_PATH if name == "bundle_path" else 256)

@@ -1,0 +1,209 @@
+"""Tool calls: every invocation of a tool, with what went in, what came out, its status and its latency.
+
+A call with a ``call_id`` is stored once, so that an attempt that is replayed finds the earlier result.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.records import Page
+from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, LostRace
+from lastlight_state.journal import words
+from lastlight_state.journal.arguments import TaskAttempt, ToolCallFilter, ToolOutcome
+from lastlight_state.journal.kernel.streams import Numbered, Stream
+from lastlight_state.journal.records import ToolCall, ToolCallSummary
+from lastlight_state.journal.tables import TOOL_CALLS
+
+Row = dict[str, Any]
+
+_c = TOOL_CALLS.c
+_RUN = _c.run_id == bind("run_id", _c.run_id)
+_LARGE = ("input", "output", "error")
+_OUTCOME = ("status", "finished_at", "duration_ms", "output_ref", "output", "error")
+_SUMMARY = tuple(column for column in TOOL_CALLS.columns if column.name not in _LARGE)
+
+STREAM = Stream("tool_calls", TOOL_CALLS)
+INSERT = STREAM.chains([column.name for column in TOOL_CALLS.columns if column.name not in ("run_id", "seq")])
+GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", _c.seq)))
+FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)))
+FINISH = prepared(
+    sa.update(TOOL_CALLS)
+    .where(_RUN, _c.seq == bind("seq", _c.seq), _c.finished_at.is_(None), _c.status == constant(words.RUNNING))
+    .values({name: bind(name, _c[name]) for name in _OUTCOME})
+    .returning(*TOOL_CALLS.columns)
+)
+
+_FILTERS = {
+    "run_id": _RUN,
+    **{name: _c[name] == bind(name, _c[name]) for name in ("node_id", "iteration", "attempt", "tool_name", "status")},
+}
+NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS)
+BY_TASK = Listing(
+    "tool_calls.by_task", _SUMMARY, order=(_c.iteration, _c.attempt, _c.seq), filters=_FILTERS, descending=False
+)
+
+
+class ToolCalls(Numbered):
+    """``store.journal.tool_calls``"""
+
+    stream = STREAM
+
+    def create(
+        self,
+        run_id: str,
+        tool_name: str,
+        *,
+        task: TaskAttempt | None = None,
+        call_id: str | None = None,
+        input: Any = None,  # noqa: A002 - the column's name
+        at: datetime | None = None,
+    ) -> ToolCall:
+        """Store a call that begins. With a ``call_id`` a repetition gives the stored call, finished or not.
+
+        Another tool or input under that id is `AlreadyExists`. Raises `NotFound` for an unknown run,
+        `PayloadTooLarge` for an input past 256 KiB.
+        """
+        row = self._row(run_id, tool_name, task, call_id, input, at)
+        return self._stored(run_id, row)
+
+    def record(
+        self,
+        run_id: str,
+        tool_name: str,
+        outcome: ToolOutcome,
+        *,
+        task: TaskAttempt | None = None,
+        call_id: str | None = None,
+        input: Any = None,  # noqa: A002
+        started_at: datetime | None = None,
+    ) -> ToolCall:
+        """Store a call that has ended. Otherwise as `create` and `finish`."""
+        row = self._row(run_id, tool_name, task, call_id, input, started_at)
+        return self._stored(run_id, {**row, **_ended(outcome, self._now(), row["started_at"])})
+
+    def finish(self, run_id: str, seq: int, outcome: ToolOutcome) -> ToolCall:
+        """End a call that runs. Repeat-safe for an equal outcome; another is `LostRace` with the stored ``call``.
+
+        The latency is the given one, else from its start to its end, never negative. Raises `NotFound`,
+        `PayloadTooLarge` for an output past 256 KiB: store it elsewhere, and give ``output_ref``.
+        """
+        found = self.get(run_id, seq)
+        values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
+        if found.status == words.RUNNING:
+            ended = self._changed(ToolCall, FINISH, values, repeatable=True)
+            if ended is not None:
+                return ended
+            found = self.get(run_id, seq)
+        if _told(found, outcome) != _told(outcome, outcome):
+            raise LostRace(f"tool call {seq} of run {run_id!r} has ended {found.status}", call=found)
+        return found
+
+    def get(self, run_id: str, seq: int) -> ToolCall:
+        """The call of this number. Raises `NotFound`."""
+        values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
+        return self._one(ToolCall, GET, values, kind=words.TOOL_CALL, key=(run_id, seq))
+
+    def find(self, run_id: str, call_id: str) -> ToolCall | None:
+        """The call with this key, or None."""
+        values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
+        return self._find(ToolCall, FIND, values)
+
+    def list(
+        self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[ToolCallSummary]:
+        """A page of a run's calls: of a node in the order of its attempts, else the newest first."""
+        given = _filters(run_id, where)
+        listing = NEWEST if given["node_id"] is None else BY_TASK
+        return self._page(listing, ToolCallSummary.of, given, limit, page_token)
+
+    def count(self, run_id: str, *, where: ToolCallFilter | None = None) -> int:
+        """How many calls pass these filters."""
+        given = _filters(run_id, where)
+        return self._reading(lambda unit: NEWEST.count(unit, given))
+
+    def _row(self, run_id: str, tool_name: str, task: Any, call_id: str | None, given: Any, at: datetime | None) -> Row:
+        attempt = valid.group("task", task, TaskAttempt) if task is not None else None
+        return {
+            "run_id": valid.identifier("run_id", run_id),
+            "node_id": None if attempt is None else valid.identifier("task.node_id", attempt.node_id),
+            "iteration": 0 if attempt is None else valid.number("task.iteration", attempt.iteration),
+            "attempt": 1 if attempt is None else valid.number("task.attempt", attempt.attempt, least=1),
+            "execution_id": None if attempt is None else valid.optional("task.execution_id", attempt.execution_id),
+            "call_id": valid.optional("call_id", call_id),
+            "tool_name": valid.identifier("tool_name", tool_name),
+            "status": words.RUNNING,
+            "started_at": self._now() if at is None else aware_utc("at", at),
+            "input": _encoded("input", given),
+            **dict.fromkeys(("finished_at", "duration_ms", "output_ref", "output", "error")),
+        }
+
+    def _stored(self, run_id: str, row: Row) -> ToolCall:
+        if row["call_id"] is None:
+            return self._append(run_id, lambda: self._chained(lambda unit: _insert(unit, row)))
+        return self._append(run_id, lambda: self._writing(lambda unit: _insert_once(unit, row), repeatable=True))
+
+
+def _insert(unit: Unit, row: Row) -> ToolCall:
+    decoded = {name: None if row[name] is None else codec.decode(row[name]) for name in _LARGE}
+    return ToolCall.of({**row, **decoded, "seq": STREAM.one(unit, INSERT, row)})
+
+
+def _insert_once(unit: Unit, row: Row) -> ToolCall:
+    STREAM.locked(unit, row["run_id"])
+    stored = unit.row(FIND, row)
+    if stored is None:
+        return _insert(unit, row)
+    given = None if row["input"] is None else codec.decode(row["input"])
+    if (stored["tool_name"], codec.canonical(stored["input"])) != (row["tool_name"], codec.canonical(given)):
+        problem = "already exists with another tool or input"
+        raise AlreadyExists(words.TOOL_CALL, row["call_id"], problem=problem, seq=stored["seq"])
+    return ToolCall.of(stored)
+
+
+def _ended(outcome: Any, now: datetime, started_at: datetime) -> Row:
+    """The parameters of an outcome."""
+    given = valid.group("outcome", outcome, ToolOutcome)
+    at = now if given.at is None else aware_utc("outcome.at", given.at)
+    lasted = max(at - started_at, timedelta(0)) // timedelta(milliseconds=1)
+    return {
+        "status": valid.word("outcome.status", given.status, words.TOOL_STATUSES),
+        "finished_at": at,
+        "duration_ms": lasted if given.duration_ms is None else valid.number("outcome.duration_ms", given.duration_ms),
+        "output_ref": valid.optional("outcome.output_ref", given.output_ref, words.OUTPUT_REF),
+        "output": _encoded("outcome.output", given.output),
+        "error": _encoded("outcome.error", given.error),
+    }
+
+
+def _told(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
+    """What two outcomes have in common that are the same: the times only where the caller gives them."""
+    told = [found.status, found.output_ref, codec.canonical(found.output), codec.canonical(found.error)]
+    return told if outcome.duration_ms is None else [*told, found.duration_ms]
+
+
+def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
+    asked = ToolCallFilter() if where is None else valid.group("where", where, ToolCallFilter)
+    return {
+        "run_id": valid.sought("run_id", run_id),
+        "node_id": valid.optional("where.node_id", asked.node_id),
+        "iteration": None if asked.iteration is None else valid.number("where.iteration", asked.iteration),
+        "attempt": None if asked.attempt is None else valid.number("where.attempt", asked.attempt, least=1),
+        "tool_name": valid.optional("where.tool_name", asked.tool_name),
+        "status": None
+        if asked.status is None
+        else valid.word("where.status", asked.status, words.TOOL_STATUSES | {words.RUNNING}),
+    }
+
+
+def _encoded(where: str, value: Any) -> str | None:
+    return None if value is None else codec.encode(where, value, max_bytes=words.TOOL_VALUE)
