@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 from lastlight_state.db.scope import Scope
 from lastlight_state.errors import BackendError, MisuseError, StateError, StoreClosed
@@ -95,13 +94,13 @@ class Watch(Generic[K]):
                 self._changed.notify_all()
 
 
-_watches: WeakKeyDictionary[Scope, Watch[tuple[str, str]]] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
 def watch_of(
     scope: Scope, read: Callable[[Collection[tuple[str, str]]], Mapping[tuple[str, str], int]]
 ) -> Watch[tuple[str, str]]:
-    """The one watch of a store's scope."""
+    """The one watch of a store's scope, which ends with it."""
     with _making:
-        return _watches.setdefault(scope, Watch(read))
+        found: Watch[tuple[str, str]] = scope.__dict__.setdefault("_watch", Watch(read))
+        return found
