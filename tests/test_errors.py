@@ -30,6 +30,7 @@ EXAMPLES: dict[type[StateError], StateError] = {
         errors.NewerSchema(found="0009", head="0004", min_reader="0008"),
         errors.SchemaMismatch("differs", differences=("one", "two")),
         errors.CorruptData("workflow_runs", "r1", "context"),
+        errors.FrameChainBroken("r1", 61, "bad_delta"),
         errors.BackendError("refused"),
         errors.BackendBusy("locked"),
         errors.BackendUnavailable("gone", outcome="unknown", repeats=1),
