@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Catalogue, Measures, Original
@@ -201,6 +202,25 @@ class Backend(ABC):
     @abstractmethod
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Hold ``name`` until the unit ends; others who ask for it wait."""
+
+    def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
+        """The columns as one list of texts, so that rows of different tables travel in one statement.
+
+        None where a statement for each table costs no round trip.
+        """
+        return None
+
+    def ask(
+        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
+    ) -> tuple[list[str], list[Any]]:
+        """Column names and at most ``limit`` rows of one statement of a person's own, in a unit that reads.
+
+        The database itself refuses to write: `ReadOnlyTransaction`. What it does not understand is `InvalidValue`.
+        """
+        raise NotSupported(f"{self.name} cannot refuse writes of a query")
+
+    def limit_ddl_waits(self, checkout: Checkout) -> None:  # noqa: B027 - where DDL waits for nobody it has nothing to do
+        """Statements of this unit that change tables give up soon when others hold the table, as `BackendBusy`."""
 
     @abstractmethod
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> AbstractContextManager[Connection]:

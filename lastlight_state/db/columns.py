@@ -7,6 +7,8 @@ type           SQLite                                      Postgres
 `Integer`      INTEGER                                     BIGINT
 `Real`         REAL                                        DOUBLE PRECISION
 `Flag`         INTEGER 0/1                                 BOOLEAN
+`Boolean`      BOOLEAN, holding 0/1                        BOOLEAN
+`Exact`        TEXT, digits as written                     NUMERIC
 `Timestamp`    TEXT ``2026-02-03T12:34:56.789Z``           TIMESTAMPTZ
 `Json`         TEXT                                        JSONB
 =============  ==========================================  =====================
@@ -18,11 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lastlight_state import codec
@@ -96,6 +101,42 @@ class IntegerFlag(TypeDecorator[bool]):
         return lambda value: None if value is None else bool(value)
 
 
+class NumericFlag(IntegerFlag):
+    """The same in a column declared BOOLEAN, so that a stranger sees what it holds."""
+
+    impl = sa.Boolean  # type: ignore[assignment]
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return lambda value: None if value is None else int(value)
+
+
+class TextDecimal(TypeDecorator[Decimal]):
+    """A decimal as the text of its digits, which keeps its scale."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> str | None:
+        return None if value is None else format(value, "f")
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return _read_decimal
+
+
+class ExactNumeric(TypeDecorator[Decimal]):
+    """A decimal of any number of digits. The driver gives back a decimal; SQLAlchemy would first ask what came back."""
+
+    impl = sa.Numeric
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return None
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return None
+
+
 class Float64(TypeDecorator[float]):
     """A float of 64 bits, without SQLAlchemy's result converter: both drivers return floats."""
 
@@ -106,12 +147,40 @@ class Float64(TypeDecorator[float]):
         return None
 
 
+class CodePoints(sa.sql.expression.UnaryExpression[str]):
+    """A text in the order of code points, whatever collation its column has; on SQLite every text has it."""
+
+    inherit_cache = True
+
+
+@compiles(CodePoints, "postgresql")
+def _collated(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str:
+    return f'{compiler.process(element.element, **options)} COLLATE "C"'
+
+
+@compiles(CodePoints)
+def _as_it_is(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str:
+    return str(compiler.process(element.element, **options))
+
+
+def in_code_points(column: sa.ColumnElement[str]) -> CodePoints:
+    """The column in the order of `CodePoints`, for tables that are not of our making."""
+    return CodePoints(column)
+
+
 def read_time(text: str | None) -> datetime | None:
     """The time of a stored text, or None."""
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo is UTC else parse_time(text)
+
+
+def _read_decimal(text: str | None) -> Decimal | None:
+    try:
+        return None if text is None else Decimal(text)
+    except InvalidOperation as error:  # not a ValueError
+        raise ValueError("no decimal") from error
 
 
 def _read_json(text: str | None) -> Any:
@@ -152,6 +221,8 @@ Text: TypeEngine[str] = sa.Text().with_variant(sa.Text(collation="C"), "postgres
 Integer: TypeEngine[int] = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Real: TypeEngine[float] = Float64().with_variant(sa.REAL(), "sqlite")
 Flag: TypeEngine[bool] = sa.Boolean().with_variant(IntegerFlag(), "sqlite")
+Boolean: TypeEngine[bool] = sa.Boolean().with_variant(NumericFlag(), "sqlite")
+Exact: TypeEngine[Decimal] = ExactNumeric().with_variant(TextDecimal(), "sqlite")
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
@@ -19,6 +19,7 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
 T = TypeVar("T")
+K = TypeVar("K")
 R = TypeVar("R", bound=Record)
 
 
@@ -37,17 +38,31 @@ UnsetType = Literal[_Unset.UNSET]
 class Context:
     """What the repositories of one store or transaction share."""
 
-    __slots__ = ("clock", "listeners", "scope", "settings")
+    __slots__ = ("clock", "listeners", "remembered", "scope", "settings")
 
-    def __init__(self, scope: Scope, clock: Clock, settings: Settings, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        clock: Clock,
+        settings: Settings,
+        listeners: Listeners,
+        remembered: dict[type[Any], Any] | None = None,
+    ) -> None:
         self.scope = scope
         self.clock = clock
         self.settings = settings
         self.listeners = listeners
+        #: What this store has learned and does not ask the database again, by class.
+        self.remembered: dict[type[Any], Any] = {} if remembered is None else remembered
 
     def within(self, scope: Scope) -> Context:
         """The same store, with calls running in another scope."""
-        return Context(scope, self.clock, self.settings, self.listeners)
+        return Context(scope, self.clock, self.settings, self.listeners, self.remembered)
+
+    def remember(self, kind: type[K]) -> K:
+        """The store's one object of this class, made at its first use."""
+        found = self.remembered.get(kind)
+        return found if found is not None else cast("K", self.remembered.setdefault(kind, kind()))
 
 
 class Face:
@@ -74,6 +89,7 @@ class Repository:
         self._settings = context.settings
         self._listeners = context.listeners
         self._scope = scope
+        self._remember = context.remember
         self._reading = scope.reading
         self._viewing = scope.viewing
         self._once = scope.once

@@ -45,6 +45,8 @@ class Scope(ABC):
     backend: Backend
     metrics: Metrics
     may_write: bool
+    #: Whether its calls run inside a transaction that writes.
+    writes_now: bool = False
 
     @abstractmethod
     def reading(self, work: Work[T]) -> T: ...
@@ -156,7 +158,7 @@ class TransactionScope(Scope):
         self.backend = unit.backend
         self.unit = unit
         self.metrics = metrics
-        self.may_write = may_write
+        self.may_write = self.writes_now = may_write
         self._open = True
 
     def reading(self, work: Work[T]) -> T:

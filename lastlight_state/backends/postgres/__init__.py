@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from sqlalchemy import ColumnElement, DateTime, Text, cast, func
+from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
 
@@ -22,6 +24,7 @@ from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures
 from lastlight_state.backends.hosted import lock_number
+from lastlight_state.backends.postgres import questions
 from lastlight_state.backends.postgres.catalogue import catalogue_of
 from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, pooled
 from lastlight_state.backends.postgres.copying import copy_rows
@@ -146,6 +149,20 @@ class PostgresBackend(Backend):
     def leave(self, checkout: Checkout) -> None:
         give_back(checkout)
 
+    def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
+        return array([_as_text(column) for column in columns], type_=Text)
+
+    def ask(
+        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
+    ) -> tuple[list[str], list[Any]]:
+        return questions.ask(checkout.driver, sql, params, limit, timeout)
+
+    def limit_ddl_waits(self, checkout: Checkout) -> None:
+        try:
+            checkout.driver.execute(_short_waits(DDL_WAIT_SECONDS))
+        except psycopg.Error as error:
+            raise translate(error) from error
+
     @contextmanager
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
         checkout = self.acquire(Mode.WRITE)
@@ -153,8 +170,7 @@ class PostgresBackend(Backend):
             schema = self.schema or self._current_schema(checkout)
             self._lock_migration(checkout, schema, lock_timeout)
             self._enter_schema(checkout, schema)
-            waits = int(min(lock_timeout, DDL_WAIT_SECONDS) * 1000)
-            checkout.driver.execute(f"SET LOCAL lock_timeout = {waits}; SET LOCAL statement_timeout = 0")
+            checkout.driver.execute(_short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
             connection = Connection(self._engine, connection=checkout.owner)
             connection.begin()
             yield connection
@@ -264,3 +280,13 @@ class PostgresBackend(Backend):
         if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
             checkout.driver.execute(f"CREATE SCHEMA {name}")
         checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
+
+
+def _as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column as text that is the same whatever the session's settings are: times as JSON says them."""
+    kind = getattr(column.type, "impl_instance", column.type)
+    return cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
+
+
+def _short_waits(seconds: float) -> str:
+    return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"

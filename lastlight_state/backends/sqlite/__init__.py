@@ -8,7 +8,7 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
+from lastlight_state.backends.sqlite import questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
@@ -117,6 +118,11 @@ class SqliteBackend(Backend):
 
     def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
         checkout.driver.executemany(sql, rows)
+
+    def ask(
+        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
+    ) -> tuple[list[str], list[Any]]:
+        return questions.ask(checkout.driver, sql, params, limit, timeout)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Nothing to do: a writing unit is alone in the file already."""

@@ -1,0 +1,82 @@
+"""A question of a person's own, in SQL: SQLite itself refuses whatever would write or reach beyond the database.
+
+``query_only`` is not enough: ATTACH creates a file under it, and a PRAGMA turns it off. So an authorizer admits
+reading, and nothing else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state.backends.sqlite.errors import translate
+from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction
+
+_READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+_PRAGMAS_OF_A_NAME = frozenset(
+    {"table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
+)
+_PRAGMAS = frozenset(
+    {
+        "table_list",
+        "database_list",
+        "user_version",
+        "page_count",
+        "page_size",
+        "freelist_count",
+        "journal_mode",
+        "encoding",
+    }
+)
+_LOADING = frozenset({"load_extension", "writefile", "edit"})
+#: Steps of the virtual machine between two looks at the clock.
+_STEPS = 10_000
+
+
+def ask(
+    driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float
+) -> tuple[list[str], list[Any]]:
+    """The names of the columns, and at most ``limit`` rows as SQLite holds them."""
+    ends = time.monotonic() + timeout
+    denied: list[int] = []
+
+    def permitted(action: int, *names: str | None) -> int:
+        if _permitted(action, names[0], names[1]):
+            return sqlite3.SQLITE_OK
+        denied.append(action)
+        return sqlite3.SQLITE_DENY
+
+    driver.set_authorizer(permitted)
+    driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+    try:
+        cursor = driver.execute(sql, params)
+        if cursor.description is None:
+            raise InvalidValue("sql", "must be one statement that returns rows")
+        return [column[0] for column in cursor.description], cursor.fetchmany(limit)
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        if denied:  # asked, because the error's own name differs where the connection had not seen the newest schema
+            raise ReadOnlyTransaction("a query may only read") from error
+        raise _refusal(error, timeout) from error
+    finally:
+        driver.set_authorizer(None)
+        driver.set_progress_handler(None, 0)
+
+
+def _permitted(action: int, first: str | None, second: str | None) -> bool:
+    if action == sqlite3.SQLITE_FUNCTION:
+        return (second or "").lower() not in _LOADING
+    if action == sqlite3.SQLITE_PRAGMA:
+        name = (first or "").lower()
+        return name in _PRAGMAS_OF_A_NAME or (name in _PRAGMAS and second is None)
+    return action in _READING
+
+
+def _refusal(error: Exception, timeout: float) -> Exception:
+    name = getattr(error, "sqlite_errorname", None)
+    if name == "SQLITE_INTERRUPT":
+        return BackendUnavailable(f"the query took longer than {timeout:g} s", reason="statement_timeout")
+    if name in (None, "SQLITE_ERROR", "SQLITE_RANGE", "SQLITE_MISMATCH", "SQLITE_TOOBIG"):
+        return InvalidValue("sql", str(error))
+    return translate(error)
