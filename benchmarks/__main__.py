@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import approvals, awaited, claims, executions, lines, lists, messages, opening, runs
+from benchmarks import approvals, awaited, claims, executions, lines, lists, messages, opening, outputs, runs
 from benchmarks.databases import Side, sides
 from benchmarks.measure import Result
 
@@ -39,6 +39,7 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
         "claims": claims.results,
         "approvals": approvals.results,
         "messages": messages.results,
+        "outputs": outputs.results,
         "awaited": awaited.results,
         "opening": opening.results,
         "lists": lambda side: lists.results(side, many),

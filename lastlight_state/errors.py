@@ -210,21 +210,24 @@ class SchemaError(StateError):
 
 
 class NotMigrated(SchemaError):
-    """The schema is behind (``found`` is None when there is none); ``command`` mends it."""
+    """The schema is behind (``found`` is None when there is none); ``command`` mends it.
+
+    Where only output tables or their columns are missing, ``missing`` lists them.
+    """
 
     code = "not_migrated"
     found: str | None
     head: str
     command: str
+    missing: tuple[str, ...]
 
-    def __init__(self, *, found: str | None, head: str, command: str) -> None:
+    def __init__(self, *, found: str | None, head: str, command: str, missing: Sequence[str] = ()) -> None:
         state = f"at revision {found}" if found else "not migrated"
-        super().__init__(
-            f"the database is {state}, this library needs {head}; run: {command}",
-            found=found,
-            head=head,
-            command=command,
-        )
+        text = f"the database is {state}, this library needs {head}; run: {command}"
+        if missing:
+            listed = "".join(f"\n  {line}" for line in missing)
+            text = f"the database lacks what is defined, and this store may not add it; run: {command}{listed}"
+        super().__init__(text, found=found, head=head, command=command, missing=tuple(missing))
 
 
 class NewerSchema(SchemaError):
@@ -252,9 +255,9 @@ class SchemaMismatch(SchemaError):
     """
 
     code = "schema_mismatch"
-    differences: tuple[str, ...]
+    differences: tuple[Any, ...]
 
-    def __init__(self, message: str, *, differences: Sequence[str] = (), code: str | None = None) -> None:
+    def __init__(self, message: str, *, differences: Sequence[object] = (), code: str | None = None) -> None:
         listed = "".join(f"\n  {line}" for line in differences)
         super().__init__(message + listed, code=code, differences=tuple(differences))
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lastlight_state.journal import Journal
     from lastlight_state.maintenance import Maintenance
     from lastlight_state.messaging import Messaging
+    from lastlight_state.outputs import Outputs
     from lastlight_state.schedules import Schedules
     from lastlight_state.workflows import Claim, Workflows
 
@@ -55,6 +56,8 @@ class Domains(Face):
     schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
     #: What happened in runs, in order.
     journal: Part[Journal] = Part("lastlight_state.journal.Journal")
+    #: What runs were given, and what their tasks produced.
+    outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
 
 
 class Transaction(Domains):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.maintenance import AsyncMaintenance
     from lastlight_state.aio.messaging import AsyncMessaging
+    from lastlight_state.aio.outputs import AsyncOutputs
     from lastlight_state.aio.schedules import AsyncSchedules
     from lastlight_state.aio.workflows import AsyncWorkflows
     from lastlight_state.workflows import Claim
@@ -58,6 +59,9 @@ class AsyncDomains:
 
     #: What happened in runs, in order.
     journal: Part[AsyncJournal] = Part("lastlight_state.aio.journal.AsyncJournal")
+
+    #: What runs were given, and what their tasks produced.
+    outputs: Part[AsyncOutputs] = Part("lastlight_state.aio.outputs.AsyncOutputs")
 
 
 class AsyncTransaction(AsyncDomains):

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant
 from lastlight_state.maintenance.records import TimelineEntry
+from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.workflows.kernel.executions import MICROS, OUTCOME
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
@@ -100,6 +101,10 @@ def _finished_text(row: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def _input_text(row: dict[str, Any]) -> str:
+    return "input given" if row["revision"] == 0 else f"input overridden ({row['reason']:.80})"
+
+
 def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
     """Written with `coalesce` so that no index on status serves it: that would read the expired rows of all runs."""
     expired: sa.ColumnElement[bool] = sa.func.coalesce(status, sa.literal_column("''")) == constant("expired")
@@ -108,7 +113,7 @@ def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
 
 _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice", "form": "a form"}
 
-_a, _e, _t, _r = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c
+_a, _e, _t, _r, _i = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c, INPUTS.c
 
 #: In the order in which facts of one moment appear in a timeline.
 FACTS = (
@@ -120,6 +125,13 @@ FACTS = (
         NUMBER_KEYS,
         _transition_text,
         actor="actor",
+    ),
+    Fact(
+        "input",
+        _of_run("inputs", INPUTS, "run_id", ("created_at", "revision"), (_i.created_by, _i.reason)),
+        NUMBER_KEYS,
+        _input_text,
+        actor="created_by",
     ),
     Fact(
         "approval",

@@ -11,10 +11,14 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.migrations.metadata import METADATA
 
+#: What output tables begin with, and by which they are known without a registry.
+_OUTPUT_KEY = ["run_id", "node_id", "iteration"]
+_OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
+
 
 def include_object(element: Any, name: str | None, kind: str, *_: Any) -> bool:
     """For a host application's ``context.configure(include_object=...)``: no to our tables and what hangs on them."""
-    return not _is_ours(element, name, kind)
+    return not (_is_ours(element, name, kind) or _is_output(element, kind))
 
 
 def options(dialect: Dialect) -> dict[str, Any]:
@@ -41,3 +45,10 @@ def _compare_without_identity(*given: Any) -> bool | None:
 def _is_ours(element: Any, name: str | None, kind: str) -> bool:
     table = name if kind == "table" else element.table.name
     return table in METADATA.tables or table == VERSION_TABLE
+
+
+def _is_output(element: Any, kind: str) -> bool:
+    """Whether it is an output table, or hangs on one: Alembic looks at the database without asking our registry."""
+    table = element if kind == "table" else element.table
+    key = [column.name for column in table.primary_key]
+    return key == _OUTPUT_KEY and set(table.columns.keys()) >= _OUTPUT_TIMES

@@ -6,6 +6,7 @@ from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards
 from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
+from lastlight_state.outputs import guards as outputs_guards, models as outputs_models
 from lastlight_state.receipts import guards as receipts_guards, models as receipts_models
 from lastlight_state.schedules import guards as schedules_guards, models as schedules_models
 from lastlight_state.workflows import (
@@ -27,6 +28,8 @@ DECLARED_BY = (
     messaging_guards,
     journal_models,
     journal_guards,
+    outputs_models,
+    outputs_guards,
 )
 
 #: Every table and index of the central schema.

@@ -13,10 +13,13 @@ from lastlight_state.backends.triggers import Guard
 from lastlight_state.db import valid
 from lastlight_state.db.base import VERSION_TABLE, Base
 from lastlight_state.migrations.metadata import GUARDS, METADATA
+from lastlight_state.migrations.state import qualified
 from lastlight_state.migrations.verification import verify
 from lastlight_state.receipts import models as receipts
 
 LONGEST_ROLE = 63
+#: What a service does to an output table.
+OUTPUT_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 #: The tables of `lastlight_state.receipts`.
 OPERATORS = frozenset(
     mapper.class_.__tablename__ for mapper in Base.registry.mappers if mapper.class_.__module__ == receipts.__name__
@@ -30,9 +33,16 @@ def grants(backend: Backend, role: str) -> tuple[str, ...]:
     raises, and `NotSupported` on a database without roles.
     """
     valid.identifier("role", role, LONGEST_ROLE)
-    statements = tuple(backend.grants(role, rights()))
+    statements = tuple(backend.grants(role, {**rights(), **dict.fromkeys(_output_tables(backend), OUTPUT_RIGHTS)}))
     verify(backend)
     return statements
+
+
+def _output_tables(backend: Backend) -> list[str]:
+    """The output tables of the library's making, which stand in the registry and in no model."""
+    registry = qualified(backend, "output_tables")
+    found = backend.peek(f"SELECT table_name FROM {registry} WHERE kind <> 'custom' ORDER BY table_name")
+    return [str(row[0]) for row in found or ()]
 
 
 def rights() -> Mapping[str, tuple[str, ...]]:

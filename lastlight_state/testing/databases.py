@@ -125,9 +125,15 @@ def empty_tables(connection: Any) -> None:
         raise
 
 
+#: Tables that tests have defined go with their rows.
+_DROP_OUTPUTS = (
+    "DO $drop$ DECLARE made text; BEGIN FOR made IN SELECT table_name FROM output_tables LOOP "
+    "EXECUTE format('DROP TABLE IF EXISTS %I', made); END LOOP; END $drop$"
+)
 _EMPTY = "; ".join(
     [
         "BEGIN",
+        _DROP_OUTPUTS,
         "INSERT INTO maintenance_permits (receipt_id) VALUES ('reset')",
         *(f'DELETE FROM "{table.name}"' for table in reversed(METADATA.sorted_tables) if table.name not in KEPT),
         "DELETE FROM maintenance_permits",

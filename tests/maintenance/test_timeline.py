@@ -233,6 +233,10 @@ CROWD = (
         "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, workflow_run_id) "
         "SELECT 'e' || i, 'api', 't', 's', now(), 'r' || i % 300 FROM generate_series(1, 3000) i"
     ),
+    (
+        "INSERT INTO run_inputs (run_id, revision, created_at, payload) "
+        "SELECT 'r' || i, revision, now(), '{}' FROM generate_series(1, 300) i, generate_series(0, 9) n(revision)"
+    ),
     "ANALYZE",
 )
 """Rows that let a planner with statistics choose: questions that have all expired, and executions, of 300 runs."""

@@ -12,9 +12,11 @@ from support.migrations.support import Place, with_connection
 from lastlight_state.migrations import include_object
 
 
-def proposals(place: Place, metadata: MetaData, **options: Any) -> list[Any]:
-    """What a host application's autogenerate would do to a database that holds our tables."""
+def proposals(place: Place, metadata: MetaData, *made: str, **options: Any) -> list[Any]:
+    """What a host application's autogenerate would do to a database that holds our tables, and those of ``made``."""
     backend = place.at()
+    for statement in made:
+        place.raw().execute(statement)
 
     def compared(connection: Connection) -> list[Any]:
         context = MigrationContext.configure(connection, opts={"compare_server_default": True, **options})
@@ -43,3 +45,14 @@ def test_a_host_is_still_proposed_what_is_its_own(place: Place) -> None:
     Table("orders", metadata, Column("id", Text, primary_key=True), Column("owner", Text), Index("ix_orders", "owner"))
     found = [proposal[0] for proposal in proposals(place, metadata, include_object=include_object)]
     assert found == ["add_table", "add_index"]
+
+
+def test_a_host_is_proposed_nothing_about_output_tables(place: Place) -> None:
+    """migrations MG-52, outputs case 55: which stand in no model of the library."""
+    table = (
+        "CREATE TABLE analysis (run_id TEXT NOT NULL, node_id TEXT NOT NULL, iteration INTEGER NOT NULL DEFAULT 0, "
+        "row_created_at TEXT NOT NULL, row_updated_at TEXT NOT NULL, summary TEXT, "
+        "PRIMARY KEY (run_id, node_id, iteration))"
+    )
+    index = "CREATE INDEX ix_analysis_written ON analysis (row_created_at)"
+    assert proposals(place, MetaData(), table, index, include_object=include_object) == []

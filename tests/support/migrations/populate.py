@@ -28,6 +28,8 @@ OWNERS = {
         "tool_calls",
         "sandboxes",
         "scores",
+        "run_inputs",
+        "output_history",
     },
 }
 """Foreign keys, which name the row of the same number."""

@@ -1,0 +1,202 @@
+"""The cache: results that may be used again, only while their schema is the same.
+
+A key names everything that a result depends on. The schema's signature and the model's digest are part of it, so that
+after a change of either there is no hit; two versions of a program side by side each have their own. An entry is
+derived data: it may be deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state import codec
+from lastlight_state.db import valid
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.records import Page
+from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.errors import CorruptData, InvalidValue
+from lastlight_state.outputs import words
+from lastlight_state.outputs.catalog.targets import Targeted
+from lastlight_state.outputs.custom import content_for
+from lastlight_state.outputs.records import CachedOutput, CacheSummary, with_table
+from lastlight_state.outputs.table import OutputTable
+from lastlight_state.outputs.tables import CACHE
+from lastlight_state.outputs.values import data_from_json, instance_of
+
+M = TypeVar("M")
+
+_PREFIX = "lastlight-output-cache-1"
+_SUMMARY = tuple(column for column in CACHE.c if column.name not in ("payload", "model_digest"))
+_HIT = (CACHE.c.cache_key, CACHE.c.source_run_id, CACHE.c.created_at, CACHE.c.expires_at, CACHE.c.payload)
+_now = bind("now", CACHE.c.expires_at)
+_expired = sa.and_(CACHE.c.expires_at.is_not(None), CACHE.c.expires_at <= _now)
+_by_name = {name: CACHE.c[name] == bind(name, CACHE.c[name]) for name in ("workflow_name", "node_id", "output_key")}
+_this_entry = CACHE.c.cache_key == bind("cache_key", CACHE.c.cache_key)
+_this_schema = CACHE.c.schema_signature == bind("schema_signature", CACHE.c.schema_signature)
+
+
+@dataclass(frozen=True)
+class CacheKey:
+    """What a result depends on. ``basis`` is any JSON value that holds everything else: prompt, inputs, tools, source.
+
+    ``agent_signature`` tells agents apart. Only a digest of the basis is stored.
+    """
+
+    workflow_name: str
+    node_id: str
+    basis: Any
+    agent_signature: str | None = None
+
+
+FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired))
+
+
+def _ensuring() -> Statement:
+    """Stores an entry; the first one wins, unless it has expired."""
+    row = insert(CACHE).values({column.name: bind(column.name, column) for column in CACHE.c})
+    replaced = {name: row.excluded[name] for name in ("source_run_id", "created_at", "expires_at", "payload")}
+    return prepared(
+        row.on_conflict_do_update(index_elements=[CACHE.c.cache_key], set_=replaced, where=_expired).returning(*_HIT)
+    )
+
+
+ENSURE = _ensuring()
+GET = prepared(sa.select(*_HIT).where(_this_entry))
+LIST = Listing("output_cache", _SUMMARY, order=(CACHE.c.created_at, CACHE.c.cache_key), filters=_by_name)
+_CLEARED = {**_by_name, "expired": _expired}
+CLEAR = {
+    names: prepared(sa.delete(CACHE).where(*(_CLEARED[name] for name in sorted(names))))
+    for names in (
+        frozenset(chosen)
+        for chosen in (
+            ["expired"],
+            ["workflow_name"],
+            ["node_id"],
+            ["workflow_name", "node_id"],
+            ["workflow_name", "expired"],
+            ["node_id", "expired"],
+            ["workflow_name", "node_id", "expired"],
+        )
+    )
+}
+
+
+class Cache(Targeted):
+    """``store.outputs.cache``"""
+
+    def find(self, key: CacheKey, target: OutputTable[M] | str) -> CachedOutput[M] | None:
+        """The cached result, or None: nothing stored, expired, another schema, or content that no longer validates.
+
+        Never an error for what is stored: without a hit the task runs. A hit becomes an output by `results.put`.
+        """
+        table = self._target(target)
+        values = {"cache_key": _digest(key, table), "schema_signature": table.signature, "now": self._now()}
+        try:
+            found = self._reading(lambda unit: unit.row(FIND, values))
+            return None if found is None else _hit(table, found)
+        except (CorruptData, InvalidValue):
+            return None
+
+    def ensure(
+        self,
+        key: CacheKey,
+        target: OutputTable[M] | str,
+        value: Any,
+        *,
+        ttl: timedelta | None = None,
+        source_run_id: str | None = None,
+    ) -> CachedOutput[M]:
+        """Store a result, or find the one that was stored first; an expired one is replaced.
+
+        Validated as an output is: `InvalidValue` with ``issues``, and `PayloadTooLarge`. Only domain fields are kept.
+        """
+        table = self._writable(target)
+        now = self._now()
+        row = {
+            "cache_key": _digest(key, table),
+            "workflow_name": key.workflow_name,
+            "node_id": key.node_id,
+            "output_key": table.key,
+            "table_name": table.table_name,
+            "schema_signature": table.signature,
+            "model_digest": table.model_digest,
+            "agent_signature": key.agent_signature,
+            "source_run_id": valid.optional("source_run_id", source_run_id, words.ID),
+            "created_at": now,
+            "expires_at": None if ttl is None else now + _positive(ttl),
+            "payload": codec.encode_sound(content_for(table, value).json).decode(),
+            "now": now,
+        }
+        stored = self._once(lambda unit: unit.row(ENSURE, row), repeatable=True)
+        if stored is None:
+            stored = self._reading(lambda unit: unit.row(GET, row))
+        if stored is None:  # cleared in between
+            return self.ensure(key, table, value, ttl=ttl, source_run_id=source_run_id)
+        return _hit(table, stored)
+
+    def list(
+        self,
+        *,
+        workflow_name: str | None = None,
+        node_id: str | None = None,
+        output_key: str | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[CacheSummary]:
+        """A page of entries without their payloads, newest first."""
+        given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
+        return self._page(LIST, CacheSummary.of, given, limit, page_token)
+
+    def clear(self, *, workflow_name: str | None = None, node_id: str | None = None, which: words.Which = "all") -> int:
+        """Delete entries; how many. At least one condition must be given: ``which="expired"`` is one."""
+        given = _given(workflow_name=workflow_name, node_id=node_id)
+        if valid.word("which", which, words.WHICH) == "expired":
+            given["expired"] = None
+        if not given:
+            raise InvalidValue("workflow_name", "must be given, or node_id, or which='expired'")
+        values = {**given, "now": self._now()}
+        return self._once(lambda unit: unit.change(CLEAR[frozenset(given)], values))
+
+
+def _digest(key: Any, table: OutputTable[Any]) -> str:
+    checked = valid.group("key", key, CacheKey)
+    valid.identifier("workflow_name", checked.workflow_name, words.ID)
+    valid.identifier("node_id", checked.node_id, words.ID)
+    valid.optional("agent_signature", checked.agent_signature, words.ID)
+    codec.encode_bytes("basis", checked.basis, max_depth=words.ROW_DEPTH)
+    return codec.digest(
+        [
+            _PREFIX,
+            checked.workflow_name,
+            checked.node_id,
+            table.table_name,
+            table.signature,
+            table.model_digest,
+            checked.agent_signature,
+            checked.basis,
+        ]
+    )
+
+
+def _hit(table: OutputTable[Any], row: dict[str, Any]) -> CachedOutput[Any]:
+    """The record of an entry. Raises `InvalidValue` where the content does not fit the table any more."""
+    data = data_from_json(table.domain, row.pop("payload"), payload=table.is_payload)
+    if table.shape is not None:
+        instance_of(table.shape, data)
+    made: CachedOutput[Any] = with_table(CachedOutput.of({**row, "data": data}), table)
+    return made
+
+
+def _positive(ttl: Any) -> timedelta:
+    if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
+        raise InvalidValue("ttl", "must be a positive duration")
+    return ttl
+
+
+def _given(**filters: Any) -> dict[str, Any]:
+    return {name: valid.sought(name, value) for name, value in filters.items() if value is not None}

@@ -1,0 +1,195 @@
+"""The catalog: an output schema, which is a pydantic model, becomes a table.
+
+A definition adds what is missing and changes nothing else. Any number of processes may define at once: under a named
+lock each looks again, and table, columns and registry row are committed together.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from lastlight_state.db import reconcile, valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import MisuseError, NotMigrated, ReservedName
+from lastlight_state.outputs import naming, words
+from lastlight_state.outputs.catalog import plans, registry
+from lastlight_state.outputs.catalog.definitions import Definitions, Wish, refuse_collisions
+from lastlight_state.outputs.catalog.registry import Registered
+from lastlight_state.outputs.catalog.wishes import attached, wished
+from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
+from lastlight_state.outputs.table import OutputTable
+
+M = TypeVar("M")
+
+_log = logging.getLogger("lastlight_state.outputs")
+
+
+class Catalog(Repository):
+    """``store.outputs.catalog``"""
+
+    def define(
+        self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
+    ) -> OutputTable[M]:
+        """The output table of this key, made or grown to hold what the model says.
+
+        Each field is a column; a model whose only field is ``payload``, a root model and any other type make a table
+        with the one column ``payload``. ``table`` names the table where the snake case of the key will not do;
+        ``max_bytes`` bounds a row (1 MiB, at most 16). The same definition again costs no statement.
+
+        Raises `SchemaMismatch` listing every change that is no addition, and for a key that this store has defined
+        differently: a definition is final while the process runs. `ReservedName`, `AlreadyExists` and `InvalidValue`
+        are about names and types; `NotMigrated` says what is missing where the store may not migrate; `MisuseError`
+        inside a transaction.
+        """
+        self._refuse_transaction()
+        [made] = self._defined([self._wish(key, model, table, max_bytes)])
+        return made
+
+    def define_all(self, models: Mapping[str, Any]) -> dict[str, OutputTable[Any]]:
+        """Define many keys, all or none, under one lock; the handles by key."""
+        self._refuse_transaction()
+        wishes = [self._wish(key, model, None, None) for key, model in models.items()]
+        return {handle.key: handle for handle in self._defined(wishes)}
+
+    def attach(self, key: str, table: Any, *, model: type[M] | None = None) -> OutputTable[M]:
+        """The handle of a table of your own: a SQLAlchemy ``Table`` or declarative class. It is never altered.
+
+        It needs ``run_id``, ``node_id``, a unique key over them, and ``iteration`` in both for tasks in a loop. Without
+        ``model`` values are checked by the table's columns. Raises `SchemaMismatch` listing what is missing.
+        """
+        self._refuse_transaction()
+        wish = attached(naming.key(key), table, model)
+        known = self._remember(Definitions).same(wish.made)
+        if known is not None:
+            return known
+        names = [(handle.key, handle.table_name) for handle in self._remember(Definitions)]
+        refuse_collisions(wish.made, names)
+        registered = self._viewing(lambda unit: plans.attachable(unit, wish))
+        if registered is None or registered.signature != wish.made.signature:
+            now = self._now()
+            self._writing(lambda unit: plans.attach(unit, wish, now), repeatable=True)
+        return self._remember(Definitions).keep(wish.made)
+
+    def get(self, name: str) -> OutputTable[Any]:
+        """The output table of this key or table name; untyped when this process has not defined it.
+
+        An untyped handle reads and does not write. Raises `NotFound`.
+        """
+        found = self._remember(Definitions).named(name)
+        if found is not None:
+            return found
+        values = {"name": valid.sought("name", name)}
+        return self._one(Registered, registry.FIND, values, kind=words.OUTPUT_TABLE, key=name).handle()
+
+    def entry(self, name: str) -> OutputTableSummary:
+        """What the registry says of this key or table name. Raises `NotFound`."""
+        values = {"name": valid.sought("name", name)}
+        return self._one(OutputTableSummary, registry.ENTRY, values, kind=words.OUTPUT_TABLE, key=name)
+
+    def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
+        """A page of the registered tables, by key."""
+        return self._page(registry.LIST, OutputTableSummary.of, None, limit, page_token)
+
+    def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
+        """What `define` would do, with the statements that do it by hand. Writes nothing."""
+        wish, now = self._wish(key, model, table, None), self._now()
+        [steps] = self._viewing(lambda unit: plans.all_steps(unit, [wish], now))
+        return steps.record()
+
+    def _defined(self, wishes: Sequence[Wish]) -> Sequence[OutputTable[Any]]:
+        definitions = self._remember(Definitions)
+        done = [definitions.same(wish.made) for wish in wishes]
+        if all(done):
+            return [handle for handle in done if handle is not None]
+        for wish in wishes:
+            refuse_collisions(wish.made, [(handle.key, handle.table_name) for handle in definitions])
+            refuse_collisions(wish.made, [(other.key, other.table_name) for other in wishes])
+        columns = self._brought(wishes)
+        return [definitions.keep(_handle(wish, columns[wish.key])) for wish in wishes]
+
+    def _brought(self, wishes: Sequence[Wish]) -> dict[str, Any]:
+        """The columns that each table has, after what was missing has been added."""
+        registered = {found.key: found for found in self._reading(lambda unit: unit.all(Registered, registry.ALL))}
+        others = [(found.key, found.table_name) for found in registered.values()]
+        for wish in wishes:
+            refuse_collisions(wish.made, others)
+        if all(plans.is_complete(wish, registered.get(wish.key)) for wish in wishes):
+            return {wish.key: registered[wish.key].columns for wish in wishes}
+        now = self._now()
+        if not self._may_define():
+            self._refuse_incomplete(self._viewing(lambda unit: plans.all_steps(unit, wishes, now)))
+        found = self._writing(lambda unit: _reconciled(unit, wishes, now), repeatable=True)
+        for steps in found:
+            for warning in steps.warnings:
+                _log.warning("%s", warning)
+        return {steps.wish.key: steps.columns for steps in found}
+
+    def _may_define(self) -> bool:
+        chosen = self._settings.migrate
+        return not self._settings.read_only and (self._backend.migrates_on_open if chosen is None else chosen)
+
+    def _refuse_incomplete(self, found: Sequence[plans.Steps]) -> None:
+        missing = []
+        for steps in found:
+            steps.refuse_differences()
+            if steps.create:
+                missing.append(f"table {steps.wish.table_name}")
+            missing += [f"column {steps.wish.table_name}.{name}" for name in steps.add]
+            if not steps.create and not steps.add and steps.sql:
+                missing.append(f"registry row of {steps.wish.key}")
+        words_of = ["lastlight-state", "outputs", "apply", "--url", self._backend.location]
+        words_of += ["--schema", self._backend.schema] if self._backend.schema else []
+        command = f"{shlex.join(words_of)} package.module:NAME"
+        raise NotMigrated(found=None, head="the definitions of this process", command=command, missing=missing)
+
+    def _refuse_transaction(self) -> None:
+        if not isinstance(self._scope, StoreScope):
+            raise MisuseError("definitions change tables: define outputs on the store, before the transaction or view")
+
+    def _wish(self, key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
+        wish = wished(key, model, table, max_bytes)
+        if wish.made.kind != "custom" and naming.is_reserved(wish.table_name):
+            free = self._free_name(wish.table_name, wish.key)
+            name = getattr(model, "__name__", str(model))
+            raise ReservedName(
+                "table",
+                f"{wish.table_name!r} is kept for the library; name another one: "
+                f'define("{key}", {name}, table="{free}")',
+                suggestion=free,
+            )
+        return wish
+
+    def _free_name(self, table: str, key: str) -> str:
+        """A table name that neither the registry nor the database knows."""
+        candidates = [
+            f"task_{table}"[: words.TABLE_NAME - 4],
+            *(f"task_{table}"[: words.TABLE_NAME - 4] + f"_{n}" for n in range(2, 100)),
+        ]
+
+        def first_free(unit: Unit) -> str:
+            taken = {key, *reconcile.present(unit, candidates)}
+            for found in unit.all(Registered, registry.ALL):
+                taken |= {found.key, found.table_name}
+            return next(name for name in candidates if name not in taken)
+
+        return self._viewing(first_free)
+
+
+def _reconciled(unit: Unit, wishes: Sequence[Wish], now: Any) -> list[plans.Steps]:
+    """Looked at again under the lock, then carried out."""
+    unit.named_lock("outputs")
+    unit.backend.limit_ddl_waits(unit.checkout)
+    found = plans.all_steps(unit, wishes, now)
+    for steps in found:
+        plans.carry_out(unit, steps)
+    return found
+
+
+def _handle(wish: Wish, columns: tuple[Any, ...]) -> OutputTable[Any]:
+    return registry.with_extras(wish.made, columns)

@@ -1,0 +1,233 @@
+"""What a definition would do to a database: nothing, additions, or a refusal that lists every difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db import reconcile
+from lastlight_state.db.reconcile import Difference, PresentTable
+from lastlight_state.db.statements import prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.outputs import words
+from lastlight_state.outputs.catalog import registry
+from lastlight_state.outputs.catalog.definitions import Wish, column_differences, refuse_collisions
+from lastlight_state.outputs.catalog.registry import Registered
+from lastlight_state.outputs.records import OutputPlan
+from lastlight_state.outputs.shapes import OutputColumn
+from lastlight_state.outputs.table import sql_table
+from lastlight_state.outputs.tables import REGISTRY
+
+_HINT = "only additions are automatic: migrate by hand, take a new key, or start with a fresh table"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What one definition would do. ``columns`` are those that the registry holds afterwards."""
+
+    wish: Wish
+    columns: tuple[OutputColumn, ...]
+    create: bool
+    add: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    warnings: tuple[str, ...]
+    sql: tuple[str, ...]
+
+    def record(self) -> OutputPlan:
+        """As callers see it."""
+        return OutputPlan(
+            key=self.wish.key,
+            table_name=self.wish.table_name,
+            create=self.create,
+            add=self.add,
+            differences=tuple(map(str, self.differences)),
+            warnings=self.warnings,
+            sql=self.sql,
+        )
+
+    def refuse_differences(self) -> None:
+        """Raise `SchemaMismatch` where something stands in the way."""
+        if self.differences:
+            raise SchemaMismatch(
+                f"output {self.wish.key!r} does not fit its table; {_HINT}", differences=self.differences
+            )
+
+
+def is_complete(wish: Wish, known: Registered | None) -> bool:
+    """Whether the registry says that everything is there: then the database is not looked at, and not written to."""
+    if known is None or (known.kind, known.table_name) != (wish.made.kind, wish.table_name):
+        return False
+    there = {column.name: column.type for column in known.columns}
+    return all(there.get(column.name) == column.type for column in wish.made.columns)
+
+
+def all_steps(unit: Unit, wishes: Sequence[Wish], at: datetime) -> list[Steps]:
+    """What these definitions would do to the database as it is now."""
+    known = {found.key: found for found in unit.all(Registered, registry.ALL)}
+    for wish in wishes:
+        others = [(found.key, found.table_name) for found in known.values()]
+        refuse_collisions(wish.made, others + [(other.key, other.table_name) for other in wishes])
+    todo = [wish for wish in wishes if not is_complete(wish, known.get(wish.key))]
+    present = reconcile.present(unit, [wish.table_name for wish in todo]) if todo else {}
+    return [
+        _steps(unit, wish, known.get(wish.key), present.get(wish.table_name), at)
+        if wish in todo
+        else _nothing(wish, known[wish.key])
+        for wish in wishes
+    ]
+
+
+def carry_out(unit: Unit, steps: Steps) -> None:
+    """Do it, or raise `SchemaMismatch`."""
+    steps.refuse_differences()
+    for statement in steps.sql:
+        unit.plain(statement)
+
+
+def attachable(unit: Unit, wish: Wish) -> Registered | None:
+    """The registry row of a table of the caller's making, None for none yet. Raises for a table that will not do."""
+    known = unit.all(Registered, registry.ALL)
+    refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
+    found = reconcile.present(unit, [wish.table_name]).get(wish.table_name)
+    wrong = tuple(_unattachable(wish, found))
+    if wrong:
+        raise SchemaMismatch(f"the table {wish.table_name!r} cannot hold outputs", differences=wrong)
+    return next((found for found in known if found.key == wish.key), None)
+
+
+def attach(unit: Unit, wish: Wish, at: datetime) -> None:
+    """Note the table in the registry."""
+    unit.named_lock("outputs")
+    known = attachable(unit, wish)
+    if known is not None and (known.kind, known.table_name) != ("custom", wish.table_name):
+        found = f"{known.kind} {known.table_name}"
+        raise SchemaMismatch(
+            f"output {wish.key!r} is another table; {_HINT}",
+            differences=[Difference(wish.table_name, None, "table", f"custom {wish.table_name}", found)],
+        )
+    name = reconcile.name_of(REGISTRY, unit.backend)
+    unit.plain(registry.noting(name, wish.made, wish.made.columns, wish.json_schema, known=known, at=at))
+
+
+def _unattachable(wish: Wish, found: PresentTable | None) -> Iterator[Difference]:
+    table = wish.table_name
+    if found is None or not found.is_table:
+        yield Difference(table, None, "table", "present", "missing" if found is None else "a view")
+        return
+    for name in ("run_id", "node_id"):
+        if name not in found.columns:
+            yield Difference(table, name, "column", "present", "missing")
+    key = [name for name in words.BOOKKEEPING[:3] if name in wish.made.table.c]
+    if frozenset(key) not in found.unique:
+        yield Difference(table, None, "unique key", f"({', '.join(key)})", "none")
+
+
+def _nothing(wish: Wish, known: Registered) -> Steps:
+    return Steps(wish, known.columns, create=False, add=(), differences=(), warnings=(), sql=())
+
+
+def _steps(unit: Unit, wish: Wish, known: Registered | None, found: PresentTable | None, at: datetime) -> Steps:
+    backend = unit.backend
+    columns = _grown(wish, known, found)
+    found_differences = tuple(_differences(wish, known, found, backend))
+    table = _declared(wish, columns)
+    added = () if found is None else tuple(column.name for column in reconcile.missing(table, found))
+    statements = [] if found_differences else list(_statements(wish, table, columns, known, found, backend, at))
+    return Steps(
+        wish=wish,
+        columns=columns,
+        create=found is None,
+        add=added,
+        differences=found_differences,
+        warnings=tuple(_warnings(unit, wish, known, found, added)),
+        sql=tuple(statements),
+    )
+
+
+def _grown(wish: Wish, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
+    """The columns that the table has in the end. The times of an adopted table may be NULL."""
+    columns = registry.union(wish.made.columns, known.columns if known else ())
+    if known is not None or found is None:
+        return columns
+    return tuple(
+        OutputColumn(column.name, None, column.type, nullable=True, primary_key=False)
+        if column.name in words.BOOKKEEPING[3:] and (there is None or there.nullable)
+        else column
+        for column in columns
+        for there in [found.columns.get(column.name)]
+    )
+
+
+def _declared(wish: Wish, columns: Sequence[OutputColumn]) -> sa.Table:
+    shape = wish.shape
+    doc = None if shape is None or not shape.holds_model else shape.model.__doc__
+    wanted = [column for column in columns if column in wish.made.columns or column.name in words.BOOKKEEPING]
+    return sql_table(wish.table_name, wanted, comment=doc, comments=dict(shape.comments) if shape is not None else None)
+
+
+def _differences(
+    wish: Wish, known: Registered | None, found: PresentTable | None, backend: Backend
+) -> Iterator[Difference]:
+    table = wish.table_name
+    if known is not None:
+        if known.table_name != table:
+            yield Difference(table, None, "table", known.table_name, table)
+            return
+        if known.kind != wish.made.kind:
+            yield Difference(table, None, "kind", wish.made.kind, known.kind)
+        yield from column_differences(table, wish.made.columns, known.columns)
+        if found is None:
+            yield Difference(table, None, "table", "present", "missing, though it is registered")
+            return
+    if found is not None:
+        yield from reconcile.differences(sql_table(table, wish.made.columns), found, backend.dialect)
+
+
+def _statements(
+    wish: Wish,
+    table: sa.Table,
+    columns: Sequence[OutputColumn],
+    known: Registered | None,
+    found: PresentTable | None,
+    backend: Backend,
+    at: datetime,
+) -> Iterator[str]:
+    yield from reconcile.additions(table, found, backend)
+    yield registry.noting(
+        reconcile.name_of(REGISTRY, backend), wish.made, columns, wish.json_schema, known=known, at=at
+    )
+
+
+def _warnings(
+    unit: Unit, wish: Wish, known: Registered | None, found: PresentTable | None, added: Sequence[str]
+) -> Iterator[str]:
+    if wish.shape is None or found is None or not added:
+        return
+    declared = {column.name for column in wish.made.columns}
+    gone = [column.name for column in (known.columns if known else ()) if column.name not in declared]
+    fresh = [column for column in wish.made.domain if column.name in added]
+    if gone and fresh:
+        yield (
+            f"{wish.table_name}: {', '.join(gone)} is no longer in the model and {', '.join(c.name for c in fresh)}"
+            " is new: a renamed field is a new, empty column beside the old one"
+        )
+    required = [str(column.field) for column in fresh if _is_required(wish, column)]
+    if required and unit.row(
+        prepared(
+            sa.select(sa.literal_column("1")).select_from(wish.made.table).limit(sa.literal_column("1", sa.Integer))
+        )
+    ):
+        yield (
+            f"{wish.table_name}: rows from before have no {', '.join(required)}, which the model requires:"
+            " of those rows only `data` can be read"
+        )
+
+
+def _is_required(wish: Wish, column: OutputColumn) -> bool:
+    shape = wish.shape
+    return shape is not None and shape.holds_model and bool(shape.model.model_fields[column.field].is_required())

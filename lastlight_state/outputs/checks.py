@@ -1,0 +1,40 @@
+"""What a caller says about runs, nodes and iterations, checked and as statements name it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.outputs import words
+
+
+def run_id(value: Any) -> str:
+    """The id of a run to write for."""
+    return valid.identifier("run_id", value, words.ID)
+
+
+def place(run: Any, node_id: Any, iteration: Any) -> dict[str, Any]:
+    """The key of a row to write."""
+    return {
+        "run_id": run_id(run),
+        "node_id": valid.identifier("node_id", node_id, words.ID),
+        "iteration": valid.number("iteration", iteration, most=words.LAST_ITERATION),
+    }
+
+
+def sought(run: Any, node_id: Any, iteration: Any) -> dict[str, Any]:
+    """The key of a row to look for."""
+    return {
+        "run_id": valid.sought("run_id", run),
+        "node_id": valid.sought("node_id", node_id),
+        "iteration": valid.number("iteration", iteration),
+    }
+
+
+def reason(value: Any) -> str:
+    """Why something is changed: text for people, which must not be empty."""
+    text = valid.content("reason", value, words.REASON)
+    if not text.strip():
+        raise InvalidValue("reason", "must say why")
+    return text

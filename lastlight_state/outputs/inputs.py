@@ -1,0 +1,169 @@
+"""Inputs: what a run was started with, stored once and readable for as long as the run is.
+
+Passing the same arguments again, as a resume does, finds what is there. Another payload must be said, with `override`;
+the earlier one stays as an earlier revision. What a task produces is an output and no part of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state import codec
+from lastlight_state.db import valid
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.runs import of_known_run
+from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
+from lastlight_state.outputs import checks, words
+from lastlight_state.outputs.records import RunInput, RunInputSummary
+from lastlight_state.outputs.tables import INPUTS
+from lastlight_state.outputs.values import bare, invalid
+
+FULL = tuple(column for column in INPUTS.c if column.name != "given")
+_SUMMARY = tuple(column for column in FULL if column.name != "payload")
+_of_run = INPUTS.c.run_id == bind("run_id", INPUTS.c.run_id)
+_this_one = INPUTS.c.revision == bind("revision", INPUTS.c.revision)
+_WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload", "given")
+
+
+def _adding(*conditions: sa.ColumnElement[bool]) -> Statement:
+    """Stores a revision that is not there. Looked for in the statement too: on SQLite the guard would refuse it."""
+    there = INPUTS.alias()
+    same = sa.and_(
+        there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)
+    )
+    row = sa.select(*(bind(name, INPUTS.c[name]) for name in _WRITTEN)).where(~sa.exists().where(same), *conditions)
+    return prepared(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL))
+
+
+def _after_expected() -> sa.ColumnElement[bool]:
+    before = INPUTS.alias()
+    return sa.exists().where(
+        before.c.run_id == bind("run_id", INPUTS.c.run_id),
+        before.c.revision == bind("expected", INPUTS.c.revision),
+    )
+
+
+ADD = _adding()
+OVERRIDE = _adding(_after_expected())
+CURRENT = prepared(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)))
+REVISION = prepared(sa.select(*FULL).where(_of_run, _this_one))
+EVERY = prepared(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision))
+LIST = Listing("run_inputs", _SUMMARY, order=(INPUTS.c.revision,), filters={"run_id": _of_run})
+
+
+class Inputs(Repository):
+    """``store.outputs.inputs``"""
+
+    def ensure(
+        self, run_id: str, payload: Any, *, model: type[BaseModel] | None = None, created_by: str | None = None
+    ) -> RunInput:
+        """Store the run's input, or find it: the input that is in force.
+
+        With ``model`` the payload is validated and stored with its defaults, which the run keeps when the code's
+        change. A payload that any revision was given or holds is found again; another one is `AlreadyExists`.
+        Raises `InvalidValue` with ``issues``, `PayloadTooLarge` past 1 MiB, and `NotFound` for an unknown run.
+        """
+        row = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
+        stored = of_known_run(run_id, lambda: self._changed(RunInput, ADD, row, repeatable=True))
+        return stored if stored is not None else self._found_again(run_id, payload, row)
+
+    def override(
+        self,
+        run_id: str,
+        payload: Any,
+        *,
+        expected_revision: int,
+        reason: str,
+        created_by: str | None = None,
+        model: type[BaseModel] | None = None,
+    ) -> RunInput:
+        """Put another input in force, if the one of ``expected_revision`` still is. Earlier ones stay readable.
+
+        Raises `StaleVersion` with the revision found, `NotFound` when there is no input, and what `ensure` raises.
+        """
+        row = self._row(run_id, payload, model, created_by) | {"reason": checks.reason(reason)}
+        row["expected"] = valid.number("expected_revision", expected_revision, most=words.LAST_ITERATION)
+        row["revision"] = expected_revision + 1
+        stored = of_known_run(run_id, lambda: self._changed(RunInput, OVERRIDE, row))
+        if stored is not None:
+            return stored
+        found = self.get(run_id)
+        raise StaleVersion(words.INPUT_KIND, run_id, expected=expected_revision, found=found.revision)
+
+    def get(self, run_id: str, *, revision: int | None = None) -> RunInput:
+        """The input in force, or an earlier revision. Raises `NotFound`."""
+        if revision is None:
+            found = self.find(run_id)
+        else:
+            values = {"run_id": valid.sought("run_id", run_id), "revision": valid.number("revision", revision)}
+            found = self._find(RunInput, REVISION, values)
+        if found is None:
+            raise valid.not_found(words.INPUT_KIND, run_id)
+        return found
+
+    def find(self, run_id: str) -> RunInput | None:
+        """The input in force, or None."""
+        return self._find(RunInput, CURRENT, {"run_id": valid.sought("run_id", run_id)})
+
+    def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
+        """A page of the revisions of a run's input, newest first, without payloads."""
+        given = {"run_id": valid.sought("run_id", run_id)}
+        return self._page(LIST, RunInputSummary.of, given, limit, page_token)
+
+    def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> dict[str, Any]:
+        given = bare(payload)
+        stored = given if model is None else _validated(model, given)
+        if not isinstance(stored, Mapping):
+            raise InvalidValue("payload", f"must be an object, not {type(stored).__name__}")
+        text = codec.encode("payload", dict(stored), max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
+        return {
+            "run_id": checks.run_id(run_id),
+            "created_at": self._now(),
+            "created_by": valid.optional("created_by", created_by, words.ID),
+            "payload": text,
+            "given": _changed(given, text),
+        }
+
+    def _found_again(self, run_id: str, payload: Any, row: dict[str, Any]) -> RunInput:
+        """The input in force, if any revision was given this payload."""
+        known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
+        asked = {_canonical(codec.decode(row[name])) for name in ("payload", "given") if row[name] is not None}
+        for revision in known:
+            if asked & {_canonical(revision[name]) for name in ("payload", "given") if revision[name] is not None}:
+                return RunInput.of({name: found for name, found in known[-1].items() if name != "given"})
+        raise AlreadyExists(
+            words.INPUT_KIND,
+            run_id,
+            problem="has another payload: a change is said with `override`",
+            revision=len(known) - 1,
+        )
+
+
+def _validated(model: type[BaseModel], given: Any) -> Any:
+    adapter = TypeAdapter(model)
+    try:
+        instance = adapter.validate_python(given, by_alias=True, by_name=True)
+    except ValidationError as error:
+        raise invalid(error, where="payload") from None
+    return adapter.dump_python(instance, mode="json", by_alias=False)
+
+
+def _changed(given: Any, text: str) -> str | None:
+    """What was passed, where validation made something else of it. What JSON cannot say was changed by being said."""
+    try:
+        passed = codec.encode("payload", given, max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
+    except InvalidValue:
+        return None
+    return None if _canonical(codec.decode(passed)) == _canonical(codec.decode(text)) else passed
+
+
+def _canonical(value: Any) -> bytes:
+    return codec.canonical(value)

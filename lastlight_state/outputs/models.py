@@ -1,0 +1,94 @@
+"""The library's own tables of the outputs domain. All came with revision 0008; output tables are made by definitions.
+
+Keys begin with the run where there is one, so that a distributed Postgres can place the rows of a run together.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.indexes import where
+from lastlight_state.db.runs import run_id_column
+
+
+class RunInputModel(Base):
+    """A revision of a run's input. The highest one is the input."""
+
+    __tablename__ = "run_inputs"
+    __table_args__ = described("what each run was started with; the highest revision is in force")
+
+    run_id: Mapped[str] = run_id_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    created_at: Mapped[datetime]
+    created_by: Mapped[str | None]
+    reason: Mapped[str | None]
+    payload: Mapped[Any] = json_column(nullable=False)
+    given: Mapped[Any] = json_column(nullable=True)
+
+
+class OutputTableModel(Base):
+    """The registry of output tables: what each is called, and which columns it has."""
+
+    __tablename__ = "output_tables"
+    __table_args__ = described("the registry of output tables, with their columns and signatures")
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    table_name: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
+    signature: Mapped[str]
+    model_digest: Mapped[str | None]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    columns: Mapped[Any] = json_column(nullable=False)
+    json_schema: Mapped[Any] = json_column(nullable=True)
+
+
+class OutputHistoryModel(Base):
+    """A row that was in an output table and was replaced or withdrawn."""
+
+    __tablename__ = "output_history"
+    __table_args__ = described("rows that left output tables, replaced or withdrawn, numbered from 0 for each key")
+
+    run_id: Mapped[str] = run_id_column(primary_key=True)
+    table_name: Mapped[str] = mapped_column(primary_key=True)
+    node_id: Mapped[str] = mapped_column(primary_key=True)
+    iteration: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    signature: Mapped[str]
+    cause: Mapped[str]
+    written_at: Mapped[datetime]
+    removed_at: Mapped[datetime]
+    reason: Mapped[str | None]
+    value: Mapped[Any] = json_column(nullable=False)
+
+
+class OutputCacheModel(Base):
+    """A result that may be used again while its schema is the same."""
+
+    __tablename__ = "output_cache"
+    __table_args__ = described("results that may be used again while their schema is the same")
+
+    cache_key: Mapped[str] = mapped_column(primary_key=True)
+    workflow_name: Mapped[str]
+    node_id: Mapped[str]
+    output_key: Mapped[str]
+    table_name: Mapped[str]
+    schema_signature: Mapped[str]
+    model_digest: Mapped[str | None]
+    agent_signature: Mapped[str | None]
+    source_run_id: Mapped[str | None]
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    payload: Mapped[Any] = json_column(nullable=False)
+
+
+_cache = OutputCacheModel.__table__.c
+
+Index("ix_output_cache_node", _cache.workflow_name, _cache.node_id, _cache.created_at.desc(), _cache.cache_key.desc())
+Index("ix_output_cache_newest", _cache.created_at.desc(), _cache.cache_key.desc())
+Index("ix_output_cache_expiry", _cache.expires_at, **where("expires_at IS NOT NULL"))

@@ -1,0 +1,47 @@
+"""Queries: read-only SQL for people. The database itself refuses to write, and no words are searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.outputs import words
+from lastlight_state.outputs.records import QueryRows
+
+
+class Query(Repository):
+    """``store.outputs.query``"""
+
+    def rows(
+        self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 500, timeout: float = 5.0
+    ) -> QueryRows:
+        """The rows of one statement with parameters like ``:name``, values as the database holds them.
+
+        At most ``limit`` rows (500, up to 10,000), and ``timeout`` seconds. Raises `ReadOnlyTransaction` for whatever
+        would write, `InvalidValue` for what is not one statement that returns rows, `MisuseError` in a transaction
+        that writes: use its ``connection``.
+        """
+        text = valid.content("sql", sql, words.QUERY)
+        if not text.strip():
+            raise InvalidValue("sql", "must be one statement, not empty")
+        most = valid.number("limit", limit, least=1, most=words.QUERY_ROWS)
+        seconds = _seconds(timeout)
+        if self._scope.writes_now:
+            raise MisuseError("a query reads by itself or in a view: inside a transaction use its connection")
+
+        def ask(unit: Unit) -> QueryRows:
+            columns, found = unit.backend.ask(unit.checkout, text, dict(params or {}), limit=most + 1, timeout=seconds)
+            kept = tuple(tuple(row) for row in found[:most])
+            return QueryRows(columns=tuple(columns), rows=kept, truncated=len(found) > most)
+
+        return self._viewing(ask)
+
+
+def _seconds(timeout: Any) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= words.QUERY_SECONDS:
+        raise InvalidValue("timeout", f"must be more than 0 and at most {words.QUERY_SECONDS} seconds")
+    return float(timeout)

@@ -1,0 +1,103 @@
+"""Replacing and withdrawing: what a row held goes to the history in the same unit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db.unit import Unit
+from lastlight_state.outputs import words
+from lastlight_state.outputs.catalog import registry
+from lastlight_state.outputs.catalog.registry import Registered
+from lastlight_state.outputs.records import Output
+from lastlight_state.outputs.results import rows
+from lastlight_state.outputs.results.statements import ARCHIVE, TableStatements, statements_of
+from lastlight_state.outputs.table import OutputTable
+from lastlight_state.outputs.values import Content, json_of
+
+
+def replaced(
+    unit: Unit, table: OutputTable[Any], place: dict[str, Any], content: Content, at: datetime
+) -> Output[Any] | None:
+    """The row, which now holds the content; one that holds it already is left as it is. None without a row."""
+    wide = _as_registered(unit, table)
+    old = unit.row(wide.lock, place)
+    if old is None:
+        return None
+    kept = _json(wide, old)
+    if codec.canonical(kept) == codec.canonical({**_unknown(wide, table), **_known(table, content)}):
+        return rows.output(table, old)
+    _archive(unit, table, place, old, kept, cause=words.REPLACED, reason=None, at=at)
+    unit.change(wide.replace, parameters(place, content, at))
+    return rows.written(table, place, content, at, old.get("row_created_at"))
+
+
+def withdrawn(
+    unit: Unit, table: OutputTable[Any], place: dict[str, Any], reason: str, at: datetime
+) -> Output[Any] | None:
+    """The row, which is now in the history alone. None without a row."""
+    wide = _as_registered(unit, table)
+    old = unit.row(wide.lock, place)
+    if old is None:
+        return None
+    _archive(unit, table, place, old, _json(wide, old), cause=words.WITHDRAWN, reason=reason, at=at)
+    unit.change(wide.delete, place)
+    return rows.output(table, old)
+
+
+def parameters(place: dict[str, Any], content: Content, at: datetime) -> dict[str, Any]:
+    """The parameters of an insert or a replacement."""
+    return {**place, **{f"v_{name}": value for name, value in content.row.items()}, "at": at}
+
+
+def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
+    """The statements with the columns that other processes have added since this one defined the table."""
+    known = {column.name for column in table.columns}
+    found = unit.find(Registered, registry.FIND, {"name": table.table_name})
+    extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
+    return TableStatements(table, extra) if extra else statements_of(table)
+
+
+def _json(wide: TableStatements, row: dict[str, Any]) -> dict[str, Any]:
+    """The content of a row by field name, the payload under its column's name."""
+    found: dict[str, Any] = json_of(wide.columns, row, payload=False)
+    return found
+
+
+def _known(table: OutputTable[Any], content: Content) -> dict[str, Any]:
+    return {words.PAYLOAD: content.json} if table.is_payload else content.json
+
+
+def _unknown(wide: TableStatements, table: OutputTable[Any]) -> dict[str, Any]:
+    """What this process would write into the columns that it does not know."""
+    return {str(column.field): None for column in wide.columns if column.field and column not in table.columns}
+
+
+def _archive(
+    unit: Unit,
+    table: OutputTable[Any],
+    place: dict[str, Any],
+    old: dict[str, Any],
+    value: dict[str, Any],
+    *,
+    cause: words.Cause,
+    reason: str | None,
+    at: datetime,
+) -> None:
+    stored = value[words.PAYLOAD] if table.is_payload and len(value) == 1 else value
+    unit.change(
+        ARCHIVE,
+        {
+            "run_id": place["run_id"],
+            "node_id": place["node_id"],
+            "iteration": old["iteration"],
+            "table_name": table.table_name,
+            "signature": table.signature,
+            "cause": cause,
+            "reason": reason,
+            "written_at": old.get("row_updated_at") or at,
+            "removed_at": at,
+            "value": codec.encode_sound(stored).decode(),
+        },
+    )

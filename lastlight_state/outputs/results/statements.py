@@ -1,0 +1,182 @@
+"""The statements of one output table. They are made at its first use and kept with the handle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.db.columns import Timestamp, in_code_points
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.outputs.shapes import OutputColumn
+from lastlight_state.outputs.table import OutputTable, sql_table
+from lastlight_state.outputs.tables import HISTORY
+
+#: When a row of an adopted table was written, which is not known.
+_NEVER = sa.literal_column("'1970-01-01T00:00:00.000Z'", Timestamp)
+
+
+class TableStatements:
+    """What `results` runs on a table. Parameters of its columns are named ``v_<column>``."""
+
+    def __init__(self, table: OutputTable[Any], extra: Sequence[OutputColumn] = ()) -> None:
+        self.of = table
+        self.columns = (*table.columns, *extra)
+        self._extra = tuple(column.name for column in extra)
+        self._table = sql_table(table.table_name, self.columns) if extra else table.table
+        self._domain = [column.name for column in self.columns if column.field is not None]
+        self._has_iteration = "iteration" in self._table.c
+        self._has_times = "row_created_at" in self._table.c and "row_updated_at" in self._table.c
+
+    @cached_property
+    def insert(self) -> Statement:
+        """Stores a row where there is none."""
+        own = [name for name in ("row_created_at", "row_updated_at") if name in self._table.c]
+        values = {name: bind(f"v_{name}", self._table.c[name]) for name in self._domain}
+        values |= {name: bind("at", self._table.c[name]) for name in own}
+        values |= {column.name: bind(column.name, column) for column in self._key}
+        return prepared(insert(self._table).values(values).on_conflict_do_nothing(index_elements=self._key))
+
+    @cached_property
+    def get(self) -> Statement:
+        return prepared(sa.select(*self._whole).where(self._this_row))
+
+    @cached_property
+    def lock(self) -> Statement:
+        """The row, which stays as it is until the unit ends."""
+        return prepared(sa.select(*self._whole).where(self._this_row).with_for_update())
+
+    @cached_property
+    def replace(self) -> Statement:
+        """The whole row: a column that this process does not know becomes NULL."""
+        values: dict[str, Any] = {
+            name: sa.null() if name in self._extra else bind(f"v_{name}", self._table.c[name]) for name in self._domain
+        }
+        if "row_updated_at" in self._table.c:
+            values["row_updated_at"] = bind("at", self._table.c.row_updated_at)
+        return prepared(sa.update(self._table).where(self._this_row).values(values))
+
+    @cached_property
+    def delete(self) -> Statement:
+        return prepared(sa.delete(self._table).where(self._this_row))
+
+    @cached_property
+    def latest(self) -> Statement:
+        """The row of the highest iteration."""
+        found = sa.select(*self._whole).where(*self._of("run_id", "node_id"))
+        return prepared(found.order_by(self._iteration.desc()).limit(number(1)) if self._has_iteration else found)
+
+    @cached_property
+    def newest(self) -> Listing:
+        """Newest first; by key where rows have no times."""
+        run, node, iteration = self._place
+        times = (self._written,) if self._has_times else ()
+        return Listing(
+            f"outputs.{self.of.table_name}",
+            (*self._place, *self._times),
+            order=(*times, run, node, iteration),
+            filters=self._filters,
+        )
+
+    @cached_property
+    def load(self) -> Listing:
+        """The rows of a run by node and iteration, in the order of code points whatever the database's collation is."""
+        _, node, iteration = self._place
+        return Listing(
+            f"outputs.{self.of.table_name}.load",
+            self._whole,
+            order=(node, iteration),
+            filters=self._filters,
+            descending=False,
+        )
+
+    @cached_property
+    def count(self) -> dict[frozenset[str], Statement]:
+        """By the filters that are given."""
+        wanted = [frozenset(names) for names in ((), ("run_id",), ("node_id",), ("run_id", "node_id"))]
+        counted = sa.select(sa.func.count().label("rows")).select_from(self._table)
+        return {names: prepared(counted.where(*self._of(*sorted(names)))) for names in wanted}
+
+    @cached_property
+    def of_run(self) -> sa.Select[Any]:
+        """All rows of a run, unordered, for a snapshot: the place, the times, the domain columns."""
+        return sa.select(*self._whole).where(*self._of("run_id"))
+
+    @cached_property
+    def in_run(self) -> Statement:
+        """The same, to be run by itself."""
+        return prepared(self.of_run)
+
+    @property
+    def _key(self) -> list[sa.Column[Any]]:
+        return [self._table.c[name] for name in ("run_id", "node_id", "iteration") if name in self._table.c]
+
+    @property
+    def _this_row(self) -> sa.ColumnElement[bool]:
+        return sa.and_(*self._of(*(column.name for column in self._key)))
+
+    @property
+    def _filters(self) -> dict[str, sa.ColumnElement[bool]]:
+        return dict(zip(("run_id", "node_id"), self._of("run_id", "node_id"), strict=True))
+
+    @property
+    def _iteration(self) -> Any:
+        return self._table.c.iteration if self._has_iteration else number(0).label("iteration")
+
+    @cached_property
+    def _place(self) -> tuple[Any, ...]:
+        own = self._table.c
+        if self.of.kind != "custom":
+            return own.run_id, own.node_id, self._iteration
+        return in_code_points(own.run_id).label("run_id"), in_code_points(own.node_id).label("node_id"), self._iteration
+
+    @cached_property
+    def _written(self) -> Any:
+        written = self._table.c.row_created_at
+        return sa.func.coalesce(written, _NEVER, type_=Timestamp).label("written") if written.nullable else written
+
+    @cached_property
+    def _times(self) -> tuple[Any, ...]:
+        own = [self._table.c[name] for name in ("row_created_at", "row_updated_at") if name in self._table.c]
+        return (*own, self._written) if self._has_times and self._written is not own[0] else tuple(own)
+
+    @cached_property
+    def _whole(self) -> tuple[Any, ...]:
+        own = [self._table.c[name] for name in ("row_created_at", "row_updated_at") if name in self._table.c]
+        return (*self._place, *own, *(self._table.c[name] for name in self._domain))
+
+    def _of(self, *names: str) -> list[sa.ColumnElement[bool]]:
+        return [self._table.c[name] == bind(name, self._table.c[name]) for name in names]
+
+
+def statements_of(table: OutputTable[Any]) -> TableStatements:
+    """The statements of a table, kept with its handle."""
+    kept: TableStatements | None = table.__dict__.get("_statements")
+    if kept is None:
+        kept = TableStatements(table)
+        table.__dict__["_statements"] = kept
+    return kept
+
+
+_HISTORY_KEY = ("run_id", "table_name", "node_id", "iteration")
+_of_key = [HISTORY.c[name] == bind(name, HISTORY.c[name]) for name in _HISTORY_KEY]
+_ARCHIVED = ("signature", "cause", "written_at", "removed_at", "reason", "value")
+_next = sa.select(sa.func.coalesce(sa.func.max(HISTORY.c.revision) + number(1), number(0))).where(*_of_key)
+
+#: Numbers the row that leaves its table. The unit holds that row, so that nobody else numbers one of the same key.
+ARCHIVE = prepared(
+    sa.insert(HISTORY).values(
+        **{name: bind(name, HISTORY.c[name]) for name in (*_HISTORY_KEY, *_ARCHIVED)},
+        revision=_next.scalar_subquery(),
+    )
+)
+HISTORY_LIST = Listing(
+    "output_history",
+    tuple(HISTORY.c),
+    order=(HISTORY.c.revision,),
+    filters=dict(zip(_HISTORY_KEY, _of_key, strict=True)),
+)

@@ -1,0 +1,177 @@
+"""What a model makes of a table: its columns, its kind, and the two texts that recognise it. No input, no output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, RootModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticUndefined
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.outputs import naming, words
+from lastlight_state.outputs.column_types import peeled, refuse_unstorable, token_of
+from lastlight_state.outputs.signature import model_digest
+from lastlight_state.outputs.words import Kind, Token
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """A column of an output table. ``field`` is None for the library's own."""
+
+    name: str
+    field: str | None
+    type: Token
+    nullable: bool
+    primary_key: bool
+
+
+#: What every output table begins with.
+BOOKKEEPING = (
+    OutputColumn("run_id", None, "text", nullable=False, primary_key=True),
+    OutputColumn("node_id", None, "text", nullable=False, primary_key=True),
+    OutputColumn("iteration", None, "integer", nullable=False, primary_key=True),
+    OutputColumn("row_created_at", None, "timestamp", nullable=False, primary_key=False),
+    OutputColumn("row_updated_at", None, "timestamp", nullable=False, primary_key=False),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model as a table sees it. ``optional`` are the fields whose type admits None."""
+
+    model: Any
+    kind: Kind
+    columns: tuple[OutputColumn, ...]
+    adapter: TypeAdapter[Any] = field(repr=False)
+    json_schema: dict[str, Any] = field(repr=False)
+    model_digest: str
+    optional: frozenset[str]
+    #: What documents the columns, by name.
+    comments: Mapping[str, str] = field(repr=False)
+
+    @property
+    def holds_model(self) -> bool:
+        """Whether values are instances of a model with fields."""
+        return _has_fields(self.model)
+
+
+def shape_of(model: Any) -> Shape:
+    """The shape of a model, or of any other type. Raises `InvalidValue` naming the field that cannot be stored."""
+    kind: Kind = "columns" if _has_fields(model) and set(model.model_fields) != {words.PAYLOAD} else "payload"
+    columns = _columns(model) if kind == "columns" else (_payload(model),)
+    schema = _schema_of(model)
+    fields = model.model_fields if _has_fields(model) else {}
+    return Shape(
+        model=model,
+        kind=kind,
+        columns=columns,
+        adapter=TypeAdapter(model),
+        json_schema=schema,
+        model_digest=model_digest(schema),
+        optional=frozenset(name for name, found in fields.items() if peeled(found.annotation)[1]),
+        comments={naming.snake_case(name): found.description for name, found in fields.items() if found.description},
+    )
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """A JSON Schema as text, the same in every process: fields in declared order."""
+    return json.dumps(schema, ensure_ascii=False, indent=2)
+
+
+def described(shape: Shape) -> list[dict[str, Any]]:
+    """What people should know of each field, in declared order."""
+    if not shape.holds_model:
+        return [_field_facts(words.PAYLOAD, shape.columns[0], None, shape.json_schema)]
+    properties = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas).get("properties", {})
+    return [
+        _field_facts(
+            column.field or "", column, shape.model.model_fields[column.field], properties.get(column.field, {})
+        )
+        for column in shape.columns
+    ]
+
+
+class _Schemas(GenerateJsonSchema):
+    """Without warnings: a default that JSON cannot say is left out of the schema."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own spelling
+
+
+def _has_fields(model: Any) -> bool:
+    return isinstance(model, type) and issubclass(model, BaseModel) and not issubclass(model, RootModel)
+
+
+def _columns(model: type[BaseModel]) -> tuple[OutputColumn, ...]:
+    fields = model.model_fields
+    if model.model_config.get("extra") == "allow":
+        raise InvalidValue(
+            model.__name__, 'extra="allow" has no fixed columns: define a model whose only field is `payload`'
+        )
+    if not fields:
+        raise InvalidValue(model.__name__, "must have at least one field")
+    if len(fields) > words.FIELDS:
+        raise InvalidValue(model.__name__, f"{len(fields)} fields, more than the limit of {words.FIELDS}")
+    columns = tuple(_column(name, found) for name, found in fields.items())
+    _refuse_twins(columns)
+    return columns
+
+
+def _column(name: str, found: FieldInfo) -> OutputColumn:
+    if found.exclude:
+        raise InvalidValue(name, "a field with exclude=True would not be stored: remove it or include it")
+    return OutputColumn(naming.column(name), name, _token(name, found.annotation), nullable=True, primary_key=False)
+
+
+def _payload(model: Any) -> OutputColumn:
+    refuse_unstorable(words.PAYLOAD, model)
+    return OutputColumn(words.PAYLOAD, words.PAYLOAD, "json", nullable=True, primary_key=False)
+
+
+def _token(name: str, annotation: Any) -> Token:
+    refuse_unstorable(name, annotation)
+    try:
+        TypeAdapter(annotation).json_schema(schema_generator=_Schemas)
+        return token_of(annotation)
+    except PydanticUserError as error:
+        raise InvalidValue(name, f"its type has no JSON Schema: {error.message}") from None
+
+
+def _refuse_twins(columns: Sequence[OutputColumn]) -> None:
+    first: dict[str, str | None] = {}
+    for column in columns:
+        if column.name in first:
+            raise InvalidValue(
+                str(column.field), f"has the column {column.name!r}, as the field {first[column.name]!r} has"
+            )
+        first[column.name] = column.field
+
+
+def _schema_of(model: Any) -> dict[str, Any]:
+    try:
+        return TypeAdapter(model).json_schema(schema_generator=_Schemas)
+    except PydanticUserError as error:
+        name = getattr(model, "__name__", str(model))
+        raise InvalidValue(name, f"has no JSON Schema: {error.message}") from None
+
+
+def _field_facts(name: str, column: OutputColumn, found: FieldInfo | None, schema: Mapping[str, Any]) -> dict[str, Any]:
+    kind = schema.get("type")
+    facts: dict[str, Any] = {
+        "name": name,
+        "column": column.name,
+        "type": kind if isinstance(kind, str) else "unknown",
+        "token": column.type,
+        "required": found.is_required() if found is not None else True,
+        "nullable": peeled(found.annotation)[1] if found is not None else True,
+        "default": None if found is None or found.default is PydanticUndefined else schema.get("default"),
+        "description": schema.get("description"),
+        "enum": tuple(schema["enum"]) if "enum" in schema else None,
+        "warning": None if isinstance(kind, str) else "no simple type: see the JSON Schema",
+    }
+    return facts

@@ -1,0 +1,103 @@
+"""The handle of an output table: a frozen description that is bound to no connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+
+from lastlight_state.db.base import NAMING
+from lastlight_state.errors import MisuseError
+from lastlight_state.outputs import words
+from lastlight_state.outputs.column_types import TYPES
+from lastlight_state.outputs.shapes import OutputColumn, Shape, described, schema_text
+from lastlight_state.outputs.words import Kind
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class OutputTable(Generic[M]):
+    """An output table as this process knows it. Handles are equal when they describe the same.
+
+    ``columns`` are the declared ones, the library's own first; ``extra_columns`` are in the database and not in the
+    model. ``model`` is None for a key that another process has defined: such a handle reads and does not write.
+    """
+
+    key: str
+    table_name: str
+    kind: Kind
+    columns: tuple[OutputColumn, ...]
+    signature: str
+    model_digest: str | None
+    #: The table for SQLAlchemy statements of your own.
+    table: sa.Table = field(compare=False, repr=False)
+    shape: Shape | None = field(default=None, compare=False, repr=False)
+    extra_columns: tuple[str, ...] = field(default=(), compare=False)
+    max_bytes: int = field(default=words.ROW, compare=False)
+
+    @property
+    def model(self) -> type[M] | None:
+        """The model, or None for an untyped handle."""
+        return None if self.shape is None else self.shape.model
+
+    @property
+    def is_payload(self) -> bool:
+        """Whether the whole value stands in the one column ``payload``."""
+        return len(self.domain) == 1 and self.domain[0].name == words.PAYLOAD and self.domain[0].type == "json"
+
+    @cached_property
+    def domain(self) -> tuple[OutputColumn, ...]:
+        """The columns of what the task produced."""
+        return tuple(column for column in self.columns if column.field is not None)
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process knows what may be written."""
+        return self.shape is not None or self.kind == "custom"
+
+    def prompt_schema(self) -> str:
+        """The model's JSON Schema as text, the same in every process: the caller's fields and nothing else."""
+        return schema_text(self._known_shape().json_schema)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The fields in declared order: name, column, type, required, nullable, default, description, enum values.
+
+        What has no simple type is ``unknown``, with a ``warning``.
+        """
+        return described(self._known_shape())
+
+    def _known_shape(self) -> Shape:
+        if self.shape is None:
+            raise MisuseError(f"output {self.key!r} has no model in this process: define it with its model first")
+        return self.shape
+
+
+def sql_table(
+    name: str, columns: Sequence[OutputColumn], *, comment: str | None = None, comments: dict[str, str] | None = None
+) -> sa.Table:
+    """The SQLAlchemy table of an output table, in metadata of its own."""
+    metadata = sa.MetaData(naming_convention=NAMING)
+    sa.Table("workflow_runs", metadata, sa.Column("id", TYPES["text"], primary_key=True))
+    made = [_sql_column(column, (comments or {}).get(column.name)) for column in columns]
+    table = sa.Table(name, metadata, *made, sa.ForeignKeyConstraint(["run_id"], ["workflow_runs.id"]), comment=comment)
+    known = table.c
+    if "row_created_at" in known:
+        sa.Index(f"ix_{name}_written", known.row_created_at, known.run_id, known.node_id, known.iteration)
+    return table
+
+
+def _sql_column(column: OutputColumn, comment: str | None) -> sa.Column[Any]:
+    default = sa.text("0") if column.name == "iteration" and column.primary_key else None
+    return sa.Column(
+        column.name,
+        TYPES[column.type],
+        primary_key=column.primary_key,
+        nullable=column.nullable,
+        server_default=default,
+        autoincrement=False,
+        comment=comment,
+    )

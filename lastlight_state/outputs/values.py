@@ -1,0 +1,243 @@
+"""Values on their way into a table and out of it: validated, checked, and as each column takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db.columns import parse_time
+from lastlight_state.db.records import Record
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.outputs import words
+from lastlight_state.outputs.shapes import OutputColumn, Shape
+
+_WHERE = "value"
+_SMALLEST, _GREATEST = -(2**63), 2**63 - 1
+_KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boolean": (bool,)}
+
+
+class Issue(Record):
+    """What a model refuses: where, the kind of problem as a word, and a text for people."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """The domain fields of a row: as callers read them, as JSON, and as parameters by column name."""
+
+    data: Any
+    json: Any
+    row: dict[str, Any]
+
+    @property
+    def canonical(self) -> bytes:
+        """Equal for equal contents."""
+        return codec.canonical(self.json)
+
+
+def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
+    """A caller's value, validated. Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming a field."""
+    instance = validated(shape, value)
+    dumped = _dumped(shape, instance)
+    data = {column.field: _read(column, instance, dumped) for column in shape.columns}
+    return sized(shape.columns, shape.kind == "payload", data, max_bytes)
+
+
+def validated(shape: Shape, value: Any) -> Any:
+    """The instance that the model makes of a value. An instance is taken apart and validated like any other."""
+    given = bare(value)
+    if shape.kind == "columns" and not isinstance(given, Mapping):
+        raise InvalidValue(
+            _WHERE, f"must be a mapping of fields or a {shape.model.__name__}, not {type(value).__name__}"
+        )
+    if shape.kind == "payload" and shape.holds_model:
+        given = given if isinstance(value, shape.model) else {words.PAYLOAD: given}
+    try:
+        return shape.adapter.validate_python(given, by_alias=True, by_name=True)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def instance_of(shape: Shape, data: Any) -> Any:
+    """The instance that a stored row stands for today. NULL in a field that does not admit it is left out."""
+    columns = shape.columns
+    if shape.kind == "payload":
+        plain: Any = {words.PAYLOAD: data} if shape.holds_model else data
+    else:
+        plain = {
+            column.field: jsonable(column.type, data.get(column.field))
+            for column in columns
+            if data.get(column.field) is not None or column.field in shape.optional
+        }
+    try:
+        return shape.adapter.validate_json(orjson.dumps(plain), by_alias=False, by_name=True)
+    except ValidationError as error:
+        raise invalid(error, "the row was written under an earlier shape of the model") from None
+
+
+def data_of(columns: Sequence[OutputColumn], row: Mapping[str, Any], *, payload: bool) -> Any:
+    """The domain fields of a stored row by field name, or the payload."""
+    if payload:
+        return row[words.PAYLOAD]
+    return {column.field: _in_utc(row[column.name]) for column in columns if column.field is not None}
+
+
+def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any], *, payload: bool) -> Any:
+    """The same as JSON: for the history and for comparisons."""
+    if payload:
+        return row[words.PAYLOAD]
+    return {column.field: jsonable(column.type, row[column.name]) for column in columns if column.field is not None}
+
+
+def data_from_json(columns: Sequence[OutputColumn], stored: Any, *, payload: bool) -> Any:
+    """The domain fields that a JSON text holds, as a row of the table would. Raises `InvalidValue` where it cannot."""
+    if payload:
+        return stored
+    if not isinstance(stored, dict):
+        raise InvalidValue(_WHERE, f"expected an object, got {type(stored).__name__}")
+    try:
+        return {str(column.field): _from_json(column.type, stored.get(str(column.field))) for column in columns}
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise InvalidValue(_WHERE, "cannot be read") from error
+
+
+def _from_json(token: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if token == "timestamp":  # noqa: S105
+        return parse_time(value)
+    if token == "decimal":  # noqa: S105
+        return Decimal(value)
+    return float(value) if token == "real" else value  # noqa: S105
+
+
+def jsonable(token: str, value: Any) -> Any:
+    """A value of a column as JSON: times and decimals as text."""
+    if value is None:
+        return None
+    if token == "timestamp":  # noqa: S105 - a word for a type
+        return iso_text(aware_utc("stored", _in_utc(value)))
+    if token == "decimal":  # noqa: S105
+        return format(value, "f")
+    return value
+
+
+def _in_utc(value: Any) -> Any:
+    """A time of a table that keeps no zones, as the UTC that was written; anything else as it is."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def invalid(error: ValidationError, note: str | None = None, *, where: str = _WHERE) -> InvalidValue:
+    """The library's error for what a model refuses: paths and codes, never the values."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    issues = tuple(Issue(path=".".join(map(str, one["loc"])), code=one["type"], message=one["msg"]) for one in found)
+    listed = "; ".join(f"{one.path or where}: {one.message}" for one in issues[:5])
+    place = f"{where}.{issues[0].path}" if issues and issues[0].path else where
+    return InvalidValue(place, f"{note}: {listed}" if note else listed, issues=issues)
+
+
+def bare(value: Any) -> Any:
+    """The value with instances of models replaced by their fields, so that validation trusts none of them."""
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        if "root" in fields:
+            return bare(value.__dict__.get("root"))
+        return {name: bare(found) for name, found in value.__dict__.items() if name in fields}
+    if type(value) is dict:
+        return {key: bare(found) for key, found in value.items()}
+    if type(value) is list:
+        return [bare(found) for found in value]
+    if type(value) is tuple:
+        return tuple(bare(found) for found in value)
+    return value
+
+
+def _dumped(shape: Shape, instance: Any) -> Any:
+    """The instance as JSON by field name; for a payload, the payload."""
+    try:
+        dumped = shape.adapter.dump_python(instance, mode="json", by_alias=False)
+    except (ValueError, TypeError) as error:
+        raise InvalidValue(_WHERE, f"cannot be written as JSON: {error}") from None
+    if shape.kind == "payload" and not shape.holds_model:
+        return {words.PAYLOAD: dumped}
+    return dumped
+
+
+def _read(column: OutputColumn, instance: Any, dumped: Mapping[str, Any]) -> Any:
+    where = f"{_WHERE}.{column.field}"
+    if column.type == "json":
+        return dumped[str(column.field)]
+    if column.type in ("timestamp", "decimal", "real"):
+        return checked(where, column.type, getattr(instance, str(column.field)))
+    return checked(where, column.type, dumped[str(column.field)])
+
+
+def checked(where: str, token: str, value: Any) -> Any:
+    """A value as a column of this type gives it back."""
+    if value is None:
+        return None
+    if token == "timestamp":  # noqa: S105
+        return aware_utc(where, value)
+    if token == "decimal":  # noqa: S105
+        return _decimal(where, value)
+    if token == "real":  # noqa: S105
+        return _float(where, value)
+    kinds = _KINDS.get(token)
+    if kinds and (not isinstance(value, kinds) or (token == "integer" and isinstance(value, bool))):  # noqa: S105
+        raise InvalidValue(where, f"expected {token}, got {type(value).__name__}")
+    if token == "integer" and not _SMALLEST <= value <= _GREATEST:  # noqa: S105
+        raise InvalidValue(where, "integer beyond 64 bits")
+    return value
+
+
+def _float(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue(where, f"expected a number, got {type(value).__name__}")
+    try:
+        number = float(value) + 0.0  # zero has no sign in SQLite
+    except OverflowError:
+        raise InvalidValue(where, "beyond the range of a float") from None
+    if not isfinite(number):
+        raise InvalidValue(where, "NaN or infinity")
+    return number
+
+
+def _decimal(where: str, value: Any) -> Decimal:
+    if not isinstance(value, Decimal):
+        raise InvalidValue(where, f"expected a Decimal, got {type(value).__name__}")
+    if not value.is_finite():
+        raise InvalidValue(where, "NaN or infinity")
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > words.DECIMAL_DIGITS:
+        raise InvalidValue(where, f"more than {words.DECIMAL_DIGITS} digits")
+    return Decimal(format(value.copy_abs() if value.is_zero() else value, "f"))
+
+
+def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], max_bytes: int) -> Content:
+    plain = {column.field: jsonable(column.type, data[column.field]) for column in columns}
+    whole = plain[words.PAYLOAD] if payload else plain
+    where = f"{_WHERE}.{words.PAYLOAD}" if payload else _WHERE
+    size = len(codec.encode_bytes(where, whole, max_depth=words.ROW_DEPTH))
+    if size > max_bytes:
+        largest = max(plain, key=lambda name: len(codec.encode_sound(plain[name])))
+        raise PayloadTooLarge(f"{_WHERE}.{largest}", limit=max_bytes, actual=size)
+    row = {column.name: _parameter(column, data[column.field]) for column in columns}
+    return Content(data[words.PAYLOAD] if payload else data, whole, row)
+
+
+def _parameter(column: OutputColumn, value: Any) -> Any:
+    if column.type != "json" or value is None:
+        return value
+    return codec.encode(column.name, value, max_bytes=2**40, max_depth=words.ROW_DEPTH)

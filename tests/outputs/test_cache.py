@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+from support.outputs.shapes import Analysis, Grown, a_run
+from support.workflows.steps import together
+
+from lastlight_state import StateStore
+from lastlight_state.errors import InvalidValue
+from lastlight_state.outputs import CachedOutput, CacheKey
+from lastlight_state.testing import Database, FrozenClock
+
+KEY = CacheKey("audit", "review", {"prompt": "look"})
+
+
+class Fewer(BaseModel):
+    summary: str
+    severity: Literal["low"] = "low"
+
+
+class Typed(BaseModel):
+    price: Decimal
+    done: bool
+
+
+def test_a_result_is_found_again_as_it_was(store: StateStore) -> None:
+    """outputs H-1, H-2, H-3, T-3: typed, without bookkeeping."""
+    made = store.outputs.define("typed", Typed)
+    assert store.outputs.cache.find(KEY, made) is None
+    first = store.outputs.cache.ensure(KEY, made, {"price": "1.10", "done": True}, source_run_id="r-1")
+    found: CachedOutput[Typed] | None = store.outputs.cache.find(KEY, "typed")
+    assert found == first
+    assert found is not None
+    assert (str(found.data["price"]), found.data["done"]) == ("1.10", True)
+    assert found.value == Typed(price=Decimal("1.10"), done=True)
+    assert set(found.data) == {"price", "done"}
+
+
+def test_a_hit_becomes_an_output_of_another_run_and_iteration(store: StateStore, run_id: str) -> None:
+    """outputs H-4, case 51: nothing of the source is in it."""
+    made = store.outputs.define("analysis", Analysis)
+    hit = store.outputs.cache.ensure(KEY, made, {"summary": "x"}, source_run_id="another")
+    found = store.outputs.results.put(made, run_id, "elsewhere", hit.value, iteration=4)
+    assert (found.run_id, found.node_id, found.iteration, found.data) == (run_id, "elsewhere", 4, hit.data)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CacheKey("audit", "review", {"prompt": "look"}, agent_signature="other"),
+        CacheKey("audit", "review", {"prompt": "look twice"}),
+        CacheKey("audit", "other", {"prompt": "look"}),
+        CacheKey("other", "review", {"prompt": "look"}),
+    ],
+    ids=["agent", "basis", "node", "workflow"],
+)
+def test_another_key_is_no_hit(store: StateStore, other: CacheKey) -> None:
+    """outputs H-1, case 49."""
+    made = store.outputs.define("analysis", Analysis)
+    store.outputs.cache.ensure(KEY, made, {"summary": "x"})
+    assert store.outputs.cache.find(other, made) is None
+
+
+@pytest.mark.parametrize("agent", [None, "agent-1"])
+def test_versions_side_by_side_hit_their_own(database: Database, agent: str | None) -> None:
+    """outputs H-2, H-6, case 49, case 52: a field more, and an enum with fewer words."""
+    key = CacheKey("audit", "review", 1, agent_signature=agent)
+    shapes: list[Any] = [Analysis, Grown, Fewer]
+    stores = [database.open(migrate=True) for _ in shapes]
+    tables = [store.outputs.define("analysis", shape) for store, shape in zip(stores, shapes, strict=True)]
+    for i, (store, table) in enumerate(zip(stores, tables, strict=True)):
+        assert store.outputs.cache.find(key, table) is None
+        store.outputs.cache.ensure(key, table, {"summary": str(i)})
+    for i, (store, table) in enumerate(zip(stores, tables, strict=True)):
+        found = store.outputs.cache.find(key, table)
+        assert found is not None
+        assert found.data["summary"] == str(i)
+
+
+@pytest.mark.parametrize("garbage", ["{}", "[1]", '{"summary": 3}', '"x"', "null"])
+def test_what_does_not_validate_is_no_hit(database: Database, garbage: str) -> None:
+    """outputs H-2, case 49: edited by hand."""
+    store = database.open(migrate=True)
+    made = store.outputs.define("analysis", Analysis)
+    store.outputs.cache.ensure(KEY, made, {"summary": "x"})
+    database.raw().execute(f"UPDATE output_cache SET payload = '{garbage}'")
+    assert store.outputs.cache.find(KEY, made) is None
+
+
+def test_an_entry_of_another_signature_is_no_hit(database: Database) -> None:
+    """outputs H-2: checked besides being part of the key."""
+    store = database.open(migrate=True)
+    made = store.outputs.define("analysis", Analysis)
+    store.outputs.cache.ensure(KEY, made, {"summary": "x"})
+    database.raw().execute("UPDATE output_cache SET schema_signature = 'other'")
+    assert store.outputs.cache.find(KEY, made) is None
+
+
+def test_an_entry_expires_and_is_replaced(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """outputs H-3, case 49."""
+    made = store.outputs.define("analysis", Analysis)
+    store.outputs.cache.ensure(KEY, made, {"summary": "old"}, ttl=timedelta(minutes=1))
+    frozen_clock.advance(timedelta(minutes=1))
+    assert store.outputs.cache.find(KEY, made) is None
+    assert store.outputs.cache.ensure(KEY, made, {"summary": "new"}).data["summary"] == "new"
+    frozen_clock.advance(timedelta(days=1))
+    assert store.outputs.cache.ensure(KEY, made, {"summary": "later"}).data["summary"] == "new"
+
+
+def test_racing_writers_get_the_first_ones_result(every_backend: StateStore) -> None:
+    """outputs H-3, case 50."""
+    made = every_backend.outputs.define("analysis", Analysis)
+    done = together(
+        [lambda i=i: every_backend.outputs.cache.ensure(KEY, made, {"summary": str(i)}).data for i in range(8)]  # type: ignore[misc]
+    )
+    assert len({str(one) for one in done}) == 1
+    assert not isinstance(done[0], BaseException)
+
+
+def test_what_an_output_may_not_be_is_not_cached(store: StateStore) -> None:
+    """outputs H-3, H-1."""
+    made = store.outputs.define("analysis", Analysis)
+    with pytest.raises(InvalidValue):
+        store.outputs.cache.ensure(KEY, made, {"severity": "low"})
+    with pytest.raises(InvalidValue):
+        store.outputs.cache.find(CacheKey("audit", "review", object()), made)
+    with pytest.raises(InvalidValue):
+        store.outputs.cache.ensure(KEY, made, {"summary": "x"}, ttl=timedelta(0))
+
+
+def test_entries_are_listed_without_their_content_and_cleared(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """outputs H-5: newest first; a condition is needed."""
+    made = store.outputs.define("analysis", Analysis)
+    for i, node in enumerate(["a", "b", "c"]):
+        frozen_clock.advance(timedelta(seconds=1))
+        ttl = timedelta(seconds=1) if node == "c" else None
+        store.outputs.cache.ensure(CacheKey("audit", node, i), made, {"summary": "x"}, ttl=ttl)
+    assert [one.node_id for one in store.outputs.cache.list(workflow_name="audit").items] == ["c", "b", "a"]
+    assert [one.node_id for one in store.outputs.cache.list(output_key="analysis", node_id="a").items] == ["a"]
+    assert not hasattr(store.outputs.cache.list().items[0], "payload")
+    with pytest.raises(InvalidValue):
+        store.outputs.cache.clear()
+    frozen_clock.advance(timedelta(seconds=1))
+    assert store.outputs.cache.clear(which="expired") == 1
+    assert store.outputs.cache.clear(workflow_name="audit", node_id="a") == 1
+    assert [one.node_id for one in store.outputs.cache.list().items] == ["b"]
+
+
+def test_no_run_is_needed_for_an_entry(store: StateStore) -> None:
+    """outputs O-2: the source is a note, which outlives its run."""
+    made = store.outputs.define("notes", list[str])
+    assert a_run(store)
+    assert store.outputs.cache.ensure(KEY, made, ["a"], source_run_id="gone").source_run_id == "gone"

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, create_model
+from support.outputs.shapes import Analysis, Grown, a_run
+
+from lastlight_state import StateStore, migrations
+from lastlight_state.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MisuseError,
+    NotFound,
+    NotMigrated,
+    ReservedName,
+    SchemaMismatch,
+)
+from lastlight_state.testing import Database
+
+
+class Scores(BaseModel):
+    value: float
+
+
+def test_a_definition_makes_a_table_of_its_fields(store: StateStore) -> None:
+    """outputs D-1, D-10: the library's columns first, every field nullable."""
+    made = store.outputs.define("codeReview", Analysis)
+    assert (made.key, made.table_name, made.kind) == ("codeReview", "code_review", "columns")
+    assert [column.name for column in made.columns] == [
+        "run_id",
+        "node_id",
+        "iteration",
+        "row_created_at",
+        "row_updated_at",
+        "summary",
+        "severity",
+    ]
+    assert all(column.nullable for column in made.columns if column.field)
+    listed = store.outputs.catalog.list()
+    assert [(one.key, one.signature) for one in listed.items] == [("codeReview", made.signature)]
+
+
+def test_the_same_definition_again_is_the_same_handle(every_backend: StateStore) -> None:
+    """outputs D-8, case 5: another description changes nothing."""
+    first = every_backend.outputs.define("analysis", Analysis)
+
+    class Documented(BaseModel):
+        """Another text."""
+
+        summary: str = Field(description="in short")
+        severity: Literal["low", "medium", "high"] = "low"
+
+    assert every_backend.outputs.define("analysis", Analysis) is first
+    documented: Any = every_backend.outputs.define("analysis", Documented)
+    assert documented is first
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"summary": (str, ...), "severity": (Literal["low", "medium", "high"], "low"), "more": (int | None, None)},
+        {"summary": (str, ...)},
+        {"summary": (int, ...), "severity": (Literal["low", "medium", "high"], "low")},
+        {"summary": (str, ...), "severity": (Literal["low"], "low")},
+        {"summary": (str, Field(max_length=3)), "severity": (Literal["low", "medium", "high"], "low")},
+    ],
+    ids=["added", "removed", "retyped", "smaller enum", "new bound"],
+)
+def test_a_definition_is_final_while_the_process_runs(store: StateStore, fields: Any) -> None:
+    """outputs M-6, case 4: the old handle keeps working."""
+    run_id = a_run(store)
+    first = store.outputs.define("analysis", Analysis)
+    with pytest.raises(SchemaMismatch, match="restart") as refusal:
+        store.outputs.define("analysis", create_model("Analysis", **fields))
+    assert refusal.value.differences
+    assert store.outputs.results.put(first, run_id, "n", {"summary": "still"}).data["summary"] == "still"
+
+
+def test_a_field_more_is_a_column_more_and_old_rows_read_null(database: Database) -> None:
+    """outputs M-1, M-5, case 6, case 7."""
+    before, after = database.open(migrate=True), database.open(migrate=True)
+    run_id = a_run(before)
+    before.outputs.results.put(before.outputs.define("analysis", Analysis), run_id, "n", {"summary": "old"})
+    grown = after.outputs.define("analysis", Grown)
+    found = after.outputs.results.get(grown, run_id, "n")
+    assert found.data == {"summary": "old", "severity": "low", "score": None}
+    assert found.value == Grown(summary="old")
+
+
+def test_a_required_field_more_leaves_old_rows_with_data_alone(database: Database) -> None:
+    """outputs M-5, R-8, case 8."""
+    before, after = database.open(migrate=True), database.open(migrate=True)
+    run_id = a_run(before)
+    before.outputs.results.put(before.outputs.define("analysis", Analysis), run_id, "n", {"summary": "old"})
+    model: Any = create_model("Analysis", __base__=Analysis, needed=(int, ...))
+    assert any("needed" in warning for warning in after.outputs.catalog.plan("analysis", model).warnings)
+    found = after.outputs.results.get(after.outputs.define("analysis", model), run_id, "n")
+    assert found.data["summary"] == "old"
+    with pytest.raises(InvalidValue, match="earlier shape") as refusal:
+        _ = found.value
+    assert [issue.path for issue in refusal.value.issues] == ["needed"]  # type: ignore[attr-defined]
+
+
+def test_a_field_less_leaves_its_column_and_its_values(database: Database) -> None:
+    """outputs M-4, case 10: rows written now are NULL there."""
+    before, after = database.open(migrate=True), database.open(migrate=True)
+    run_id = a_run(before)
+    wide = before.outputs.define("analysis", Grown)
+    before.outputs.results.put(wide, run_id, "old", {"summary": "old", "score": 3})
+    narrow = after.outputs.define("analysis", Analysis)
+    assert narrow.extra_columns == ("score",)
+    after.outputs.results.put(narrow, run_id, "new", {"summary": "new"})
+    scores = {row.node_id: row.data["score"] for row in before.outputs.results.load(wide, run_id).items}
+    assert scores == {"old": 3, "new": None}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"summary": (int, ...)}, {"summary": (list[str], ...)}, {"payload": (str, ...)}],
+    ids=["text to integer", "text to json", "columns to payload"],
+)
+def test_what_is_no_addition_is_refused_and_listed(database: Database, fields: Any) -> None:
+    """outputs M-3, P-3, case 9: the registry stays as it is."""
+    before, after = database.open(migrate=True), database.open(migrate=True)
+    before.outputs.define("analysis", Analysis)
+    listed = before.outputs.catalog.list()
+    with pytest.raises(SchemaMismatch) as refusal:
+        after.outputs.define("analysis", create_model("Analysis", **fields))
+    assert refusal.value.differences
+    assert before.outputs.catalog.list() == listed
+
+
+def test_an_old_process_and_a_new_one_write_in_turn(database: Database) -> None:
+    """outputs M-10, R-2, case 11: the old one's row is no mixture, and the history has the value."""
+    old, new = database.open(migrate=True), database.open(migrate=True)
+    run_id = a_run(old)
+    narrow = old.outputs.define("analysis", Analysis)
+    wide = new.outputs.define("analysis", Grown)
+    new.outputs.results.put(wide, run_id, "n", {"summary": "new", "score": 3})
+    old.outputs.results.put(narrow, run_id, "n", {"summary": "new"})
+    assert new.outputs.results.get(wide, run_id, "n").data["score"] is None
+    [revision] = new.outputs.results.history(wide, run_id, "n").items
+    assert revision.value["score"] == 3
+
+
+def test_a_table_made_by_hand_is_adopted(fresh_database: Database) -> None:
+    """outputs M-9, T-3, case 61: 0 and 1 in a column of integers come back as truth values."""
+    truth = "INTEGER" if fresh_database.name == "sqlite" else "BOOLEAN"
+    store, raw = fresh_database.open(migrate=True), fresh_database.raw()
+    run_id = a_run(store)
+    raw.execute(
+        "CREATE TABLE checks (run_id TEXT NOT NULL, node_id TEXT NOT NULL, iteration INTEGER NOT NULL DEFAULT 0, "
+        f"passed {truth}, PRIMARY KEY (run_id, node_id, iteration))"
+    )
+    raw.execute(f"INSERT INTO checks VALUES ('{run_id}', 'a', 0, {1 if truth == 'INTEGER' else 'true'})")
+    model: Any = create_model("Checks", passed=(bool | None, None), note=(str | None, None))
+    checks = store.outputs.define("checks", model)
+    found = store.outputs.results.get(checks, run_id, "a")
+    assert (found.data, found.created_at) == ({"passed": True, "note": None}, None)
+    store.outputs.results.put(checks, run_id, "b", {"passed": False})
+    assert [one.node_id for one in store.outputs.results.list(checks).items] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "CREATE VIEW checks AS SELECT id AS run_id FROM workflow_runs",
+        "CREATE TABLE checks (id TEXT PRIMARY KEY, passed TEXT)",
+        "CREATE TABLE checks (run_id TEXT, node_id TEXT, iteration INTEGER, must TEXT NOT NULL, "  # noqa: ISC004
+        "PRIMARY KEY (run_id, node_id, iteration))",
+    ],
+    ids=["a view", "another key", "a column that must be given"],
+)
+def test_a_strange_table_of_that_name_is_refused(fresh_database: Database, ddl: str) -> None:
+    """outputs M-3."""
+    store = fresh_database.open(migrate=True)
+    fresh_database.raw().execute(ddl)
+    with pytest.raises(SchemaMismatch):
+        store.outputs.define("checks", Analysis)
+
+
+def test_a_store_that_may_not_migrate_says_what_is_missing(database: Database) -> None:
+    """outputs M-7, case 12: nothing is changed; with everything there it needs no right to change tables."""
+    strict, allowed = database.open(migrate=False), database.open(migrate=True)
+    with pytest.raises(NotMigrated, match="outputs apply") as refusal:
+        strict.outputs.define("analysis", Analysis)
+    assert refusal.value.missing == ("table analysis",)
+    allowed.outputs.define("analysis", Analysis)
+    with pytest.raises(NotMigrated) as refusal:
+        strict.outputs.define("analysis", Grown)
+    assert refusal.value.missing == ("column analysis.score",)
+    assert strict.outputs.define("analysis", Analysis).key == "analysis"
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_the_planned_statements_do_it_by_hand(fresh_database: Database, grown: bool) -> None:
+    """outputs M-7, case 13."""
+    store, raw = fresh_database.open(migrate=False), fresh_database.raw()
+    if grown:
+        fresh_database.open(migrate=True).outputs.define("analysis", Analysis)
+    for statement in store.outputs.catalog.plan("analysis", Grown).sql:
+        raw.execute(statement)
+    run_id = a_run(store)
+    made = store.outputs.define("analysis", Grown)
+    assert store.outputs.results.put(made, run_id, "n", {"summary": "by hand", "score": 1}).data["score"] == 1
+    assert store.outputs.catalog.plan("analysis", Grown).sql == ()
+
+
+def test_two_keys_never_share_a_table(database: Database) -> None:
+    """outputs D-6, case 14: in this process, and of another."""
+    here, there = database.open(migrate=True), database.open(migrate=True)
+    here.outputs.define("fooBar", Analysis)
+    for store in (here, there):
+        with pytest.raises(AlreadyExists) as refusal:
+            store.outputs.define("foo_bar", Analysis)
+        assert refusal.value.owner == "fooBar"  # type: ignore[attr-defined]
+        with pytest.raises(AlreadyExists):
+            store.outputs.define("other", Analysis, table="foo_bar")
+
+
+@pytest.mark.parametrize("key", ["scores", "messages", "run_notes", "workflowSummary"])
+def test_a_reserved_table_name_comes_with_the_call_that_works(database: Database, key: str) -> None:
+    """outputs D-5, case 15, case 60: also while the first suggestion is taken."""
+    store = database.open(migrate=True)
+    for _ in range(2):
+        with pytest.raises(ReservedName) as refusal:
+            store.outputs.define(key, Scores)
+        call = refusal.value.problem.partition(": ")[2]
+        suggestion = refusal.value.suggestion  # type: ignore[attr-defined]
+        assert call == f'define("{key}", Scores, table="{suggestion}")'
+        store.outputs.define(f"other{suggestion}", Scores, table=suggestion)
+    with pytest.raises(ReservedName) as refusal:
+        store.outputs.define(key, Scores)
+    call = refusal.value.problem.partition(": ")[2]
+    made = eval(call, {"define": store.outputs.define, "Scores": Scores})
+    assert made.key == key
+
+
+def test_many_are_defined_under_one_lock_or_none_of_them(store: StateStore) -> None:
+    """outputs D-1."""
+    with pytest.raises(ReservedName):
+        store.outputs.catalog.define_all({"analysis": Analysis, "scores": Scores})
+    assert not store.outputs.catalog.list().items
+    made = store.outputs.catalog.define_all({"analysis": Analysis, "notes": list[str]})
+    assert [made["analysis"].kind, made["notes"].kind] == ["columns", "payload"]
+
+
+def test_nothing_is_defined_inside_a_transaction(every_backend: StateStore) -> None:
+    """outputs D-7, case 56."""
+    with every_backend.transaction() as tx, pytest.raises(MisuseError):
+        tx.outputs.define("analysis", Analysis)
+    with every_backend.view() as view, pytest.raises(MisuseError):
+        view.outputs.define("analysis", Analysis)
+
+
+def test_a_key_of_another_process_reads_and_does_not_write(database: Database) -> None:
+    """outputs D-9, D-2, case 44."""
+    theirs, ours = database.open(migrate=True), database.open()
+    run_id = a_run(theirs)
+    theirs.outputs.results.put(theirs.outputs.define("codeReview", Grown), run_id, "n", {"summary": "x", "score": 2})
+    for name in ("codeReview", "code_review"):
+        handle = ours.outputs.catalog.get(name)
+        assert handle.model is None
+        assert ours.outputs.results.get(handle, run_id, "n").data == {"summary": "x", "severity": "low", "score": 2}
+    with pytest.raises(MisuseError, match="define it"):
+        ours.outputs.results.put("codeReview", run_id, "n", {"summary": "y"})
+    with pytest.raises(MisuseError, match="no model"):
+        _ = ours.outputs.results.get("codeReview", run_id, "n").value
+    with pytest.raises(NotFound):
+        ours.outputs.catalog.get("nothing")
+    with pytest.raises(NotFound):
+        ours.outputs.results.find("nothing", run_id, "n")
+
+
+def test_a_table_that_is_gone_is_said_and_not_empty(fresh_database: Database) -> None:
+    """outputs X-5."""
+    store = fresh_database.open(migrate=True)
+    run_id = a_run(store)
+    made = store.outputs.define("analysis", Analysis)
+    fresh_database.raw().execute("DROP TABLE analysis")
+    for call in (
+        lambda: store.outputs.results.put(made, run_id, "n", {"summary": "x"}),
+        lambda: store.outputs.results.find(made, run_id, "n"),
+        lambda: store.outputs.results.list(made),
+    ):
+        with pytest.raises(SchemaMismatch, match="analysis"):
+            call()
+
+
+def test_a_services_role_may_write_output_tables(postgres_database: Database) -> None:
+    """outputs case 55: the registry names them for the grants."""
+    store = postgres_database.open(migrate=True)
+    store.outputs.define("analysis", Analysis)
+    [[role]] = postgres_database.raw().execute("SELECT current_user").fetchall()
+    statements = "".join(migrations.grants(store.backend, role))
+    assert "analysis" in statements

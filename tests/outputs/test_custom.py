@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import BaseModel, Field
+from support.outputs.shapes import a_run
+
+from lastlight_state import StateStore
+from lastlight_state.errors import InvalidValue, MisuseError, SchemaMismatch
+from lastlight_state.outputs import Output, OutputTable
+from lastlight_state.testing import Database
+
+METADATA = sa.MetaData()
+REPORTS = sa.Table(
+    "team_reports",
+    METADATA,
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("node_id", sa.Text, primary_key=True),
+    sa.Column("iteration", sa.Integer, primary_key=True, default=0),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("done", sa.Boolean),
+    sa.Column("facts", sa.JSON),
+)
+
+
+class Report(BaseModel):
+    title: str = Field(min_length=3)
+    done: bool | None = None
+
+
+def made(database: Database, table: sa.Table) -> StateStore:
+    """A store on a database that has the table."""
+    engine = sa.create_engine(f"sqlite:///{database.url}" if database.name == "sqlite" else database.url)
+    with engine.begin() as connection:
+        table.create(connection)
+    engine.dispose()
+    return database.open()
+
+
+def named(name: str, *parts: Any) -> sa.Table:
+    return sa.Table(name, sa.MetaData(), *parts)
+
+
+def test_a_table_of_ones_own_holds_outputs(fresh_database: Database) -> None:
+    """outputs X-1, X-2, X-3, X-4, T-3, case 39: nothing is created; key and table differ."""
+    store = made(fresh_database, REPORTS)
+    run_id = a_run(store)
+    reports: OutputTable[Any] = store.outputs.catalog.attach("report", REPORTS)
+    assert (reports.kind, reports.table_name) == ("custom", "team_reports")
+    put = store.outputs.results.put(reports, run_id, "n", {"title": "x", "done": True, "facts": {"a": [1]}})
+    assert put.data == {"title": "x", "done": True, "facts": {"a": [1]}}
+    found: Output[Any] = store.outputs.results.get("report", run_id, "n")
+    assert found.data == put.data
+    assert found.data["done"] is True
+    assert found.created_at is None
+    store.outputs.results.put(reports, run_id, "n", {"title": "y"}, iteration=2)
+    snapshot = store.outputs.snapshot.load(run_id)
+    assert snapshot.outputs["report"] is snapshot.outputs["team_reports"]
+    assert [row.data["title"] for row in snapshot.outputs["report"]] == ["x", "y"]
+    assert [row.iteration for row in store.outputs.results.list(reports).items] == [2, 0]
+    store.outputs.results.put(reports, run_id, "n", {"title": "z"})
+    assert [one.value["title"] for one in store.outputs.results.history(reports, run_id, "n").items] == ["x"]
+    other = fresh_database.open()
+    assert other.outputs.snapshot.load(run_id).outputs["report"][0].data["title"] == "z"
+    with pytest.raises(MisuseError):
+        _ = found.value
+
+
+def test_without_a_model_the_columns_decide(fresh_database: Database) -> None:
+    """outputs X-2: unknown columns, and NULL where the column forbids it."""
+    store = made(fresh_database, REPORTS)
+    run_id = a_run(store)
+    reports: OutputTable[Any] = store.outputs.catalog.attach("report", REPORTS)
+    for value in ({"title": "x", "more": 1}, {"done": True}, {"title": 3}, ["x"]):
+        with pytest.raises(InvalidValue):
+            store.outputs.results.put(reports, run_id, "n", value)
+    assert store.outputs.results.count(reports) == 0
+
+
+def test_with_a_model_the_model_decides_first(fresh_database: Database) -> None:
+    """outputs X-2, case 38."""
+    store = made(fresh_database, REPORTS)
+    run_id = a_run(store)
+    reports = store.outputs.catalog.attach("report", REPORTS, model=Report)
+    with pytest.raises(InvalidValue) as refusal:
+        store.outputs.results.put(reports, run_id, "n", {"title": "x"})
+    assert [issue.path for issue in refusal.value.issues] == ["title"]  # type: ignore[attr-defined]
+    assert store.outputs.results.put(reports, run_id, "n", {"title": "long"}).value == Report(title="long")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (named("t", sa.Column("run_id", sa.Text, primary_key=True), sa.Column("x", sa.Text)), "node_id"),
+        (named("t", sa.Column("run_id", sa.Text), sa.Column("node_id", sa.Text)), "unique key"),
+        (
+            named(
+                "t",
+                sa.Column("run_id", sa.Text, primary_key=True),
+                sa.Column("node_id", sa.Text, primary_key=True),
+                sa.Column("iteration", sa.Integer),
+            ),
+            "unique key",
+        ),
+    ],
+    ids=["no node", "no key", "a key without its iteration"],
+)
+def test_a_table_that_would_double_rows_is_refused(fresh_database: Database, table: sa.Table, said: str) -> None:
+    """outputs X-1, case 37."""
+    store = made(fresh_database, table)
+    with pytest.raises(SchemaMismatch, match=said):
+        store.outputs.catalog.attach("report", table)
+    assert not store.outputs.catalog.list().items
+
+
+def test_a_table_without_iterations_takes_the_first_alone(fresh_database: Database) -> None:
+    """outputs X-1, case 37: a loop is InvalidValue. One column named payload takes the whole value."""
+    table = named(
+        "t",
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("node_id", sa.Text, nullable=False),
+        sa.Column("payload", sa.JSON),
+        sa.UniqueConstraint("run_id", "node_id"),
+    )
+    store = made(fresh_database, table)
+    run_id = a_run(store)
+    single: OutputTable[Any] = store.outputs.catalog.attach("single", table)
+    assert store.outputs.results.put(single, run_id, "n", [1, {"a": 2}]).data == [1, {"a": 2}]
+    assert store.outputs.results.get(single, run_id, "n").iteration == 0
+    latest = store.outputs.results.find_latest(single, run_id, "n")
+    assert latest is not None
+    assert latest.data == [1, {"a": 2}]
+    with pytest.raises(InvalidValue):
+        store.outputs.results.put(single, run_id, "n", 1, iteration=1)
+
+
+def test_a_table_that_is_not_there_is_refused(database: Database) -> None:
+    """outputs X-1, X-5."""
+    with pytest.raises(SchemaMismatch, match="missing"):
+        database.open().outputs.catalog.attach("report", REPORTS)

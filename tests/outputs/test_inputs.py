@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, create_model
+from support.outputs.shapes import a_run
+from support.refusal import refused
+from support.workflows.steps import together
+
+from lastlight_state import StateStore
+from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StaleVersion
+from lastlight_state.testing import Database
+
+
+class Start(BaseModel):
+    description: str
+    depth: int = 3
+
+
+def test_the_input_is_stored_once_and_found_again(store: StateStore, run_id: str) -> None:
+    """outputs I-1, case 46: numbers by value, keys in any order."""
+    first = store.outputs.inputs.ensure(run_id, {"a": 1, "b": [2]}, created_by="ana")
+    assert store.outputs.inputs.ensure(run_id, {"b": [2.0], "a": 1.0}) == first
+    assert (first.revision, first.payload, first.created_by) == (0, {"a": 1, "b": [2]}, "ana")
+    assert store.outputs.inputs.get(run_id) == store.outputs.inputs.find(run_id) == first
+
+
+def test_another_input_must_be_said(store: StateStore, run_id: str) -> None:
+    """outputs I-1, case 46: a truth value is no number."""
+    store.outputs.inputs.ensure(run_id, {"a": 1})
+    with pytest.raises(AlreadyExists, match="override"):
+        store.outputs.inputs.ensure(run_id, {"a": True})
+
+
+def test_an_override_stands_when_the_resume_passes_the_original(store: StateStore, run_id: str) -> None:
+    """outputs I-2, I-3, case 47: the earlier payload stays readable."""
+    store.outputs.inputs.ensure(run_id, {"a": 1})
+    override = store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=0, reason="typo")
+    assert store.outputs.inputs.ensure(run_id, {"a": 1}) == override
+    assert store.outputs.inputs.get(run_id, revision=0).payload == {"a": 1}
+    listed = store.outputs.inputs.list(run_id).items
+    assert [(one.revision, one.reason) for one in listed] == [(1, "typo"), (0, None)]
+    assert not hasattr(listed[0], "payload")
+
+
+def test_of_two_racing_overrides_one_is_stale(every_backend: StateStore) -> None:
+    """outputs I-2, case 47."""
+    run_id, inputs = a_run(every_backend), every_backend.outputs.inputs
+    inputs.ensure(run_id, {"a": 0})
+    done = together(
+        [lambda i=i: inputs.override(run_id, {"a": i}, expected_revision=0, reason="race") for i in (1, 2)]  # type: ignore[misc]
+    )
+    [stale] = [one for one in done if isinstance(one, BaseException)]
+    assert isinstance(stale, StaleVersion)
+    assert stale.found == 1
+
+
+def test_an_override_needs_an_input_and_a_reason(store: StateStore, run_id: str) -> None:
+    """outputs I-2."""
+    with pytest.raises(NotFound):
+        store.outputs.inputs.override(run_id, {"a": 1}, expected_revision=0, reason="x")
+    with pytest.raises(InvalidValue):
+        store.outputs.inputs.override(run_id, {"a": 1}, expected_revision=0, reason=" ")
+
+
+def test_a_run_keeps_the_defaults_of_its_start(store: StateStore, run_id: str) -> None:
+    """outputs I-4, case 48: a resume with the same arguments and newer code is no conflict."""
+    later: Any = create_model("Start", description=(str, ...), depth=(int, 9))
+    first = store.outputs.inputs.ensure(run_id, {"description": "x"}, model=Start)
+    assert store.outputs.inputs.ensure(run_id, {"description": "x"}, model=later) == first
+    assert first.payload == {"description": "x", "depth": 3}
+    assert first.parse(Start) == Start(description="x")
+
+
+def test_an_input_that_does_not_fit_is_not_written(store: StateStore, run_id: str) -> None:
+    """outputs I-4, O-3."""
+    with pytest.raises(InvalidValue) as refusal:
+        store.outputs.inputs.ensure(run_id, {"depth": "deep"}, model=Start)
+    assert [issue.path for issue in refusal.value.issues] == ["description", "depth"]  # type: ignore[attr-defined]
+    with pytest.raises(InvalidValue, match="object"):
+        store.outputs.inputs.ensure(run_id, ["no object"])
+    with pytest.raises(PayloadTooLarge):
+        store.outputs.inputs.ensure(run_id, {"a": "x" * 1024 * 1024})
+    assert store.outputs.inputs.find(run_id) is None
+    with pytest.raises(NotFound):
+        store.outputs.inputs.get(run_id)
+
+
+def test_an_unknown_run_has_no_input(store: StateStore) -> None:
+    """outputs O-2."""
+    with pytest.raises(NotFound) as refusal:
+        store.outputs.inputs.ensure("nobody", {"a": 1})
+    assert refusal.value.kind == "workflow_run"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE run_inputs SET reason = 'x'",
+        "DELETE FROM run_inputs",
+        "UPDATE output_history SET reason = 'x'",
+        "DELETE FROM output_history",
+        "DELETE FROM output_tables",
+    ],
+)
+def test_the_database_refuses_to_forget(database: Database, statement: str) -> None:
+    """outputs O-1: inputs, history and registry."""
+    store = database.open(migrate=True)
+    run_id = a_run(store)
+    store.outputs.inputs.ensure(run_id, {"a": 1})
+    made = store.outputs.define("notes", list[str])
+    store.outputs.results.put(made, run_id, "n", ["a"])
+    store.outputs.results.put(made, run_id, "n", ["b"])
+    raw = database.raw()
+    with refused():
+        raw.execute(statement)
+
+
+@pytest.mark.parametrize("table", ["run_inputs", "output_history", "output_tables"])
+def test_a_stray_client_cannot_replace_rows(sqlite_database: Database, table: str) -> None:
+    """outputs O-1: ``INSERT OR REPLACE`` deletes without a delete trigger."""
+    store = sqlite_database.open()
+    run_id = a_run(store)
+    store.outputs.inputs.ensure(run_id, {"a": 1})
+    made = store.outputs.define("notes", list[str])
+    store.outputs.results.put(made, run_id, "n", ["a"])
+    store.outputs.results.put(made, run_id, "n", ["b"])
+    with refused():
+        sqlite_database.raw().execute(f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lastlight_state.errors import InvalidValue, ReservedName
+from lastlight_state.outputs import naming
+
+
+@pytest.mark.parametrize(
+    ("key", "table"),
+    [
+        ("analysis", "analysis"),
+        ("codeReview", "code_review"),
+        ("MyField", "my_field"),
+        ("myURLField", "my_url_field"),
+        ("parseHTML", "parse_html"),
+        ("column2Name", "column2_name"),
+        ("already_snake", "already_snake"),
+    ],
+)
+def test_keys_become_table_names_in_snake_case(key: str, table: str) -> None:
+    """outputs D-4, case 17."""
+    assert naming.snake_case(key) == table
+
+
+@pytest.mark.parametrize("key", ["", "9a", "É", "a" * 49, "a-b", "a b", None, 3])
+def test_a_key_is_a_short_ascii_name(key: Any) -> None:
+    """outputs D-3, case 16."""
+    with pytest.raises(InvalidValue):
+        naming.key(key)
+    assert naming.key("a" * 48)
+
+
+@pytest.mark.parametrize("key", ["input", "inputs"])
+def test_the_input_is_no_output(key: str) -> None:
+    """outputs D-3."""
+    with pytest.raises(ReservedName):
+        naming.key(key)
+
+
+@pytest.mark.parametrize("field", ["runId", "node_id", "iteration", "row_x", "rowCreatedAt", "lastlight_x", "xmin"])
+def test_fields_of_the_names_of_bookkeeping_are_refused(field: str) -> None:
+    """outputs D-5, case 15."""
+    with pytest.raises(ReservedName) as refusal:
+        naming.column(field)
+    assert refusal.value.where == field
+
+
+@pytest.mark.parametrize("table", ["scores", "messages", "run_notes", "pg_x", "sqlite_x", "alembic_version"])
+def test_names_of_the_library_and_of_tools_are_reserved(table: str) -> None:
+    """outputs D-5, case 15."""
+    assert naming.is_reserved(table)
+
+
+@pytest.mark.parametrize("word", ["attempt", "status", "order", "select", "user"])
+def test_plain_words_are_fields(word: str) -> None:
+    """outputs D-5."""
+    assert naming.column(word) == word

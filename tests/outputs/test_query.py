@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+from support.outputs.shapes import a_run
+
+from lastlight_state import StateStore
+from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, ReadOnlyTransaction
+from lastlight_state.testing import Database, FrozenClock
+
+
+class Found(BaseModel):
+    update: str = Field(description="a word that SQL knows")
+    at: int = 0
+
+
+def test_an_analyst_reads_tables_by_their_plain_names(store: StateStore, run_id: str) -> None:
+    """outputs A-1: key columns first, joined by run."""
+    store.outputs.results.put(store.outputs.define("codeReview", Found), run_id, "n", {"update": "x", "at": 3})
+    found = store.outputs.query.rows(
+        'SELECT c.*, r.workflow_name FROM code_review c JOIN workflow_runs r ON r.id = c.run_id WHERE "update" = :word',
+        {"word": "x"},
+    )
+    assert found.columns[:3] == ("run_id", "node_id", "iteration")
+    assert found.columns[-3:] == ("update", "at", "workflow_name")
+    assert found.rows[0][-3:] == ("x", 3, "audit")
+    assert not found.truncated
+
+
+def test_times_are_utc_at_rest(database: Database, frozen_clock: FrozenClock) -> None:
+    """outputs A-1: ISO text on SQLite."""
+    store = database.open(migrate=True)
+    frozen_clock.advance(timedelta(milliseconds=7))
+    store.outputs.results.put(store.outputs.define("notes", list[int]), a_run(store), "n", [1])
+    [(at,)] = store.outputs.query.rows("SELECT row_created_at FROM notes").rows
+    expected: Any = frozen_clock.now()
+    assert at == (expected if database.name == "postgresql" else expected.isoformat(timespec="milliseconds")[:23] + "Z")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 'drop table notes; -- :nobody' AS \"delete\", 100 % 7",
+        "VALUES (1), (2)",
+        "WITH q AS (SELECT 1 AS insert_me) SELECT * FROM q",
+        "SELECT key FROM output_tables /* update :x */",
+        "SELECT 1;",
+    ],
+)
+def test_words_of_a_harmless_query_do_not_matter(store: StateStore, sql: str) -> None:
+    """outputs A-2, case 53."""
+    assert store.outputs.query.rows(sql).columns
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM notes",
+        "INSERT INTO notes (run_id, node_id) VALUES ('x', 'y')",
+        "WITH q AS (SELECT 1) REPLACE INTO notes (run_id) SELECT 'x'",
+        "WITH gone AS (DELETE FROM notes RETURNING 1) SELECT * FROM gone",
+        "DROP TABLE notes",
+        "CREATE TABLE evil (x INTEGER)",
+        "ATTACH 'evil.db' AS evil",
+        "PRAGMA query_only = OFF",
+        "PRAGMA wal_checkpoint",
+        "COMMIT",
+        "SET TRANSACTION READ WRITE",
+        "COPY notes TO '/tmp/evil'",
+        "SELECT set_config('transaction_read_only', 'off', true)",
+    ],
+)
+def test_the_database_refuses_whatever_writes(database: Database, sql: str) -> None:
+    """outputs A-2, case 53: nothing is written."""
+    store = database.open(migrate=True)
+    made = store.outputs.define("notes", list[int])
+    store.outputs.results.put(made, a_run(store), "n", [1])
+    with pytest.raises((ReadOnlyTransaction, InvalidValue)):
+        store.outputs.query.rows(sql)
+    assert store.outputs.results.count(made) == 1
+    assert not list(database.state_dir.glob("evil.db"))
+
+
+@pytest.mark.parametrize("sql", ["WITH q AS (SELECT 1) REPLACE INTO notes (run_id) SELECT 'x'", "ATTACH 'e.db' AS e"])
+def test_sqlite_says_that_a_query_may_only_read(sqlite_database: Database, sql: str) -> None:
+    """outputs A-2, case 53."""
+    store = sqlite_database.open()
+    store.outputs.define("notes", list[int])
+    with pytest.raises(ReadOnlyTransaction):
+        store.outputs.query.rows(sql)
+
+
+@pytest.mark.parametrize(
+    "sql", ["", "  ", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; COMMIT; DROP TABLE notes", "SELECT x FROM nowhere"]
+)
+def test_one_statement_that_can_be_read_is_expected(store: StateStore, sql: str) -> None:
+    """outputs A-2, case 53."""
+    with pytest.raises(InvalidValue):
+        store.outputs.query.rows(sql)
+
+
+def test_a_parameter_that_is_missing_is_said(store: StateStore) -> None:
+    """outputs A-2."""
+    with pytest.raises(InvalidValue):
+        store.outputs.query.rows("SELECT :missing AS x")
+
+
+def test_rows_and_seconds_are_limited(store: StateStore) -> None:
+    """outputs A-2, case 53: the row after the last says that there are more."""
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT i FROM n"
+    endless = numbers.format("i + 1").replace("SELECT i FROM", "SELECT max(i) FROM")
+    found = store.outputs.query.rows(numbers.format(501))
+    assert (len(found.rows), found.truncated) == (500, True)
+    assert not store.outputs.query.rows(numbers.format(500)).truncated
+    with pytest.raises(BackendUnavailable):
+        store.outputs.query.rows(endless, timeout=0.2)
+    assert store.outputs.query.rows("SELECT 1").rows == ((1,),)
+
+
+def test_what_a_query_sets_is_not_kept(postgres_database: Database) -> None:
+    """outputs A-2: the pool's next user has its own settings."""
+    store = postgres_database.open()
+    before = store.outputs.query.rows("SELECT current_setting('work_mem')").rows
+    store.outputs.query.rows("SELECT set_config('work_mem', '64kB', false)")
+    assert store.outputs.query.rows("SELECT current_setting('work_mem')").rows == before
+
+
+def test_a_view_asks_of_its_moment_and_a_transaction_does_not(every_backend: StateStore) -> None:
+    """outputs A-2, A-3."""
+    made = every_backend.outputs.define("notes", list[int])
+    run_id = a_run(every_backend)
+    with every_backend.view() as view:
+        assert view.outputs.query.rows("SELECT count(*) FROM notes").rows == ((0,),)
+    with every_backend.transaction() as tx:
+        tx.outputs.results.put(made, run_id, "n", [1])
+        assert len(tx.connection.execute(made.table.select()).all()) == 1
+        with pytest.raises(MisuseError):
+            tx.outputs.query.rows("SELECT 1")

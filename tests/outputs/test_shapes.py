@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, NewType, Optional, TypedDict
+from uuid import UUID
+
+import pytest
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    NaiveDatetime,
+    RootModel,
+    SecretStr,
+    create_model,
+)
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.outputs.column_types import token_of
+from lastlight_state.outputs.shapes import described, schema_text, shape_of
+
+Name = NewType("Name", str)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    ONE = 1
+
+
+class Mixed(Enum):
+    A = "a"
+    B = 1
+
+
+class Pair(TypedDict):
+    left: int
+
+
+class Inner(BaseModel):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "token"),
+    [
+        (str, "text"),
+        (Annotated[str, Field(max_length=3)], "text"),
+        (Name, "text"),
+        (Optional[Annotated[str, Field(min_length=1)]], "text"),  # noqa: UP045 - both spellings are used
+        (Colour, "text"),
+        (Literal["a", "b"], "text"),
+        (UUID, "text"),
+        (HttpUrl, "text"),
+        (Path, "text"),
+        (date, "text"),
+        (time, "text"),
+        (timedelta, "text"),
+        (NaiveDatetime, "text"),
+        (int, "integer"),
+        (Level, "integer"),
+        (Literal[1, 2], "integer"),
+        (float, "real"),
+        (int | float, "real"),
+        (bool, "boolean"),
+        (bool | None, "boolean"),
+        (Literal[True], "boolean"),
+        (Decimal, "decimal"),
+        (datetime, "timestamp"),
+        (AwareDatetime, "timestamp"),
+        (list[int], "json"),
+        (tuple[int, str], "json"),
+        (dict[str, int], "json"),
+        (Inner, "json"),
+        (Pair, "json"),
+        (int | str, "json"),
+        (Mixed, "json"),
+        (Literal["a", 1], "json"),
+        (Any, "json"),
+        (None, "json"),
+    ],
+)
+def test_each_type_has_its_token(annotation: Any, token: str) -> None:
+    """outputs T-6."""
+    assert token_of(annotation) == token
+
+
+@pytest.mark.parametrize(
+    "annotation", [bytes, SecretStr, list[bytes], dict[str, SecretStr], Callable[[], int]], ids=str
+)
+def test_what_cannot_be_stored_is_refused_by_field(annotation: Any) -> None:
+    """outputs T-4, case 23."""
+    with pytest.raises(InvalidValue) as refusal:
+        shape_of(create_model("M", fine=(int, ...), wrong=(annotation, ...)))
+    assert refusal.value.where == "wrong"
+
+
+def test_models_without_fixed_columns_are_refused() -> None:
+    """outputs T-4, case 23."""
+
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        x: int
+
+    class Empty(BaseModel):
+        pass
+
+    class Hidden(BaseModel):
+        x: int = Field(exclude=True)
+
+    wide: Any = create_model("Wide", **{f"f{i}": (int, ...) for i in range(201)})  # type: ignore[call-overload]
+    for model in (Open, Empty, Hidden, wide):
+        with pytest.raises(InvalidValue):
+            shape_of(model)
+
+
+def test_two_fields_with_one_column_are_refused() -> None:
+    """outputs D-6, case 14."""
+    with pytest.raises(InvalidValue, match="fooBar") as refusal:
+        shape_of(create_model("M", fooBar=(int, ...), foo_bar=(int, ...)))
+    assert refusal.value.where == "foo_bar"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [create_model("M", payload=(dict[str, int], ...)), RootModel[list[int]], list[str], dict[str, Any]],
+    ids=str,
+)
+def test_one_payload_makes_a_payload_table(model: Any) -> None:
+    """outputs P-1."""
+    shape = shape_of(model)
+    assert (shape.kind, [column.name for column in shape.columns]) == ("payload", ["payload"])
+
+
+def test_fields_are_described_in_their_order() -> None:
+    """outputs D-12."""
+
+    class Described(BaseModel):
+        score: int = Field(description="how good")
+        level: Literal["low", "high"] = "low"
+        either: int | str
+
+    facts = described(shape_of(Described))
+    assert [(one["name"], one["type"], one["required"]) for one in facts] == [
+        ("score", "integer", True),
+        ("level", "string", False),
+        ("either", "unknown", True),
+    ]
+    assert facts[0]["description"] == "how good"
+    assert (facts[1]["enum"], facts[1]["default"]) == (("low", "high"), "low")
+    assert facts[2]["warning"]
+
+
+_SHOWN = """
+from support.outputs.shapes import Analysis
+from lastlight_state.outputs.shapes import schema_text, shape_of
+print(schema_text(shape_of(Analysis).json_schema), end="")
+"""
+
+
+def test_the_prompt_schema_is_one_text_in_every_process() -> None:
+    """outputs D-12, case 57: the caller's fields and no bookkeeping."""
+    from support.outputs.shapes import Analysis
+
+    here = schema_text(shape_of(Analysis).json_schema)
+    tests = Path(__file__).parents[1]
+    there = subprocess.run([sys.executable, "-c", _SHOWN], cwd=tests, capture_output=True, text=True, check=True).stdout
+    assert here == there
+    assert list(json.loads(here)["properties"]) == ["summary", "severity"]
