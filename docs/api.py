@@ -18,6 +18,7 @@ PACKAGES = (
     "lastlight_state.schedules",
     "lastlight_state.messaging",
     "lastlight_state.journal",
+    "lastlight_state.outputs",
     "lastlight_state.agent_log",
     "lastlight_state.maintenance",
     "lastlight_state.migrations",

@@ -27,6 +27,7 @@ COMMANDS = {
     "history": "List the revisions that this version knows.",
     "stamp": "Write the version of a database whose schema is that of a revision.",
     "grants": "Print the SQL that a service's role needs.",
+    "outputs": "Make the output tables of a program's models, or print the SQL for it.",
     "ls": "List runs, executions, approvals or chat sessions.",
     "show": "Show one record with what belongs to it.",
     "log": "Print or follow the agent's event log of a run, execution or session.",

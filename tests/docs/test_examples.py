@@ -44,7 +44,7 @@ def test_the_programs_of_a_page_run_in_their_order(
         monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
     page = ModuleType("__main__")
     for block in PROGRAMS[name]:
-        exec(compile(block.source, block.page, "exec"), page.__dict__)
+        exec(compile(block.source, block.page, "exec", dont_inherit=True), page.__dict__)
 
 
 def test_the_tests_of_the_pages_pass(

@@ -1,4 +1,4 @@
-"""``ls``: pages of runs, executions, approvals, chat sessions or crons. Never writes."""
+"""``ls``: pages of runs, executions, approvals, chat sessions, crons or outputs. Never writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def run(call: Call, kind: str, limit: int, status: Sequence[str], since: str | None, page_token: str | None) -> Answer:
     """List records, newest first, a page at a time.
 
-    KIND is runs, which is the default, executions, approvals, messaging or crons.
+    KIND is runs, which is the default, executions, approvals, messaging, crons or outputs.
     """
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     filters = Filters(_words(status), _moment(since), valid.page_limit(limit), page_token)

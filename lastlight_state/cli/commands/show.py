@@ -44,7 +44,7 @@ class Found:
 def run(call: Call, kind: str, key: str, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
-    KIND is run, execution, approval, messaging or cron. ID is the record's id.
+    KIND is run, execution, approval, messaging, cron or output. ID is the record's id, name or key.
     """
     valid.word("KIND", kind, BY_NAME)
     if history and kind != "run":

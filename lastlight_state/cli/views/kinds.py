@@ -110,6 +110,19 @@ FIRES = (
     _column("NOTE"),
 )
 
+OUTPUTS = (
+    _column("KEY", keep=True),
+    _column("TABLE", "table_name", keep=True),
+    _column("KIND"),
+    _column("UPDATED", "updated_at", keep=True),
+)
+ROWS = (
+    _column("RUN", "run_id", keep=True),
+    _column("NODE", "node_id", keep=True),
+    _column("ITERATION", right=True),
+    _column("WRITTEN", "updated_at", keep=True),
+)
+
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
     return store.workflows.runs.list(statuses=filters.statuses, since=filters.since, **filters.paging)
@@ -132,6 +145,13 @@ def _sessions(store: Store, filters: Filters) -> Page[Any]:
 def _crons(store: Store, filters: Filters) -> Page[Any]:
     _refuse_since("crons", filters)
     return store.schedules.crons.list(**_cron_state(filters.statuses), **filters.paging)
+
+
+def _outputs(store: Store, filters: Filters) -> Page[Any]:
+    _refuse_since("outputs", filters)
+    if filters.statuses is not None:
+        raise InvalidValue("--status", "outputs have none")
+    return store.outputs.catalog.list(**filters.paging)
 
 
 def _refuse_since(kind: str, filters: Filters) -> None:
@@ -177,6 +197,10 @@ def _of_cron(store: Store, cron: Any) -> Mapping[str, Page[Any]]:
     return {"fires": store.schedules.fires.list(cron_name=cron.name)}
 
 
+def _of_output(store: Store, table: Any) -> Mapping[str, Page[Any]]:
+    return {"rows": store.outputs.results.list(table.key)}
+
+
 def _childless(_: Store, __: Any) -> Mapping[str, Page[Any]]:
     return {}
 
@@ -208,11 +232,14 @@ KINDS = {
         _of_session,
         "(no chat sessions)",
     ),
+    "outputs": Kind(
+        "output", OUTPUTS, _outputs, lambda store, key: store.outputs.catalog.entry(key), _of_output, "(no outputs)"
+    ),
     "crons": Kind("cron", CRONS, _crons, lambda store, key: store.schedules.crons.get(key), _of_cron, "(no crons)"),
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-COLUMNS = {"executions": EXECUTIONS, "approvals": APPROVALS, "messages": MESSAGES, "fires": FIRES}
+COLUMNS = {"executions": EXECUTIONS, "approvals": APPROVALS, "messages": MESSAGES, "fires": FIRES, "rows": ROWS}
 
 #: By the word that ``show`` takes.
 BY_NAME = {kind.name: kind for kind in KINDS.values()}
