@@ -72,6 +72,10 @@ class Settings(BaseSettings):
     pooler: Literal["transaction"] | None = None
     statement_timeout: float | None = Field(None, gt=0)
     lock_timeout: float | None = Field(None, gt=0)
+    busy_timeout: float = Field(5.0, ge=0, le=86_400)
+    queue_timeout: float = Field(60.0, ge=0, le=86_400)
+    pool_timeout: float = Field(30.0, ge=0, le=86_400)
+    retry_seconds: float | None = Field(None, ge=0, le=86_400)
     limits: Limits = Limits()
     messaging_idle_timeout: Seconds | None = timedelta(minutes=30)
     agent_log_dir: Path | None = None

@@ -7,9 +7,7 @@ nothing. ``with store.view() as view`` reads one moment. All three offer the sam
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -30,6 +28,7 @@ from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
 from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
+from lastlight_state.unwinding import block
 
 if TYPE_CHECKING:
     from lastlight_state.agent_log import AgentLog
@@ -97,7 +96,7 @@ class StateStore(Domains):
         self.backend = backend
         self.settings = settings
         self.metrics = Metrics()
-        self._scope = StoreScope(backend, Retry(self.metrics))
+        self._scope = StoreScope(backend, Retry(self.metrics, seconds=settings.retry_seconds))
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
         super().__init__(Context(self._scope, kept, settings, Listeners(self.metrics)))
 
@@ -152,7 +151,7 @@ class StateStore(Domains):
     #: Work over many domains at once.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")
 
-    @contextmanager
+    @block
     def transaction(
         self, *, connection: Connection | None = None, claim: Claim | None = None, label: str | None = None
     ) -> Iterator[Transaction]:
@@ -168,14 +167,13 @@ class StateStore(Domains):
             with self._joined(connection, label, claim) as joined:
                 yield joined
             return
-        with self._transaction(self._scope.begin(Mode.WRITE), label, claim) as transaction:
+        with self._transaction(self._scope.beginning(Mode.WRITE), label, claim) as transaction:
             yield transaction
 
-    @contextmanager
+    @block
     def view(self) -> Iterator[View]:
         """Read one moment: every read in the block sees the same commits. It blocks no writer."""
-        checkout = self._scope.begin(Mode.SNAPSHOT)
-        with self._block(checkout, "view") as unit:
+        with self._block(self._scope.beginning(Mode.SNAPSHOT), "view") as unit:
             scope = TransactionScope(unit, self.metrics, may_write=False)
             try:
                 yield View(self._context.within(scope))
@@ -200,7 +198,7 @@ class StateStore(Domains):
         self._scope.refuse_closed()
 
         def attempt() -> T:
-            with self._transaction(self.backend.acquire(Mode.WRITE), label, claim) as transaction:
+            with self._transaction(Checkout(Mode.WRITE, self.backend), label, claim) as transaction:
                 return work(transaction)
 
         return self._scope.retry.run(attempt, repeatable=repeatable)
@@ -210,7 +208,7 @@ class StateStore(Domains):
 
         Raises `NestedTransaction` inside a transaction's block of the same thread, which could never end.
         """
-        if threading.get_ident() in self._scope.transactions:
+        if self._scope.inside_block():
             raise NestedTransaction("inside a transaction's block: close the store after it")
         if self._scope.close():
             self.backend.close()
@@ -225,7 +223,7 @@ class StateStore(Domains):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
+    @block
     def _transaction(self, checkout: Checkout, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         with self._block(checkout, label) as unit:
             scope = TransactionScope(unit, self.metrics)
@@ -235,40 +233,32 @@ class StateStore(Domains):
                 scope.end()
         run_hooks(unit, self.metrics)
 
-    @contextmanager
+    @block
     def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:
-        backend, thread = self.backend, threading.get_ident()
-        unit = Unit(backend, checkout)
-        self._scope.transactions.add(thread)
-        try:
-            yield unit
-            refuse_dead(unit)
-            backend.commit(checkout)
-        except BaseException as error:
-            backend.rollback(checkout)
-            _label(error, label)
-            raise
-        finally:
-            self._scope.transactions.discard(thread)
-            backend.release(checkout)
+        with checkout, self._scope.inside():
+            unit = Unit(self.backend, checkout)
+            try:
+                yield unit
+                refuse_dead(unit)
+                self.backend.commit(checkout)
+            except BaseException as error:
+                _label(error, label)
+                raise
 
-    @contextmanager
+    @block
     def _joined(self, connection: Connection, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         self._scope.refuse_closed()
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         unit = Unit(self.backend, self.backend.join(connection))
         scope = TransactionScope(unit, self.metrics)
-        thread = threading.get_ident()
-        self._scope.transactions.add(thread)
         try:
-            with undone_together(unit):
+            with self._scope.inside(), undone_together(unit):
                 yield _held(Transaction(self._context.within(scope), unit, claim), claim)
         except BaseException as error:
             _label(error, label)
             raise
         finally:
-            self._scope.transactions.discard(thread)
             scope.end()
             self.backend.leave(unit.checkout)
         hooks_follow(connection, unit, self.metrics)
@@ -290,6 +280,9 @@ def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = 
         pooler=settings.pooler,
         statement_timeout=settings.statement_timeout,
         lock_timeout=settings.lock_timeout,
+        busy_timeout=settings.busy_timeout,
+        queue_timeout=settings.queue_timeout,
+        pool_timeout=settings.pool_timeout,
     )
     if engine is not None:
         return backend_of_engine(engine, options)

@@ -1,5 +1,7 @@
 """A store whose database is busy, or fails at COMMIT: what is repeated, how often, and what is not."""
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -89,12 +91,66 @@ def test_the_beginning_of_a_block_is_repeated_and_its_body_is_not(sqlite_databas
     assert (len(naps), bodies, names(store)) == (2, 1, ["w"])
 
 
+# ---- Waits as they are set -------------------------------------------------------------------------------------------
+
+IMPATIENT = Settings(busy_timeout=0.3, lock_timeout=0.3, retry_seconds=0.5, queue_timeout=0.4, pool_timeout=0.4)
+
+
+@pytest.mark.parametrize("way", [create, lambda store: store.run(create)], ids=["call", "run"])
+def test_a_busy_database_is_given_up_in_the_time_that_is_set(database: Database, way: Any) -> None:
+    """backends B-53: twice ``busy_timeout`` and ``retry_seconds`` at most."""
+    store = database.open(settings=IMPATIENT)
+    with busy(database) as holder:
+        begun = time.monotonic()
+        with pytest.raises(BackendBusy):
+            way(store)
+        assert time.monotonic() - begun < 2
+        holder.execute("ROLLBACK")
+    create(store)
+
+
+def test_threads_behind_writers_of_a_locked_file_give_up_in_the_time_that_is_set(sqlite_database: Database) -> None:
+    """backends B-53: each in its turn, or tired of waiting for it."""
+    store = sqlite_database.open(settings=IMPATIENT)
+    ends: list[tuple[float, type[BaseException]]] = []
+
+    def write() -> None:
+        try:
+            create(store)
+        except BackendBusy as error:
+            ends.append((time.monotonic(), type(error)))
+
+    with busy(sqlite_database) as holder:
+        begun = time.monotonic()
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        holder.execute("ROLLBACK")
+    assert len(ends) == 4
+    assert max(ended for ended, _ in ends) - begun < 3
+    create(store)
+
+
+def test_a_statement_of_a_locked_file_waits_as_long_as_is_set(sqlite_database: Database) -> None:
+    """backends B-50: in pieces, and it goes on as soon as the file is free."""
+    store = sqlite_database.open(settings=Settings(busy_timeout=20.0))
+    naps = Naps(store)
+    with busy(sqlite_database) as holder:
+        timer = threading.Timer(0.6, lambda: holder.execute("ROLLBACK"))
+        timer.start()
+        store.workflows.overrides.put("w", enabled=False, by="b", reason="r")
+        timer.join()
+    assert not naps
+
+
 # ---- COMMIT that fails -----------------------------------------------------------------------------------------------
 
 
 def test_a_busy_commit_is_rolled_back_and_the_unit_repeated(sqlite_database: Database) -> None:
     """backends B-50. (SQLite: with a rollback journal, a reader keeps a COMMIT waiting.)"""
-    store = impatient(sqlite_database, settings=Settings(journal_mode="delete"))
+    store = impatient(sqlite_database, journal_mode="delete")
     naps = Naps(store)
     run = create(store)
     reader = sqlite_database.raw()
@@ -108,7 +164,7 @@ def test_a_busy_commit_is_rolled_back_and_the_unit_repeated(sqlite_database: Dat
 
 def test_a_busy_commit_of_a_block_undoes_it_and_leaves_the_connection_clean(sqlite_database: Database) -> None:
     """backends B-52: a ``with`` block's body cannot be repeated."""
-    store = impatient(sqlite_database, settings=Settings(journal_mode="delete"))
+    store = impatient(sqlite_database, journal_mode="delete")
     hooks: list[str] = []
     reader = sqlite_database.raw()
     reader.execute("BEGIN")

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from lastlight_state.aio.forward import Face
+from lastlight_state.aio.forward import Face, Runner
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Runs a call on a worker thread.
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-
 
 @asynccontextmanager
-async def entered(run: Run, block: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """The value of the block, until the coroutine leaves it. A task cancelled while entering leaves it again."""
-    target = await _enter(run, block)
+async def entered(runner: Runner, block: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """What the block gives, on shared threads. A task that is cancelled while it enters leaves it again."""
+    targets: list[T] = []
     try:
-        yield target
-    except BaseException as error:
-        if not await run(partial(block.__exit__, type(error), error, error.__traceback__)):
+        await runner.write(lambda: targets.append(block.__enter__()))
+        yield targets[0]
+    except BaseException as raised:
+        leave = partial(_raise_in, block, raised)
+        if not targets or not await runner.finish(leave):
             raise
     else:
-        await run(partial(block.__exit__, None, None, None))
+        await runner.finish(lambda: block.__exit__(None, None, None))
 
 
 class Block(Generic[P, T]):
@@ -50,7 +48,7 @@ class Block(Generic[P, T]):
 
         @wraps(self.method)
         def call(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
-            return entered(face._runner.write, getattr(face._target, self.name)(*args, **kwargs))
+            return entered(face._runner, getattr(face._target, self.name)(*args, **kwargs))
 
         return call
 
@@ -60,21 +58,5 @@ def block(method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> B
     return Block(method)
 
 
-async def _enter(run: Run, block: AbstractContextManager[T]) -> T:
-    targets: list[T] = []
-
-    def enter() -> None:
-        targets.append(block.__enter__())
-
-    try:
-        await run(enter)
-    except asyncio.CancelledError as error:
-        if targets:
-            await run(partial(_leave, block, error))
-        raise
-    return targets[0]
-
-
-def _leave(block: AbstractContextManager[Any], error: BaseException) -> None:
-    with suppress(asyncio.CancelledError):
-        block.__exit__(type(error), error, error.__traceback__)
+def _raise_in(block: AbstractContextManager[Any], error: BaseException) -> bool | None:
+    return block.__exit__(type(error), error, error.__traceback__)

@@ -25,6 +25,9 @@ class Runner(Protocol):
 
     def write(self, call: Callable[[], R]) -> Awaitable[R]: ...
 
+    def finish(self, call: Callable[[], R]) -> Awaitable[R]:
+        """For a call that ends something: it is made and awaited, even if the task is cancelled."""
+
 
 class Face(Generic[S]):
     """The async face of a sync object: each of its calls runs on a worker thread."""

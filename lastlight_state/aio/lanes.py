@@ -8,9 +8,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from lastlight_state.backends import patience
+from lastlight_state.backends.patience import Patience
 from lastlight_state.errors import MisuseError, StoreClosed
 
 T = TypeVar("T")
@@ -19,20 +22,37 @@ Call = Callable[[], Any]
 
 
 class Outcome(asyncio.Future[Any]):
-    """A future that cannot be cancelled.
+    """What becomes of a call.
 
-    A task that is cancelled while it waits for one gets its CancelledError when the outcome is there, so that no
-    write is left in doubt.
+    A task that is cancelled before any thread has begun its call gets its CancelledError at once, and the call is never
+    made. Later the call is told, so that it stops waiting if it waits; what it does is awaited, so that no write is
+    left in doubt, and then comes the CancelledError.
     """
 
     #: Told of a cancellation, so that what is waited for can come to its end.
     on_cancel: Callable[[], object] | None = None
+    #: How long the call waits for others. None for one that ends something, and is made whoever is cancelled.
+    patience: Patience | None = None
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._call = [call]
+
+    def take(self) -> Call | None:
+        """The call, for whoever asks first; None for everybody else."""
+        try:
+            return self._call.pop()
+        except IndexError:
+            return None
 
     def cancel(self, msg: Any = None) -> bool:
-        """Refuse."""
+        """Whether the call will never be made."""
         if self.on_cancel is not None:
             self.on_cancel()
-        return False
+        if self.patience is None:
+            return False
+        self.patience.end()
+        return self.take() is not None and super().cancel(msg)
 
 
 class Completions:
@@ -59,41 +79,61 @@ class Completions:
 
     def _deliver(self) -> None:
         self._woken = False
-        while self._done:
-            outcome, result, error = self._done.popleft()
-            if error is None:
-                outcome.set_result(result)
-            else:
-                outcome.set_exception(error)
+        done = self._done
+        try:
+            while done:
+                outcome, result, error = done[0]
+                if not outcome.done():
+                    _settle(outcome, result, error)
+                done.popleft()  # only now: a signal's exception may come in between
+        finally:
+            if done:
+                done[0][0].get_loop().call_soon(self._deliver)
+
+
+def _settle(outcome: Outcome, result: Any, error: BaseException | None) -> None:
+    if error is None:
+        outcome.set_result(result)
+    else:
+        outcome.set_exception(error)
 
 
 class _Calls:
-    """The calls of a lane and its threads. All that a thread knows, so that lanes can die."""
+    """The calls of a lane and its threads. Threads refer to this alone, so that an unused `Lane` can be collected."""
 
     def __init__(self) -> None:
-        self.queue: SimpleQueue[tuple[Call, Outcome, Completions] | None] = SimpleQueue()
+        self.queue: SimpleQueue[tuple[Outcome, Completions] | Call | None] = SimpleQueue()
         self.outstanding: set[Outcome] = set()
         self.threads: list[threading.Thread] = []
-
-    def end(self) -> None:
-        for _ in self.threads:
-            self.queue.put(None)
 
     def serve(self) -> None:
         while True:
             item = self.queue.get()
             if item is None:
+                self.queue.put(None)  # for the other threads
                 return
-            call, outcome, completions = item
-            try:
-                result = call()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who awaits
-                self.outstanding.discard(outcome)
-                completions.put(outcome, None, error)
+            if callable(item):
+                with suppress(BaseException):
+                    item()
             else:
-                self.outstanding.discard(outcome)
-                completions.put(outcome, result, None)
-            del item, call, outcome, completions
+                self._make(*item)
+            del item
+
+    def _make(self, outcome: Outcome, completions: Completions) -> None:
+        call = outcome.take()
+        if call is None:
+            self.outstanding.discard(outcome)
+            return
+        patience.lend(outcome.patience)
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who awaits
+            self.outstanding.discard(outcome)
+            completions.put(outcome, None, error)
+        else:
+            self.outstanding.discard(outcome)
+            completions.put(outcome, result, None)
+        patience.lend(None)
 
 
 class Lane:
@@ -111,7 +151,7 @@ class Lane:
         self._completions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Completions] = (
             weakref.WeakKeyDictionary()
         )
-        self._end = weakref.finalize(self, self._calls.end)
+        self._end = weakref.finalize(self, self._calls.queue.put, None)
 
     def run(self, call: Callable[[], T], *, on_cancel: Callable[[], object] | None = None) -> asyncio.Future[T]:
         """Run ``call`` on a thread of the lane; await the result for its outcome.
@@ -119,20 +159,35 @@ class Lane:
         ``on_cancel`` is told when the task that awaits is cancelled. Raises `StoreClosed` after `close`, and
         `MisuseError` in a child process that was forked.
         """
+        outcome = self._outcome(call)
+        outcome.patience = Patience()
+        if on_cancel is not None:
+            outcome.on_cancel = on_cancel
+        return self._queued(outcome)
+
+    def finish(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """The same for a call that ends something: it is made and awaited, even if the task is cancelled."""
+        return self._queued(self._outcome(call))
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Run ``call`` on a thread of the lane, whose outcome nobody awaits. Also from outside an event loop."""
+        self._calls.queue.put(call)
+
+    def _outcome(self, call: Call) -> Outcome:
         if not self.is_open:
             raise StoreClosed("the store is closed")
         if os.getpid() != self._process:
             raise MisuseError("this store was opened before fork(): open one in the child")
-        loop = asyncio.get_running_loop()
+        return Outcome(call, asyncio.get_running_loop())
+
+    def _queued(self, outcome: Outcome) -> Outcome:
+        loop = outcome.get_loop()
         completions = self._completions.get(loop)
         if completions is None:
             completions = self._completions[loop] = Completions(loop)
-        outcome = Outcome(loop=loop)
-        if on_cancel is not None:
-            outcome.on_cancel = on_cancel
         calls = self._calls
         calls.outstanding.add(outcome)
-        calls.queue.put((call, outcome, completions))
+        calls.queue.put((outcome, completions))
         if len(calls.threads) < self._most and len(calls.outstanding) > len(calls.threads):
             self._start()
         return outcome
@@ -155,5 +210,5 @@ class Lane:
         with self._guard:
             if len(self._calls.threads) < self._most:
                 thread = threading.Thread(target=self._calls.serve, name=f"lastlight-{self._name}", daemon=True)
-                self._calls.threads.append(thread)
                 thread.start()
+                self._calls.threads.append(thread)  # only now: nobody serves who is here and was never started

@@ -41,7 +41,7 @@ async def _opened(kind: Callable[[StateStore], A], opens: Callable[[], StateStor
         await lane.run(work)
     except asyncio.CancelledError:
         for store in stores:
-            await lane.run(store.close)
+            await lane.finish(store.close)
         raise
     finally:
         lane.close()

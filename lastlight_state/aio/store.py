@@ -8,15 +8,16 @@ the outcome of its write, then raises `asyncio.CancelledError`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
-from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.opening import Opening
+from lastlight_state.aio.pinned import PinnedBlock, Tasks
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
@@ -87,7 +88,8 @@ class _StoreRunner:
         self.readers = Lane("reader", READERS)
         self.writers = Lane("writer", writers)
         self.files = Lane("files", FILE_WRITERS)
-        self.in_transaction: set[asyncio.Task[Any]] = set()
+        #: The blocks that tasks are inside of.
+        self.blocks: Tasks = WeakKeyDictionary()
 
     def read(self, call: Callable[[], T]) -> Awaitable[T]:
         self.refuse_closed()
@@ -97,10 +99,18 @@ class _StoreRunner:
         self.refuse_closed()
         return self.writers.run(call)
 
+    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self.writers.finish(call)
+
     def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""
-        if self.in_transaction and asyncio.current_task() in self.in_transaction:
+        if self.blocks and self._inside_block():
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+
+    def _inside_block(self) -> bool:
+        task = asyncio.current_task()
+        block = self.blocks.get(task) if task is not None else None
+        return block is not None and not block.gone
 
     def close(self) -> None:
         """Take no more calls."""
@@ -127,12 +137,16 @@ class _FileRunner:
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
         return self._writers.run(call)
 
+    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._writers.finish(call)
+
 
 class _PinnedRunner:
     """Everything on one thread, where a transaction lives."""
 
     def __init__(self, lane: Lane) -> None:
         self.read = self.write = lane.run
+        self.finish = lane.finish
 
 
 class AsyncStateStore(AsyncDomains):
@@ -159,19 +173,15 @@ class AsyncStateStore(AsyncDomains):
         """The counters of this store."""
         return self._store.metrics
 
-    @asynccontextmanager
-    async def transaction(
+    def transaction(
         self, *, claim: Claim | None = None, label: str | None = None
-    ) -> AsyncIterator[AsyncTransaction]:
-        """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it, a minute at most."""
-        async with self._pinned(lambda: self._store.transaction(claim=claim, label=label)) as (target, runner):
-            yield AsyncTransaction(target, runner)
+    ) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it."""
+        return self._pinned(self._store.transaction(claim=claim, label=label), AsyncTransaction)
 
-    @asynccontextmanager
-    async def view(self) -> AsyncIterator[AsyncView]:
+    def view(self) -> AbstractAsyncContextManager[AsyncView]:
         """As `StateStore.view`."""
-        async with self._pinned(self._store.view) as (target, runner):
-            yield AsyncView(target, runner)
+        return self._pinned(self._store.view(), AsyncView)
 
     async def run(
         self,
@@ -191,7 +201,7 @@ class AsyncStateStore(AsyncDomains):
             lanes.refuse_closed()
             lanes.close()
             closing = Lane("closing")
-            await closing.run(partial(lanes.then, self._store.close))
+            await closing.finish(partial(lanes.then, self._store.close))
             closing.close()
 
     def __repr__(self) -> str:
@@ -203,15 +213,10 @@ class AsyncStateStore(AsyncDomains):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @asynccontextmanager
-    async def _pinned(self, opening: Callable[[], Any]) -> AsyncIterator[tuple[Any, Runner]]:
-        self._lanes.refuse_closed()
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        lane = Lane("transaction")
-        try:
-            async with entered(lane.run, opening()) as target:
-                self._lanes.in_transaction.add(task)
-                yield target, _PinnedRunner(lane)
-        finally:
-            self._lanes.in_transaction.discard(task)
-            lane.close()
+    def _pinned(
+        self, block: AbstractContextManager[Any], kind: Callable[[Any, Runner], T]
+    ) -> AbstractAsyncContextManager[T]:
+        lanes = self._lanes
+        return PinnedBlock(
+            block, lambda target, lane: kind(target, _PinnedRunner(lane)), lanes.blocks, lanes.refuse_closed
+        )

@@ -31,5 +31,5 @@ async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | Non
             stop.set()
         close = getattr(items, "close", None)
         if close is not None:
-            await lane.run(close)
+            await lane.finish(close)
         lane.close()

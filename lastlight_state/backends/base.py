@@ -8,18 +8,20 @@ params)``, which both supported drivers have, with no transaction but the one th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Catalogue, Measures, Original
+from lastlight_state.backends.line import Turn
 from lastlight_state.backends.triggers import Guard
 from lastlight_state.errors import MisuseError, NotSupported, StateError
+from lastlight_state.unwinding import Exit
 
 #: The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out.
 LOST = "connection"
@@ -55,21 +57,69 @@ class Mode(Enum):
         self.begins = begins
 
 
-class Checkout:
+class Checkout(Turn):
     """A driver connection lent to one unit. ``owner`` and ``before`` are the backend's own: its handle, its past.
 
+    ::
+
+        with Checkout(mode, backend) as checkout:
+            checkout.execute("...")
+
+    It is known to the backend before it has a connection, and until the connection is given back. An exception that
+    comes from outside, at whatever instruction, leaves one that is ``gone``: `Backend.recover` gives back what it had.
     ``execute`` is the driver's; `lastlight_state.testing.racing` puts itself in front of it.
     """
 
-    __slots__ = ("before", "broken", "driver", "execute", "mode", "owner")
+    driver: Any = None
+    execute: Any = None
+    owner: Any = None
+    before: Any = None
+    broken = False
 
-    def __init__(self, driver: Any, mode: Mode, owner: Any = None, before: Any = None) -> None:
+    def __init__(self, mode: Mode, backend: Backend | None = None) -> None:
+        self.mode = mode
+        #: None for a connection that is a caller's.
+        self.backend = backend
+
+    @classmethod
+    def of(cls, driver: Any, mode: Mode, owner: Any = None) -> Checkout:
+        """A connection that is not the backend's to give."""
+        checkout = cls(mode)
+        checkout.lend(driver, owner)
+        return checkout
+
+    def lend(self, driver: Any, owner: Any = None, before: Any = None) -> None:
+        """Give it the connection."""
         self.driver = driver
         self.execute = driver.execute
-        self.mode = mode
         self.owner = owner
         self.before = before
         self.broken = False
+
+    def __enter__(self) -> Self:
+        self._of.acquire(self.mode, self)
+        return self
+
+    def abandoned(self, handle: object) -> None:
+        with suppress(BaseException):  # the first exception is on its way; whoever asks next does the rest
+            self._of.recover(self)
+
+    @property
+    def _of(self) -> Backend:
+        assert self.backend is not None  # noqa: S101 - one that has none is never entered
+        return self.backend
+
+    @staticmethod
+    def _leave(checkout: Checkout, *raised: Any) -> None:
+        backend = checkout._of
+        try:
+            if raised[0] is not None:
+                backend.rollback(checkout)
+        finally:
+            backend.release(checkout)
+        checkout.handle = None
+
+    __exit__ = Exit(_leave)
 
 
 @dataclass(frozen=True)
@@ -87,6 +137,10 @@ class Options:
     pooler: str | None = None
     statement_timeout: float | None = None
     lock_timeout: float | None = None
+    #: Seconds: for the lock of a SQLite file, for the other writers of the process, for a connection of the pool.
+    busy_timeout: float = 5.0
+    queue_timeout: float = 60.0
+    pool_timeout: float = 30.0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -139,8 +193,8 @@ class Backend(ABC):
         return False
 
     @abstractmethod
-    def acquire(self, mode: Mode) -> Checkout:
-        """A connection for a unit, with ``mode``'s transaction begun.
+    def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
+        """A connection for a unit, with ``mode``'s transaction begun: the checkout that is given, or a new one.
 
         Writers of one SQLite file queue here. Raises `BackendBusy` or `BackendUnavailable`; then nothing is held.
         """
@@ -156,6 +210,22 @@ class Backend(ABC):
     @abstractmethod
     def release(self, checkout: Checkout) -> None:
         """Give the connection back; a broken one is closed instead of lent again."""
+
+    def recover(self, checkout: Checkout) -> None:
+        """Undo and give back what a checkout had whose unit was cut off by an exception from outside. Idempotent.
+
+        Whatever it leaves to be done, the next one does who asks for the connection.
+        """
+        checkout.broken = True
+        self.rollback(checkout)
+        self.release(checkout)
+
+    def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
+        """What ``run`` gives when it is tried again after a driver's error that means nothing but "wait".
+
+        Raises the translated error where waiting is the database's own business, or would not help.
+        """
+        raise self.translate(error) from error
 
     @abstractmethod
     def translate(self, error: Exception) -> StateError:

@@ -7,12 +7,14 @@ connection is met by repeating once, and only when it is certain that nothing wa
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lastlight_state.backends import patience
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
 from lastlight_state.metrics import Metrics
 
@@ -27,7 +29,9 @@ class Retry:
     limit: int = 6
     base: float = 0.05
     cap: float = 2.0
-    sleep: Callable[[float], None] = time.sleep
+    #: No repetition begins later than this many seconds after the first failure. None: the repeats are the limit.
+    seconds: float | None = None
+    sleep: Callable[[float], None] = patience.pause
     stretch: Callable[[], float] = field(default=lambda: random.uniform(0.75, 1.25))  # noqa: S311 - not for secrets
 
     def run(self, attempt: Callable[[], T], *, repeatable: bool = False) -> T:
@@ -42,22 +46,26 @@ class Retry:
 
     def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool = False) -> T:
         """The result of a repetition after the first attempt failed with ``error``, or the last error."""
-        repeats, in_doubt = 0, False
+        repeats, in_doubt, end = 0, False, self._end()
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"
             busy = isinstance(error, BackendBusy)
             allowed = self._limit_when_busy(error) if busy else _when_unavailable(error, repeatable)
-            if repeats >= allowed:
+            pause = min(self.cap, self.base * 2**repeats) * self.stretch()
+            if repeats >= allowed or time.monotonic() + pause > end:
                 if in_doubt:
                     error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
                 raise error
-            self.sleep(min(self.cap, self.base * 2**repeats) * self.stretch())
+            self.sleep(pause)
             repeats += 1
             self.metrics.count("retries")
             try:
                 return attempt()
             except BackendError as next_error:
                 error = next_error
+
+    def _end(self) -> float:
+        return math.inf if self.seconds is None else time.monotonic() + self.seconds
 
     def _limit_when_busy(self, error: BackendError) -> int:
         """0 for an error that must not be retried (``final``), else the limit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,11 +13,12 @@ from sqlalchemy.engine import Connection
 from lastlight_state.db.scope import refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.metrics import Metrics
+from lastlight_state.unwinding import block
 
 _SAVEPOINT = "lastlight_block"
 
 
-@contextmanager
+@block
 def undone_together(unit: Unit) -> Iterator[None]:
     """Undo everything in the block if it raises, even if the caller commits the rest."""
     unit.plain(f"SAVEPOINT {_SAVEPOINT}")

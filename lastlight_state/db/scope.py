@@ -17,7 +17,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
@@ -31,6 +31,7 @@ from lastlight_state.errors import (
     StoreClosed,
 )
 from lastlight_state.metrics import Metrics
+from lastlight_state.unwinding import Exit, Held
 
 T = TypeVar("T")
 Work = Callable[[Unit], T]
@@ -74,8 +75,8 @@ class StoreScope(Scope):
         self.retry = retry
         self.metrics = retry.metrics
         self.may_write = not backend.options.read_only
-        #: The threads that are inside a transaction of this store.
-        self.transactions: set[int] = set()
+        #: The blocks that threads are inside of, by thread. One that was cut off may still be here, and is `gone`.
+        self._blocks: dict[int, _Inside] = {}
         self._unusable: MisuseError | None = None
         _every_scope.add(self)
 
@@ -95,7 +96,7 @@ class StoreScope(Scope):
         """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
-        if self.transactions and threading.get_ident() in self.transactions:
+        if self._blocks and self.inside_block():
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
 
     @property
@@ -103,10 +104,19 @@ class StoreScope(Scope):
         """Whether calls are taken: not after `close`, nor in a child process."""
         return self._unusable is None
 
-    def begin(self, mode: Mode) -> Checkout:
-        """A checkout whose transaction is begun, with retries."""
+    def inside_block(self) -> bool:
+        """Whether this thread is inside a transaction of this store."""
+        block = self._blocks.get(threading.get_ident())
+        return block is not None and not block.gone
+
+    def inside(self) -> _Inside:
+        """Refuse calls through the store in the block of this ``with``, by the same thread."""
+        return _Inside(self._blocks)
+
+    def beginning(self, mode: Mode) -> Checkout:
+        """A checkout to be entered, whose transaction is then begun with retries."""
         self.refuse_closed()
-        return self.retry.run(lambda: self.backend.acquire(mode))
+        return _Retried(mode, self)
 
     def close(self) -> bool:
         """Refuse every later call; whether it was open until now."""
@@ -130,25 +140,50 @@ class StoreScope(Scope):
 
     def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
         backend = self.backend
-        checkout = backend.acquire(mode)
-        unit = Unit(backend, checkout)
-        try:
-            result = work(unit)
-            if mode.begins:
-                backend.commit(checkout)
-        except BaseException as error:
-            backend.rollback(checkout)
-            if mode is Mode.ONE and isinstance(error, BackendUnavailable) and error.details.get("reason") == LOST:
-                error.outcome = "unknown"  # the one statement may have committed before its answer was lost
-            if isinstance(error, BackendUnavailable) and error.outcome == "unknown":
-                in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
-            raise
-        finally:
-            backend.release(checkout)
+        with Checkout(mode, backend) as checkout:
+            unit = Unit(backend, checkout)
+            try:
+                result = work(unit)
+                if mode.begins:
+                    backend.commit(checkout)
+            except BackendUnavailable as error:
+                if mode is Mode.ONE and error.details.get("reason") == LOST:
+                    error.outcome = "unknown"  # the one statement may have committed before its answer was lost
+                if error.outcome == "unknown":
+                    in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
+                raise
         if unit.hooks or in_doubt:
             unit.hooks = unit.hooks or in_doubt
             run_hooks(unit, self.metrics)
         return result
+
+
+class _Inside(Held):
+    """Where a thread is inside a transaction's block."""
+
+    def __init__(self, blocks: dict[int, _Inside]) -> None:
+        self._blocks = blocks
+        self._thread = threading.get_ident()
+
+    def __enter__(self) -> None:
+        self._blocks[self._thread] = self
+
+    def _leave(self, *raised: object) -> None:
+        self._blocks.pop(self._thread, None)
+        self.handle = None
+
+    __exit__ = Exit(_leave)
+
+
+class _Retried(Checkout):
+    """Begun again while the database is busy."""
+
+    def __init__(self, mode: Mode, scope: StoreScope) -> None:
+        super().__init__(mode, scope.backend)
+        self._retry = scope.retry
+
+    def __enter__(self) -> Self:
+        return self._retry.run(super().__enter__)
 
 
 class TransactionScope(Scope):

@@ -101,19 +101,30 @@ class Unit:
             raise self.backend.translate(error) from error
 
     def _run(self, compiled: Compiled, values: Values) -> Any:
+        sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            return self._execute(compiled.sql, compiled.parameters(values))
+            return self._execute(sql, parameters)
         except self.backend.driver_errors as error:
-            raise self.backend.translate(error) from error
+            return self._persist(error, lambda: self._execute(sql, parameters))
         except UnicodeEncodeError:
             raise InvalidValue("text", "lone surrogate") from None
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
+        sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            cursor = self._execute(compiled.sql, compiled.parameters(values))
-            return cursor.fetchall()  # type: ignore[no-any-return]
+            return self._execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
         except self.backend.driver_errors as error:
-            raise self.backend.translate(error) from error
+            found: list[Any] = self._persist(error, lambda: self._execute(sql, parameters).fetchall())
+            return found
         except UnicodeEncodeError:
             raise InvalidValue("text", "lone surrogate") from None
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
+
+    def _persist(self, error: Exception, run: Callable[[], Any]) -> Any:
+        return self.backend.persist(self.checkout, error, run)

@@ -30,7 +30,7 @@ class Sessions(Repository):
         A session whose last activity is at most ``idle_timeout`` ago is returned unchanged. An older one is retired
         (reason ``timeout``) in the same transaction that makes the new one, and named in ``replaced``. Exactly one
         caller gets ``created=True``. ``idle_timeout`` is the setting ``messaging_idle_timeout`` unless given; None
-        means never idle. Raises `LostRace` if others retire the sessions it finds five times in a row.
+        means never idle. Raises `LostRace` if others retire the sessions it finds a hundred times in a row.
         """
         row = session_checks.key(key)
         now = self._now()

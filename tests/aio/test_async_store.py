@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from lastlight_state import (
     ReadOnlyTransaction,
     StateStore,
     StoreClosed,
+    Transaction,
 )
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.testing import Database
@@ -58,28 +60,110 @@ def test_many_tasks_lose_no_write(every_backend: StateStore) -> None:
 
 
 def test_a_cancelled_write_is_known_before_the_cancellation_is_raised(every_backend: StateStore) -> None:
-    """backends B-71, workflows case 65: the write is committed when CancelledError arrives."""
+    """backends B-71, workflows case 65: a write under way is committed when CancelledError arrives."""
+    under_way, go_on = threading.Event(), threading.Event()
 
-    async def work() -> bool:
+    def write(tx: Transaction) -> None:
+        under_way.set()
+        assert go_on.wait(10)
+        tx.workflows.runs.create("written", trigger=TRIGGER, phase="start")
+
+    async def work() -> None:
         store = AsyncStateStore(every_backend)
-        run_id = await _new_run(store)
-        seen: list[int] = []
+        task = asyncio.create_task(store.run(write))
+        await asyncio.to_thread(under_way.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [run.workflow_name for run in every_backend.workflows.runs.list()] == ["written"]
 
-        async def append() -> None:
-            try:
-                await store.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
-            except asyncio.CancelledError:
-                seen.append(every_backend.workflows.runs.get(run_id).phase_count)
-                raise
+    asyncio.run(work())
 
-        task = asyncio.create_task(append())
-        await asyncio.sleep(0)  # the call is on its way, the task waits
+
+def test_a_call_that_no_thread_has_begun_is_cancelled_at_once_and_never_made(every_backend: StateStore) -> None:
+    """backends B-74."""
+    go_on = threading.Event()
+
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        writers = every_backend.settings.pool_size
+        busy = [asyncio.create_task(store.run(lambda _: go_on.wait(10))) for _ in range(writers)]
+        await asyncio.sleep(0)
+        queued = asyncio.create_task(store.workflows.runs.create("never", trigger=TRIGGER, phase="start"))
+        await asyncio.sleep(0)
+        queued.cancel()
+        await asyncio.sleep(0)
+        assert queued.cancelled()
+        go_on.set()
+        await asyncio.gather(*busy)
+
+    asyncio.run(work())
+    assert list(every_backend.workflows.runs.list()) == []
+
+
+@pytest.mark.parametrize("way", ["call", "transaction", "run"])
+def test_a_timeout_behind_queued_writers_of_a_locked_file_ends_in_time(sqlite_database: Database, way: str) -> None:
+    """backends B-74: nothing is written before BEGIN IMMEDIATE succeeds, so nobody needs to wait for it."""
+    run_sync = sqlite_database.open()
+    holder = sqlite_database.raw()
+
+    async def write(store: AsyncStateStore) -> None:
+        if way == "transaction":
+            async with store.transaction() as tx:
+                await tx.workflows.runs.create("never", trigger=TRIGGER, phase="start")
+        elif way == "run":
+            await store.run(lambda tx: tx.workflows.runs.create("never", trigger=TRIGGER, phase="start"))
+        else:
+            await _new_run(store)
+
+    async def work() -> float:
+        store = AsyncStateStore(run_sync)
+        others = [asyncio.create_task(write(store)) for _ in range(3)]
+        await asyncio.sleep(0)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await write(store)
+        for other in others:  # the first of them is waiting for the file's lock
+            other.cancel()
+        await asyncio.wait(others)
+        lasted = time.monotonic() - begun
+        holder.execute("ROLLBACK")
+        await _new_run(store)
+        return lasted
+
+    holder.execute("BEGIN IMMEDIATE")
+    assert asyncio.run(work()) < 2
+    assert [run.workflow_name for run in run_sync.workflows.runs.list()] == ["triage"]
+
+
+def test_a_block_whose_end_is_cancelled_ends_all_the_same(every_backend: StateStore) -> None:
+    """backends B-40: what ends something is made, however often its task is cancelled."""
+
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        entered = asyncio.Event()
+
+        async def body() -> None:
+            async with store.transaction() as tx:
+                await tx.workflows.runs.create("never", trigger=TRIGGER, phase="start")
+                entered.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        await entered.wait()
+        task.cancel()
+        await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return seen == [1]
+        await _new_run(store)
 
-    assert asyncio.run(work())
+    asyncio.run(work())
+    assert [run.workflow_name for run in every_backend.workflows.runs.list()] == ["triage"]
 
 
 def test_the_error_of_a_cancelled_call_is_not_reported_as_never_retrieved(

@@ -15,6 +15,7 @@ from lastlight_state import AlreadyExists, LostRace, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, MessageDraft, ResumedSession, ThreadPlace
 from lastlight_state.messaging.session_races import settled
 from lastlight_state.testing import Database, FrozenClock
+from lastlight_state.testing.races import racing
 
 Rounds = pytest.mark.parametrize("rounds", [12, pytest.param(300, marks=pytest.mark.soak)])
 
@@ -206,8 +207,29 @@ def test_of_two_writers_with_one_version_one_succeeds(every_backend: StateStore)
     assert stored.version == 1
 
 
-def test_a_unit_that_never_settles_is_tried_six_times() -> None:
-    """messaging M-12: five repeats, then `LostRace`."""
+def test_a_resumer_whose_winners_vanish_again_and_again_gets_its_session(postgres_database: Database) -> None:
+    """messaging M-12: others make and end a session between any two of its statements. (Postgres, where they can)"""
+    store, other = postgres_database.open(), postgres_database.open()
+    left = [20]
+
+    def make() -> None:
+        other.messaging.sessions.create(KEY)
+        race.before("SELECT", end)
+
+    def end() -> None:
+        other.messaging.sessions.close(other.messaging.sessions.resume(KEY).session.id)
+        left[0] -= 1
+        if left[0]:
+            race.before("INSERT", make)
+
+    with racing(store) as race:
+        race.before("INSERT", make)
+        found = store.messaging.sessions.resume(KEY)
+    assert (found.created, left, race.left) == (True, [0], 0)
+
+
+def test_a_unit_that_never_settles_is_tried_a_hundred_and_one_times() -> None:
+    """messaging M-12: a hundred repeats, then `LostRace`."""
     attempts = []
 
     def attempt() -> None:
@@ -216,4 +238,4 @@ def test_a_unit_that_never_settles_is_tried_six_times() -> None:
 
     with pytest.raises(LostRace):
         settled(attempt)
-    assert len(attempts) == 6
+    assert len(attempts) == 101

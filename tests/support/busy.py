@@ -25,14 +25,9 @@ class Naps(list[float]):
             then()
 
 
-def impatient(database: Database, **options: Any) -> StateStore:
+def impatient(database: Database, **settings: Any) -> StateStore:
     """A store that hardly waits for locks inside the database, so that its retry has to."""
-    if database.name == "postgresql":
-        return database.open(settings=Settings(lock_timeout=0.02), **options)
-    store = database.open(**options)
-    with store.transaction() as tx:
-        tx.connection.exec_driver_sql("PRAGMA busy_timeout = 1")
-    return store
+    return database.open(settings=Settings(lock_timeout=0.02, busy_timeout=0.001, **settings))
 
 
 @contextmanager

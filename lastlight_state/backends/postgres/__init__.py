@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from sqlalchemy import ColumnElement, DateTime, Text, cast, func
 from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.pool import StaticPool
 
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
@@ -26,10 +26,11 @@ from lastlight_state.backends.facts import Catalogue, Measures
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres import questions
 from lastlight_state.backends.postgres.catalogue import catalogue_of
-from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, pooled
+from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker
 from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.measures import measured
+from lastlight_state.backends.postgres.pool import Pool, cancel
 from lastlight_state.backends.postgres.scripts import grants, script
 from lastlight_state.backends.sql.quoting import literal, quoted
 from lastlight_state.backends.triggers import Guard, postgres_ddl
@@ -42,6 +43,7 @@ from lastlight_state.errors import (
     ReadOnlyTransaction,
     StateError,
 )
+from lastlight_state.unwinding import block
 
 OLDEST = 140_000
 #: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
@@ -71,15 +73,15 @@ class PostgresBackend(Backend):
     def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
         self.options = options
         self.location = urls.shown(url.set(drivername="postgresql"))
-        self._owns_engine = engine is None
-        self._engine = engine if engine is not None else pooled(url, options)
+        self._engine = engine if engine is not None else maker(url, options)
+        self._pool = Pool(self._engine, options) if engine is None else None
         self._version_checked = False
-        self._closed = False
 
-    def acquire(self, mode: Mode) -> Checkout:
+    def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
         if self.options.read_only and mode.writes:
             raise ReadOnlyTransaction("the store is open for reading only")
-        checkout = self._checkout(mode)
+        checkout = checkout or Checkout(mode, self)
+        self._lend(checkout)
         if mode.begins:
             try:
                 checkout.driver.execute(_BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
@@ -92,7 +94,8 @@ class PostgresBackend(Backend):
         return checkout
 
     def alive(self, checkout: Checkout) -> bool:
-        return bool(checkout.driver.pgconn.transaction_status == TransactionStatus.INTRANS)
+        driver = checkout.driver
+        return driver is not None and bool(driver.pgconn.transaction_status == TransactionStatus.INTRANS)
 
     def commit(self, checkout: Checkout) -> None:
         try:
@@ -104,20 +107,39 @@ class PostgresBackend(Backend):
             raise failure from error
 
     def rollback(self, checkout: Checkout) -> None:
-        try:
-            if checkout.driver.info.transaction_status != TransactionStatus.IDLE:
-                checkout.driver.execute("ROLLBACK")
-        except psycopg.Error:
+        if checkout.driver is None:
+            return
+        status = checkout.driver.pgconn.transaction_status
+        if status in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN):  # cut off in the middle of a statement
             checkout.broken = True
+        elif status != TransactionStatus.IDLE:
+            try:
+                checkout.driver.execute("ROLLBACK")
+            except psycopg.Error:
+                checkout.broken = True
 
     def release(self, checkout: Checkout) -> None:
-        in_transaction = checkout.driver.info.transaction_status != TransactionStatus.IDLE
-        if checkout.broken or in_transaction or self._closed:  # a pool that was disposed of keeps what comes late
-            checkout.owner.invalidate()
+        driver = checkout.driver
+        if driver is not None and driver.pgconn.transaction_status != TransactionStatus.IDLE:
+            checkout.broken = True
+        if self._pool is not None:
+            self._pool.give_back(checkout)
             return
-        if not self._owns_engine:
-            give_back(checkout)
-        checkout.owner.close()
+        owner, checkout.owner = checkout.owner, None
+        if owner is not None:
+            if checkout.broken:
+                cancel(checkout.driver)
+                owner.invalidate()
+            else:
+                give_back(checkout)
+                owner.close()
+
+    def recover(self, checkout: Checkout) -> None:
+        checkout.broken = True
+        if self._pool is not None:
+            self._pool.recover(checkout)
+        else:
+            self.release(checkout)
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
@@ -132,17 +154,17 @@ class PostgresBackend(Backend):
             raise translate(error) from error
 
     def connection(self, checkout: Checkout) -> Connection:
-        connection = Connection(self._engine, connection=checkout.owner)
+        connection = self._spoken(checkout)
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_stranger(connection)
         driver: Any = connection.connection.dbapi_connection
-        if driver.autocommit and not self.alive(Checkout(driver, Mode.WRITE)):
+        checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
+        if driver.autocommit and not self.alive(checkout):
             raise MisuseError(
                 "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
             )
-        checkout = Checkout(driver, Mode.WRITE, owner=connection.connection)
         borrow(checkout)
         return checkout
 
@@ -163,37 +185,35 @@ class PostgresBackend(Backend):
         except psycopg.Error as error:
             raise translate(error) from error
 
-    @contextmanager
+    @block
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
-        checkout = self.acquire(Mode.WRITE)
-        try:
-            schema = self.schema or self._current_schema(checkout)
-            self._lock_migration(checkout, schema, lock_timeout)
-            self._enter_schema(checkout, schema)
-            checkout.driver.execute(_short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
-            connection = Connection(self._engine, connection=checkout.owner)
-            connection.begin()
-            yield connection
-            self.commit(checkout)
-        except psycopg.Error as error:
-            raise translate(error) from error
-        finally:
-            self.rollback(checkout)
-            self.release(checkout)
+        with Checkout(Mode.WRITE, self) as checkout:
+            try:
+                schema = self.schema or self._current_schema(checkout)
+                self._lock_migration(checkout, schema, lock_timeout)
+                self._enter_schema(checkout, schema)
+                checkout.driver.execute(_short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
+                connection = self._spoken(checkout)
+                connection.begin()
+                yield connection
+                self.commit(checkout)
+            except psycopg.Error as error:
+                raise translate(error) from error
+            finally:
+                self.rollback(checkout)
 
-    @contextmanager
+    @block
     def scratch(self) -> Iterator[Connection]:
-        checkout = self.acquire(Mode.WRITE)
-        try:
-            self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
-            connection = Connection(self._engine, connection=checkout.owner)
-            connection.begin()
-            yield connection
-        except psycopg.Error as error:
-            raise translate(error) from error
-        finally:
-            self.rollback(checkout)
-            self.release(checkout)
+        with Checkout(Mode.WRITE, self) as checkout:
+            try:
+                self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
+                connection = self._spoken(checkout)
+                connection.begin()
+                yield connection
+            except psycopg.Error as error:
+                raise translate(error) from error
+            finally:
+                self.rollback(checkout)
 
     def script(self, body: str, lock_timeout: float) -> str:
         schema, exists, _ = self._place()
@@ -204,15 +224,13 @@ class PostgresBackend(Backend):
         return grants(role, database, schema, rights)
 
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
-        checkout = self.acquire(Mode.READ)
-        try:
-            return list(checkout.driver.execute(sql).fetchall())
-        except psycopg.Error as error:
-            if error.sqlstate in UNDEFINED:
-                return None
-            raise translate(error) from error
-        finally:
-            self.release(checkout)
+        with Checkout(Mode.READ, self) as checkout:
+            try:
+                return list(checkout.driver.execute(sql).fetchall())
+            except psycopg.Error as error:
+                if error.sqlstate in UNDEFINED:
+                    return None
+                raise translate(error) from error
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue_of(connection.connection.dbapi_connection)
@@ -226,26 +244,37 @@ class PostgresBackend(Backend):
     def guard_ddl(self, guard: Guard) -> Iterator[str]:
         return postgres_ddl(guard)
 
-    def close(self) -> None:
-        if self._owns_engine:
-            self._closed = True
-            self._engine.dispose()
+    def forked(self) -> None:
+        if self._pool is not None:
+            self._pool.forked()
 
-    def _checkout(self, mode: Mode) -> Checkout:
-        owner = checked_out(self._engine)
-        checkout = Checkout(owner.dbapi_connection, mode, owner=owner)
-        if not self._owns_engine:
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+    def _lend(self, checkout: Checkout) -> None:
+        if self._pool is not None:
+            self._pool.take(checkout)
+        else:
+            owner = checked_out(self._engine)
+            checkout.lend(owner.dbapi_connection, owner=owner)
             borrow(checkout)
             checkout.driver.autocommit = True
         if not self._version_checked:
             self._check_version(checkout)
-        return checkout
 
     def _check_version(self, checkout: Checkout) -> None:
         if checkout.driver.info.server_version < OLDEST:
             self.release(checkout)
             raise NotSupported("the server is older than PostgreSQL 14")
         self._version_checked = True
+
+    def _spoken(self, checkout: Checkout) -> Connection:
+        """The connection as SQLAlchemy speaks to it."""
+        if self._pool is None:
+            return Connection(self._engine, connection=checkout.owner)
+        lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
+        return Connection(self._engine, connection=lent)
 
     def _place(self) -> tuple[str, bool, str]:
         """The schema, whether it exists, and the database."""

@@ -1,8 +1,7 @@
-"""Connections to Postgres: the pool of our own, and what a caller's connection is made into for a unit."""
+"""Connections to Postgres: how ours are made, and what a caller's connection is made into for a unit."""
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, cast
@@ -14,22 +13,20 @@ from psycopg.types.json import set_json_loads
 from sqlalchemy import create_engine
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool
 
 from lastlight_state import codec
 from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.postgres.pool import is_alive, socket_of
 from lastlight_state.errors import BackendUnavailable, InvalidValue
-
-POOL_SECONDS = 30.0
-RECYCLE_SECONDS = 1800
 
 #: The type's number, the same on every server.
 _JSONB = 3802
 
 
-def pooled(url: URL, options: Options) -> Engine:
-    """An engine whose pool lends autocommit connections and asks the server nothing in between."""
+def maker(url: URL, options: Options) -> Engine:
+    """An engine that makes autocommit connections; `Pool` keeps them."""
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
     if options.pooler == "transaction":
         for name in ("statement_timeout", "lock_timeout"):
@@ -40,12 +37,7 @@ def pooled(url: URL, options: Options) -> Engine:
         arguments["options"] = " ".join(_server_settings(url, options))
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
-        poolclass=QueuePool,
-        pool_size=options.pool_size,
-        max_overflow=0,
-        pool_timeout=POOL_SECONDS,
-        pool_recycle=RECYCLE_SECONDS,
-        pool_use_lifo=True,
+        poolclass=NullPool,
         pool_reset_on_return=None,
         isolation_level="AUTOCOMMIT",
         json_deserializer=codec.decode,
@@ -55,7 +47,7 @@ def pooled(url: URL, options: Options) -> Engine:
 
 
 def checked_out(engine: Engine) -> Any:
-    """A live connection of the engine's pool. Raises `BackendUnavailable` when all stay in use, or none can be made."""
+    """A live connection of a caller's engine. Raises `BackendUnavailable` when all stay in use, or none can be made."""
     while True:
         try:
             owner = engine.raw_connection()
@@ -66,7 +58,8 @@ def checked_out(engine: Engine) -> Any:
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
             raise translate(cause) from cause
-        if _is_alive(owner.dbapi_connection):
+        driver = owner.dbapi_connection
+        if is_alive(driver, socket_of(driver)):
             return owner
         owner.invalidate()
 
@@ -101,18 +94,3 @@ def _server_settings(url: URL, options: Options) -> Iterator[str]:
         yield f"-c statement_timeout={int(options.statement_timeout * 1000)}"
     if options.lock_timeout is not None:
         yield f"-c lock_timeout={int(options.lock_timeout * 1000)}"
-
-
-def _is_alive(driver: Any) -> bool:
-    """False when the server has hung up. A silent socket is a live one, as far as anybody can tell without asking."""
-    if driver.closed:
-        return False
-    waiting = select.poll()  # not select(), which knows no file beyond the 1,024th
-    waiting.register(driver.pgconn.socket, select.POLLIN)
-    if not waiting.poll(0):
-        return True
-    try:
-        driver.pgconn.consume_input()
-    except psycopg.Error:
-        return False
-    return not waiting.poll(0)

@@ -8,8 +8,8 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
 
-from lastlight_state.backends import urls
+from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.sqlite import questions
@@ -27,16 +27,17 @@ from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
     EngineConnections,
-    FileConnections,
     SharedConnection,
 )
-from lastlight_state.backends.sqlite.errors import translate
+from lastlight_state.backends.sqlite.errors import is_locked, translate
+from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.measures import measured
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
-from lastlight_state.backends.sqlite.pragmas import BUSY_SECONDS
+from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
 from lastlight_state.backends.sqlite.shape import shape_of
 from lastlight_state.backends.triggers import Guard, sqlite_ddl
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.unwinding import block
 
 MEMORY = ":memory:"
 OLDEST = (3, 35, 0)
@@ -83,11 +84,15 @@ class SqliteBackend(Backend):
     def disturbed(self) -> bool:
         return self._connections.disturbed
 
-    def acquire(self, mode: Mode) -> Checkout:
+    def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
         if mode.writes and self.options.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
+        checkout = checkout or Checkout(mode, self)
         try:
-            checkout = self._connections.writer(mode) if mode.writes else self._connections.reader(mode)
+            if mode.writes:
+                self._connections.writer(checkout)
+            else:
+                self._connections.reader(checkout)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         if mode.begins:
@@ -95,15 +100,17 @@ class SqliteBackend(Backend):
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
+        execute = checkout.driver.execute
         try:
-            checkout.driver.execute("COMMIT")
+            execute("COMMIT")
         except sqlite3.Error as error:
-            raise translate(error) from error
+            self.persist(checkout, error, lambda: execute("COMMIT"))
 
     def rollback(self, checkout: Checkout) -> None:
+        driver = checkout.driver
         try:
-            if checkout.driver.in_transaction:
-                checkout.driver.execute("ROLLBACK")
+            if driver is not None and driver.in_transaction:
+                driver.execute("ROLLBACK")
         except sqlite3.Error:
             checkout.broken = True
 
@@ -112,6 +119,30 @@ class SqliteBackend(Backend):
             self._connections.give_back_writer(checkout)
         else:
             self._connections.give_back_reader(checkout)
+
+    def recover(self, checkout: Checkout) -> None:
+        """Whoever has the next turn undoes what is left; where nobody waits for it, it is taken here."""
+        checkout.broken = True
+        self._connections.recover(checkout)
+        if self._connections.unfinished:
+            with Checkout(Mode.READ if self.options.read_only else Mode.ONE, self):
+                pass
+
+    def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
+        """A statement of a writer waits for the file's lock in pieces, so that a wait can be given up in between."""
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
+            checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
+        if not (checkout.mode.writes and checkout.backend is self and is_locked(error)):
+            raise translate(error) from error
+        end = time.monotonic() + self.options.busy_timeout - PIECE_SECONDS
+        while time.monotonic() < end:
+            patience.refuse_ended()
+            try:
+                return run()
+            except sqlite3.Error as again:
+                if not is_locked(again):
+                    raise translate(again) from again
+        raise translate(error) from error
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
@@ -139,7 +170,7 @@ class SqliteBackend(Backend):
                 raise MisuseError(
                     f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
                 )
-        checkout = Checkout(driver, Mode.WRITE, owner=connection)
+        checkout = Checkout.of(driver, Mode.WRITE, owner=connection)
         if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
             try:
                 driver.execute("BEGIN IMMEDIATE")
@@ -148,33 +179,19 @@ class SqliteBackend(Backend):
         return checkout
 
     def alive(self, checkout: Checkout) -> bool:
-        return bool(checkout.driver.in_transaction)
+        return checkout.driver is not None and bool(checkout.driver.in_transaction)
 
-    @contextmanager
+    @block
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
-        checkout = self.acquire(Mode.ONE)
-        try:
-            checkout.driver.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
-            checkout.driver.execute(
-                f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}"
-            )  # no transaction can change it
-            checkout.driver.execute("BEGIN IMMEDIATE")
-            connection = self.connection(checkout)
-            connection.begin()
-            yield connection
-            checkout.driver.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise translate(error) from error
-        finally:
-            self.rollback(checkout)
+        with Checkout(Mode.ONE, self) as checkout:
             try:
-                checkout.driver.execute("PRAGMA foreign_keys = ON")
-                checkout.driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-            except sqlite3.Error:
-                checkout.broken = True
-            self.release(checkout)
+                yield from self._migration(checkout, lock_timeout, rebuilds=rebuilds)
+            except sqlite3.Error as error:
+                raise translate(error) from error
+            finally:
+                self._after_migration(checkout)
 
-    @contextmanager
+    @block
     def scratch(self) -> Iterator[Connection]:
         memory = SqliteBackend(MEMORY, Options())
         try:
@@ -192,15 +209,15 @@ class SqliteBackend(Backend):
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         if self._path is not None and not self._path.exists():
             return None
-        checkout = self.acquire(Mode.READ)
-        try:
-            return list(checkout.driver.execute(sql).fetchall())
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") == "SQLITE_ERROR":  # a SELECT of ours is well-formed: no table
-                return None
-            raise translate(error) from error
-        finally:
-            self.release(checkout)
+        with Checkout(Mode.READ, self) as checkout:
+            try:
+                return list(checkout.driver.execute(sql).fetchall())
+            except sqlite3.Error as error:
+                if (
+                    getattr(error, "sqlite_errorname", "") == "SQLITE_ERROR"
+                ):  # a SELECT of ours is well-formed: no table
+                    return None
+                raise translate(error) from error
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue_of(connection.connection.dbapi_connection)
@@ -224,14 +241,34 @@ class SqliteBackend(Backend):
         self._connections.close()
 
     def _begin(self, checkout: Checkout, begin: str) -> None:
+        execute = checkout.driver.execute
         try:
-            checkout.driver.execute(begin)
-        except BaseException as error:  # a signal's exception may come after the BEGIN that it interrupted succeeded
+            try:
+                execute(begin)
+            except sqlite3.Error as error:
+                self.persist(checkout, error, lambda: execute(begin))
+        except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
             self.rollback(checkout)
             self.release(checkout)
-            if isinstance(error, sqlite3.Error):
-                raise translate(error) from error
             raise
+
+    def _migration(self, checkout: Checkout, lock_timeout: float, *, rebuilds: bool) -> Iterator[Connection]:
+        execute = checkout.driver.execute
+        execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
+        execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # no transaction can change it
+        execute("BEGIN IMMEDIATE")
+        connection = self.connection(checkout)
+        connection.begin()
+        yield connection
+        execute("COMMIT")
+
+    def _after_migration(self, checkout: Checkout) -> None:
+        self.rollback(checkout)
+        try:
+            checkout.driver.execute("PRAGMA foreign_keys = ON")
+            checkout.driver.execute(f"PRAGMA {busy_timeout(self.options, writes=True)}")
+        except sqlite3.Error:
+            checkout.broken = True
 
     def _lent_dialect(self) -> Engine:
         """An engine that lends callers its dialect. Initialised on a connection of its own, because that rolls back."""

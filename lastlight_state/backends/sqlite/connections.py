@@ -1,30 +1,25 @@
-"""Connections to SQLite: how each is set up, and the three ways of having them.
+"""Connections to SQLite: what all ways of having them share, and those that are not to a file of ours.
 
-A file of ours keeps one writer and a few readers open. A database in memory is a single connection that all units
-share. A caller's engine lends its own connections, which get our settings at each checkout.
+A file of ours keeps one writer and a few readers open (`file_connections`). A database in memory is a single connection
+that all units share. A caller's engine lends its own connections, which get our settings at each checkout.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.sqlite import files, forks as sqlite_forks
-from lastlight_state.backends.sqlite.glance import Glance
-from lastlight_state.backends.sqlite.pragmas import BUSY_SECONDS, pragmas, set_up
-from lastlight_state.backends.sqlite.queue import FairLock
+from lastlight_state.backends.line import Line
+from lastlight_state.backends.sqlite import files
+from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable
-
-QUEUE_SECONDS = 60.0
 
 _log = logging.getLogger("lastlight_state.backends")
 
@@ -32,8 +27,11 @@ _log = logging.getLogger("lastlight_state.backends")
 class Connections(ABC):
     """Lends connections. Writers come one at a time, in the order they asked."""
 
-    def __init__(self) -> None:
-        self._queue = FairLock()
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._line = Line()
+        #: Who has the writer's connection, from before it is lent until nothing is left to undo on it.
+        self._user: Checkout | None = None
 
     @property
     def disturbed(self) -> bool:
@@ -45,25 +43,48 @@ class Connections(ABC):
         """The file's journal mode where a connection cannot tell it."""
         return None
 
-    def writer(self, mode: Mode) -> Checkout:
-        """The connection that may write, after those who asked before. Raises `BackendBusy` after a minute."""
-        if not self._queue.acquire(QUEUE_SECONDS):
-            raise BackendBusy("waited too long for the other writers of this process", final=True)
+    @property
+    def unfinished(self) -> bool:
+        """Whether the writer's connection was left in the middle of something, and nobody is coming to end that."""
+        return self._user is not None and not self._line
+
+    def writer(self, checkout: Checkout) -> None:
+        """Lend the connection that may write, after those who asked before.
+
+        Raises `BackendBusy` when they take longer than the setting ``queue_timeout``.
+        """
         try:
-            return self._open_writer(mode)
+            self._enter(checkout)
+            if self._user is not None:
+                self._discard(self._user)
+            self._user = checkout
+            self._lend_writer(checkout)
         except BaseException:
-            self._queue.release()
+            self.give_back_writer(checkout)
             raise
 
     def give_back_writer(self, checkout: Checkout) -> None:
-        """End a writer's turn."""
+        """End a writer's turn. Nothing happens when it has ended."""
         try:
-            self._close_writer(checkout)
+            if self._user is checkout:
+                self._take_back_writer(checkout)
+                self._user = None
         finally:
-            self._queue.release()
+            self._line.leave(checkout)
+
+    def recover(self, checkout: Checkout) -> None:
+        """Take back what a unit had that was cut off; the next writer finds out what it left."""
+        if checkout.mode.writes:
+            self._line.leave(checkout)
+        else:
+            self.give_back_reader(checkout)
+
+    def _enter(self, checkout: Checkout) -> None:
+        if not self._line.enter(checkout, self._options.queue_timeout):
+            raise BackendBusy("waited too long for the other writers of this process", final=True)
 
     @abstractmethod
-    def reader(self, mode: Mode) -> Checkout: ...
+    def reader(self, checkout: Checkout) -> None: ...
 
     @abstractmethod
     def give_back_reader(self, checkout: Checkout) -> None: ...
@@ -75,136 +96,54 @@ class Connections(ABC):
         """In a child process: leave the parent's connections alone."""
 
     @abstractmethod
-    def _open_writer(self, mode: Mode) -> Checkout: ...
+    def _lend_writer(self, checkout: Checkout) -> None: ...
 
     @abstractmethod
-    def _close_writer(self, checkout: Checkout) -> None: ...
+    def _take_back_writer(self, checkout: Checkout) -> None: ...
 
-
-class FileConnections(Connections):
-    """A writer and readers of one file, kept open between units."""
-
-    def __init__(self, path: Path, options: Options) -> None:
-        super().__init__()
-        self._path = path
-        self._options = options
-        self._pragmas = tuple(pragmas(options, files.file_system(path)))
-        self._writer: sqlite3.Connection | None = None
-        self._readers: list[sqlite3.Connection] = []
-        #: The readers that are not among the idle ones, for the sake of a forked child.
-        self._lent: set[sqlite3.Connection] = set()
-        self._guard = threading.Lock()
-        self._closed = False
-        self._glance = Glance(path) if options.glance and options.read_only else None
-
-    @property
-    def disturbed(self) -> bool:
-        return self._glance is not None and self._glance.disturbed
-
-    @property
-    def journal_mode(self) -> str | None:
-        return self._glance.journal_mode if self._glance is not None else None
-
-    def reader(self, mode: Mode) -> Checkout:
-        try:
-            connection = self._readers.pop()
-        except IndexError:
-            connection = self._connect()
-            connection.execute("PRAGMA query_only = ON")
-        self._lent.add(connection)
-        return Checkout(connection, mode)
-
-    def give_back_reader(self, checkout: Checkout) -> None:
-        with self._guard:
-            self._lent.discard(checkout.driver)
-            if not (self._closed or checkout.broken):
-                self._readers.append(checkout.driver)
-                return
-        checkout.driver.close()
-
-    def close(self) -> None:
-        with self._guard:
-            self._closed = True
-            held, self._readers = self._readers, []
-        for reader in held:
-            reader.close()
-        if self._queue.acquire(QUEUE_SECONDS):
-            writer, self._writer = self._writer, None
-            if writer is not None:
-                _close_optimized(writer, self._options)
-            self._queue.release()
-
-    def forked(self) -> None:
-        writer = [self._writer] if self._writer is not None else []
-        busy = self._queue.held
-        sqlite_forks.inherit(
-            self._path,
-            idle=[*self._readers, *([] if busy else writer)],
-            in_use=[*self._lent, *(writer if busy else [])],
-        )
-        self._readers, self._lent, self._writer = [], set(), None
-
-    def _open_writer(self, mode: Mode) -> Checkout:
-        if self._writer is None:
-            files.create_private_file(self._path)
-            files.refuse_unwritable(self._path)
-            self._writer = self._connect()
-        return Checkout(self._writer, mode)
-
-    def _close_writer(self, checkout: Checkout) -> None:
-        if checkout.broken or self._closed:
-            self._writer = None
-            checkout.driver.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        sqlite_forks.let_go(self._path)
-        access = "mode=ro" if self._options.read_only else "mode=rw"
-        if self._glance is not None and self._glance.possible:
-            access = "mode=ro&immutable=1"
-        connection = sqlite3.connect(
-            f"file://{quote(str(self._path))}?{access}",
-            uri=True,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=512,
-        )
-        try:
-            set_up(connection, self._pragmas)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, sqlite3.Error) and not self._options.read_only:
-                files.refuse_unwritable(self._path)  # SQLite says only that it may read
-            raise
-        return connection
+    @abstractmethod
+    def _discard(self, cut_off: Checkout) -> None:
+        """Undo what somebody left on the writer's connection who is gone, and lend that connection no more."""
 
 
 class SharedConnection(Connections):
     """A database in memory: one connection, one unit at a time, readers included."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__()
+        super().__init__(options)
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        set_up(self._connection, tuple(pragmas(options, None)))
+        set_up(self._connection, tuple(pragmas(options, None, writes=True)))
 
-    def reader(self, mode: Mode) -> Checkout:
-        return self.writer(mode)
+    def recover(self, checkout: Checkout) -> None:
+        self._line.leave(checkout)
+
+    def reader(self, checkout: Checkout) -> None:
+        self.writer(checkout)
 
     def give_back_reader(self, checkout: Checkout) -> None:
         self.give_back_writer(checkout)
 
     def close(self) -> None:
-        if self._queue.acquire(QUEUE_SECONDS):
-            self._connection.close()
-            self._queue.release()
+        closing = Checkout(Mode.ONE)
+        try:
+            if self._line.enter(closing, self._options.queue_timeout):
+                self._connection.close()
+        finally:
+            self._line.leave(closing)
 
-    def _open_writer(self, mode: Mode) -> Checkout:
-        return Checkout(self._connection, mode)
+    def _lend_writer(self, checkout: Checkout) -> None:
+        checkout.lend(self._connection)
 
-    def _close_writer(self, checkout: Checkout) -> None:
-        """Kept: the database is this connection."""
+    def _take_back_writer(self, checkout: Checkout) -> None:
+        if checkout.broken:
+            self._discard(checkout)
+
+    def _discard(self, cut_off: Checkout) -> None:
+        """Undone and kept: the database is this connection. What is left of the unit must not touch it any more."""
+        undo(self._connection)
+        cut_off.driver = None
 
 
 class EngineConnections(Connections):
@@ -214,43 +153,63 @@ class EngineConnections(Connections):
     """
 
     def __init__(self, engine: Engine, options: Options) -> None:
-        super().__init__()
+        super().__init__(options)
         self._engine = engine
         path = _file_of(engine)
         self._in_memory = path is None
-        self._pragmas = tuple(pragmas(options, None if path is None else files.file_system(path)))
+        carrier = None if path is None else files.file_system(path)
+        self._settings = {writes: tuple(pragmas(options, carrier, writes=writes)) for writes in (True, False)}
 
-    def reader(self, mode: Mode) -> Checkout:
-        return self.writer(mode) if self._in_memory else self._open_writer(mode)
+    def recover(self, checkout: Checkout) -> None:
+        if self._in_memory:
+            self._line.leave(checkout)
+        else:
+            super().recover(checkout)
+
+    def reader(self, checkout: Checkout) -> None:
+        if self._in_memory:
+            self.writer(checkout)
+        else:
+            self._lend_writer(checkout)
 
     def give_back_reader(self, checkout: Checkout) -> None:
         if self._in_memory:
             self.give_back_writer(checkout)
         else:
-            self._close_writer(checkout)
+            self._take_back_writer(checkout)
 
     def close(self) -> None:
         """The engine is the caller's."""
 
-    def _open_writer(self, mode: Mode) -> Checkout:
+    def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
         driver: Any = owner.dbapi_connection
-        checkout = Checkout(driver, mode, owner=owner, before=driver.isolation_level)
+        checkout.lend(driver, owner=owner, before=driver.isolation_level)
         try:
             driver.isolation_level = None
-            set_up(driver, self._pragmas)
+            set_up(driver, self._settings[checkout.mode.writes])
         except BaseException:
             checkout.broken = True
-            self._close_writer(checkout)
+            if not checkout.mode.writes:
+                self._take_back_writer(checkout)
             raise
-        return checkout
 
-    def _close_writer(self, checkout: Checkout) -> None:
-        if checkout.broken:
-            checkout.owner.invalidate()
+    def _take_back_writer(self, checkout: Checkout) -> None:
+        owner, driver = checkout.owner, checkout.driver
+        if owner is None:
             return
-        checkout.driver.isolation_level = checkout.before
-        checkout.owner.close()
+        if checkout.broken:
+            self._discard(checkout)
+        else:
+            driver.isolation_level = checkout.before
+            checkout.owner = None
+            owner.close()
+
+    def _discard(self, cut_off: Checkout) -> None:
+        if cut_off.owner is not None:
+            undo(cut_off.driver)
+            cut_off.owner.invalidate()
+            cut_off.owner = None
 
     def _checkout(self) -> Any:
         try:
@@ -268,10 +227,15 @@ def _file_of(engine: Engine) -> Path | None:
     return None if in_memory else Path(name)
 
 
-def _close_optimized(connection: sqlite3.Connection, options: Options) -> None:
+def undo(connection: sqlite3.Connection) -> None:
+    """Undo whatever the connection is in the middle of.
+
+    A lone statement whose rows were not all read is in no transaction, and keeps the file locked all the same: until
+    its cursor dies, which an exception's frames may keep. A ROLLBACK ends it; that needs a BEGIN before it.
+    """
     try:
-        if not options.read_only:
-            connection.execute("PRAGMA optimize")
+        if not connection.in_transaction:
+            connection.execute("BEGIN")
+        connection.execute("ROLLBACK")
     except sqlite3.Error as error:
-        _log.debug("PRAGMA optimize at close: %s", error)
-    connection.close()
+        _log.debug("ROLLBACK of a unit that was cut off: %s", error)

@@ -43,6 +43,12 @@ def translate(error: Exception) -> StateError:
     return _of_file(error, name)
 
 
+def is_locked(error: Exception) -> bool:
+    """Whether waiting may help."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and name != "SQLITE_BUSY_SNAPSHOT"
+
+
 def _of_file(error: Exception, name: str) -> StateError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return BackendBusy("the database is locked by another writer")

@@ -22,13 +22,13 @@ _File: TypeAlias = "tuple[int, int]"
 @dataclass
 class _Inherited:
     idle: list[sqlite3.Connection]
-    in_use: list[sqlite3.Connection]
+    in_use: list[object]
 
 
 _inherited: dict[_File, list[_Inherited]] = {}
 
 
-def inherit(path: Path, *, idle: Iterable[sqlite3.Connection], in_use: Iterable[sqlite3.Connection]) -> None:
+def inherit(path: Path, *, idle: Iterable[sqlite3.Connection], in_use: Iterable[object]) -> None:
     """In a child: note the parent's connections to a file, and keep them from being closed by chance."""
     found = _identity(path)
     if found is not None:
@@ -43,11 +43,12 @@ def let_go(path: Path) -> None:
     found = _identity(path) if _inherited else None
     if found is None:
         return
-    for inherited in _inherited.get(found, ()):
+    everything = _inherited.get(found, [])
+    if any(inherited.in_use for inherited in everything):  # before anything is closed: SQLite's own locks may be taken
+        raise MisuseError("this process was forked while its parent was using the file: spawn it instead")
+    for inherited in everything:
         while inherited.idle:
             inherited.idle.pop().close()
-        if inherited.in_use:
-            raise MisuseError("this process was forked while its parent was using the file: spawn it instead")
 
 
 def _identity(path: Path) -> _File | None:

@@ -11,20 +11,21 @@ from lastlight_state.backends.base import Options
 from lastlight_state.backends.sqlite import files
 from lastlight_state.errors import NotSupported
 
-BUSY_SECONDS = 5.0
+#: Those who write wait in pieces of this length for the lock of a file, and may be interrupted in between.
+PIECE_SECONDS = 0.25
 
 _PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 
 _log = logging.getLogger("lastlight_state.backends")
 
 
-def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
+def pragmas(options: Options, carrier: str | None, *, writes: bool = False) -> Iterator[str]:
     """The settings in the order they must be given. ``carrier`` names the file system, None is for memory.
 
     On a network or VM-mounted one, WAL's shared memory cannot be trusted, and a mapped page may vanish under us.
     """
     remote = carrier is not None and files.is_remote(carrier)
-    yield f"busy_timeout = {int(BUSY_SECONDS * 1000)}"
+    yield busy_timeout(options, writes=writes)
     if carrier is not None and not options.read_only:
         yield f"journal_mode = {_journal_mode(options, carrier)}"
     yield f"synchronous = {'FULL' if remote or options.durability == 'full' else 'NORMAL'}"
@@ -34,6 +35,12 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
     yield "cache_size = -16384"
     yield f"mmap_size = {0 if remote else 134217728}"
     yield "temp_store = MEMORY"
+
+
+def busy_timeout(options: Options, *, writes: bool) -> str:
+    """The setting for how long one statement waits."""
+    seconds = min(options.busy_timeout, PIECE_SECONDS) if writes else options.busy_timeout
+    return f"busy_timeout = {int(seconds * 1000)}"
 
 
 def set_up(connection: sqlite3.Connection, settings: tuple[str, ...]) -> None:

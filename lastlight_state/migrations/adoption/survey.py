@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
-from lastlight_state.backends.base import Backend, Mode
+from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import Catalogue, Entry, Original
 from lastlight_state.db import columns
 from lastlight_state.migrations import scripts
@@ -57,13 +57,12 @@ class Survey:
 
 def look(backend: Backend) -> Survey | None:
     """What an adoption would meet, in one snapshot; None where the product has no databases of the original."""
-    checkout = backend.acquire(Mode.SNAPSHOT)
-    try:
-        with translated(backend):
-            return surveyed(backend, backend.connection(checkout))
-    finally:
-        backend.rollback(checkout)
-        backend.release(checkout)
+    with Checkout(Mode.SNAPSHOT, backend) as checkout:
+        try:
+            with translated(backend):
+                return surveyed(backend, backend.connection(checkout))
+        finally:
+            backend.rollback(checkout)
 
 
 def surveyed(backend: Backend, connection: Connection) -> Survey | None:

@@ -20,7 +20,6 @@ from support.old_server import old_server
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
-from lastlight_state.backends.postgres import connections as postgres_connections
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
@@ -114,12 +113,9 @@ def test_one_unit_after_the_other_uses_one_connection(postgres_database: Databas
     assert len({asked(store, "SELECT pg_backend_pid()") for _ in range(5)}) == 1
 
 
-def test_the_pool_is_bounded_and_says_when_it_is_exhausted(
-    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pool_is_bounded_and_says_when_it_is_exhausted(postgres_database: Database) -> None:
     """backends B-32: timeouts that name themselves."""
-    monkeypatch.setattr(postgres_connections, "POOL_SECONDS", 0.05)
-    store = postgres_database.open(settings=Settings(pool_size=2))
+    store = postgres_database.open(settings=Settings(pool_size=2, pool_timeout=0.05))
     checkouts = [store.backend.acquire(Mode.READ) for _ in range(2)]
     with pytest.raises(BackendUnavailable, match="all connections of the pool stayed in use") as raised:
         create(store)

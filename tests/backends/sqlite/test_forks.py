@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from lastlight_state import StateStore
 from lastlight_state.testing import Database
 
@@ -89,9 +91,67 @@ create(store, "after")
 store.close()
 """
 
+UNDER_LOAD = """
+import signal, threading
 
-def run(script: str, url: str) -> None:
-    command = [sys.executable, "-W", "error", "-c", COMMON + script, url]
+stop = threading.Event()
+
+def load(number):
+    while not stop.is_set():
+        create(store, f"load {number}")
+        store.workflows.runs.list(limit=2)
+        with store.transaction() as tx:
+            create(tx, f"load {number}")
+
+def use():
+    signal.alarm(20)  # ends a child that hangs
+    for call in (store.workflows.runs.list, store.transaction().__enter__, lambda: create(store, "child")):
+        try:
+            call()
+        except MisuseError as error:
+            assert "fork" in str(error)
+        else:
+            raise AssertionError
+    try:
+        with StateStore.open(sys.argv[1]) as own:
+            create(own, "own")
+    except MisuseError as error:
+        assert "spawn" in str(error)
+
+threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+children = [in_child(use) for _ in range(int(sys.argv[2]))]
+stop.set()
+for thread in threads:
+    thread.join()
+for child in children:
+    ended(child)
+create(store, "after")
+store.close()
+"""
+
+LEAVING_A_BLOCK = """
+def leave():
+    raise SystemExit
+
+child = None
+try:
+    with store.transaction() as tx:
+        create(tx, "in the transaction")
+        child = os.fork()
+        if child == 0:
+            leave()
+except SystemExit:
+    os._exit(0)
+ended(child)
+create(store, "after")
+store.close()
+"""
+
+
+def run(script: str, url: str, *more: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", COMMON + script, url, *more]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
 
@@ -120,3 +180,16 @@ def test_a_child_of_a_parent_in_the_middle_of_a_unit_is_kept_from_the_file(
     """backends B-11: those connections of SQLite can neither be used nor closed in the child."""
     run(IN_A_UNIT, str(state_dir / "lastlight.db"))
     assert names(state_store) == {"before", "in the transaction", "after"}
+
+
+@pytest.mark.parametrize("children", [25, pytest.param(240, marks=pytest.mark.soak)])
+def test_children_forked_under_load_are_told_and_never_hang(fresh_database: Database, children: int) -> None:
+    """backends B-11: whatever locks the parent's threads had at that moment."""
+    run(UNDER_LOAD, fresh_database.url, str(children))
+    assert "after" in names(fresh_database.open())
+
+
+def test_a_child_that_leaves_its_parents_block_does_not_end_it(fresh_database: Database) -> None:
+    """backends B-11: its ROLLBACK would be the parent's."""
+    run(LEAVING_A_BLOCK, fresh_database.url)
+    assert names(fresh_database.open()) == {"before", "in the transaction", "after"}

@@ -1,0 +1,82 @@
+"""Waits that end early when nobody wants the answer any more.
+
+A call waits for its turn, for the file's lock and between repetitions. What runs on a worker thread for a coroutine
+can be told meanwhile that it was cancelled; then it stops waiting, with `BackendBusy`. It never stops working.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from lastlight_state.errors import BackendBusy
+
+_of_thread = threading.local()
+
+
+class Patience:
+    """Of one call: lasts until `end`, which any thread may call."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._gate: threading.Lock | None = None
+
+    def end(self) -> None:
+        """Let the call stop waiting, now or when it would begin to."""
+        self.over = True
+        if self._gate is not None:
+            wake(self._gate)
+
+    def wait(self, gate: threading.Lock, seconds: float) -> None:
+        """Wait until somebody opens the gate, or the patience is over."""
+        self._gate = gate
+        try:
+            if not self.over:
+                gate.acquire(timeout=seconds)
+        finally:
+            self._gate = None
+
+
+def lend(patience: Patience | None) -> None:
+    """From now on this thread's waits are as patient as that, or without end."""
+    _of_thread.patience = patience
+
+
+def wait(gate: threading.Lock, seconds: float) -> None:
+    """Wait at a closed gate. Raises `BackendBusy` when this call's patience is over."""
+    patience: Patience | None = getattr(_of_thread, "patience", None)
+    if patience is None:
+        gate.acquire(timeout=seconds)
+    else:
+        patience.wait(gate, seconds)
+        refuse_ended()
+
+
+def pause(seconds: float) -> None:
+    """Sleep. Raises `BackendBusy` when this call's patience is over."""
+    if getattr(_of_thread, "patience", None) is None:
+        time.sleep(seconds)
+    else:
+        wait(closed_gate(), seconds)
+
+
+def refuse_ended() -> None:
+    """Raise `BackendBusy` when this call's patience is over."""
+    patience: Patience | None = getattr(_of_thread, "patience", None)
+    if patience is not None and patience.over:
+        raise BackendBusy("the call was cancelled while it waited", final=True)
+
+
+def closed_gate() -> threading.Lock:
+    """A lock that is taken, for one thread to wait at and others to open."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+def wake(gate: threading.Lock) -> None:
+    """Open a gate. Opening one that is open changes nothing."""
+    try:
+        gate.release()
+    except RuntimeError:
+        return

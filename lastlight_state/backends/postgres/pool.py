@@ -1,0 +1,178 @@
+"""The connections of one store to its server: bounded, kept open, the last one used first.
+
+Who has which connection is noted in the very operation that takes it, so none can be lost to an exception from outside.
+What such an exception leaves behind is closed: by the call itself as it ends, or by the next one that comes.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.line import Line
+from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.errors import BackendUnavailable
+
+RECYCLE_SECONDS = 1800
+#: How long the server is waited for when it is told to give up the statement of a call that was cut off.
+CANCEL_SECONDS = 2.0
+
+
+class Pooled:
+    """A connection of the pool."""
+
+    __slots__ = ("_ask", "driver", "opened_at")
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self.opened_at = time.monotonic()
+        self._ask = socket_of(driver)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is young enough, and the server has not hung up."""
+        return time.monotonic() - self.opened_at < RECYCLE_SECONDS and is_alive(self.driver, self._ask)
+
+    def close(self) -> None:
+        """Close it, from any thread and any number of times. A statement under way is cancelled first."""
+        cancel(self.driver)
+        self.driver.close()
+
+
+class Pool:
+    """At most ``pool_size`` connections, lent in the order in which they are asked for."""
+
+    def __init__(self, engine: Engine, options: Options) -> None:
+        self._engine = engine
+        self._timeout = options.pool_timeout
+        self._line = Line(options.pool_size)
+        self._all: list[Pooled] = []
+        self._lent: dict[Pooled, Checkout] = {}
+        self._closed = False
+        #: In a child process: what its parent uses.
+        self._kept_open: list[Pooled] = []
+
+    def take(self, checkout: Checkout) -> None:
+        """Lend a live connection. Raises `BackendUnavailable` when all stay in use, or none can be made."""
+        if self._lent:
+            self._close_the_gone()
+        try:
+            self._enter(checkout)
+            pooled = self._idle(checkout) or self._open(checkout)
+            checkout.lend(pooled.driver, owner=pooled)
+        except BaseException:
+            self.give_back(checkout)
+            raise
+
+    def give_back(self, checkout: Checkout) -> None:
+        """Take a connection back, or close it when it is broken. Nothing happens when that has been done."""
+        pooled = checkout.owner
+        if pooled is not None and self._lent.get(pooled) is checkout:
+            if checkout.broken or self._closed:
+                self._drop(pooled)
+            else:
+                self._lent.pop(pooled, None)
+                self._close_late()
+        self._line.leave(checkout)
+
+    def recover(self, checkout: Checkout) -> None:
+        """Close what a checkout has whose unit was cut off."""
+        for pooled, holder in list(self._lent.items()):
+            if holder is checkout:
+                self._drop(pooled)
+        self._line.leave(checkout)
+
+    def close(self) -> None:
+        """Close the idle connections, and from now on each that comes back."""
+        self._closed = True
+        self._close_idle()
+
+    def forked(self) -> None:
+        """In a child process: whoever leaves its block there must not speak to the parent's server process."""
+        for checkout in list(self._lent.values()):
+            checkout.driver = None
+        self._kept_open, self._all, self._lent = [*self._all, *self._lent], [], {}
+
+    def _enter(self, checkout: Checkout) -> None:
+        if not self._line.enter(checkout, self._timeout):
+            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool")
+
+    def _idle(self, checkout: Checkout) -> Pooled | None:
+        lent = self._lent
+        for pooled in reversed(self._all):
+            if lent.setdefault(pooled, checkout) is checkout:
+                if pooled.usable:
+                    return pooled
+                self._drop(pooled)
+        return None
+
+    def _open(self, checkout: Checkout) -> Pooled:
+        try:
+            fairy: Any = self._engine.raw_connection()
+        except psycopg.Error as error:
+            raise translate(error) from error
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            raise translate(cause) from cause
+        pooled = Pooled(fairy.dbapi_connection)
+        fairy.detach()
+        self._lent[pooled] = checkout
+        self._all.append(pooled)
+        return pooled
+
+    def _close_the_gone(self) -> None:
+        for checkout in list(self._lent.values()):
+            if checkout.gone:
+                self.recover(checkout)
+
+    def _close_late(self) -> None:
+        if self._closed:  # while it was given back
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        closing = Checkout(Mode.READ)
+        for pooled in list(self._all):
+            if self._lent.setdefault(pooled, closing) is closing:
+                self._drop(pooled)
+
+    def _drop(self, pooled: Pooled) -> None:
+        pooled.close()
+        with suppress(ValueError):  # somebody else closes it too
+            self._all.remove(pooled)
+        self._lent.pop(pooled, None)
+
+
+def cancel(driver: Any) -> None:
+    """Tell the server to give up the statement that a call was cut off from, which may be waiting for a lock."""
+    if driver.pgconn.transaction_status == TransactionStatus.ACTIVE:
+        with suppress(psycopg.Error):
+            driver.cancel_safe(timeout=CANCEL_SECONDS)
+
+
+def socket_of(driver: Any) -> Any:
+    """What asks the operating system about the connection's socket."""
+    waiting = select.poll()  # not select(), which knows no file beyond the 1,024th
+    if not driver.closed:
+        waiting.register(driver.pgconn.socket, select.POLLIN)
+    return waiting
+
+
+def is_alive(driver: Any, waiting: Any) -> bool:
+    """False when the server has hung up. A silent socket is a live one, as far as anybody can tell without asking."""
+    if driver.closed:
+        return False
+    if not waiting.poll(0):
+        return True
+    try:
+        driver.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return not waiting.poll(0)

@@ -1,0 +1,185 @@
+"""Connections to one SQLite file: a writer and readers, kept open between units."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.sqlite import files, forks as sqlite_forks
+from lastlight_state.backends.sqlite.connections import Connections, undo
+from lastlight_state.backends.sqlite.glance import Glance
+from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
+
+_log = logging.getLogger("lastlight_state.backends")
+
+
+class FileConnections(Connections):
+    """A writer and readers of one file, kept open between units."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        super().__init__(options)
+        self._path = path
+        carrier = files.file_system(path)
+        self._for_readers = tuple(pragmas(options, carrier))
+        self._for_writer = tuple(pragmas(options, carrier, writes=True))
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        #: Who has which reader, or is about to open one. A reader is taken by being noted here.
+        self._lent: dict[object, Checkout] = {}
+        self._closed = False
+        self._glance = Glance(path) if options.glance and options.read_only else None
+
+    @property
+    def disturbed(self) -> bool:
+        return self._glance is not None and self._glance.disturbed
+
+    @property
+    def journal_mode(self) -> str | None:
+        return self._glance.journal_mode if self._glance is not None else None
+
+    def reader(self, checkout: Checkout) -> None:
+        lent = self._lent
+        for connection in reversed(self._readers):
+            if lent.setdefault(connection, checkout) is checkout:
+                if connection in self._readers:
+                    checkout.lend(connection)
+                    return
+                lent.pop(connection, None)  # closed in this very moment
+        self._open_reader(checkout)
+
+    def give_back_reader(self, checkout: Checkout) -> None:
+        connection = checkout.driver
+        if self._lent.get(connection) is not checkout:
+            return
+        if checkout.broken or self._closed:
+            self._close_reader(connection)
+        else:
+            self._lent.pop(connection, None)
+            self._close_late()
+
+    def recover(self, checkout: Checkout) -> None:
+        if checkout.mode.writes:
+            super().recover(checkout)
+        else:
+            for connection, holder in list(self._lent.items()):
+                if holder is checkout:
+                    self._close_reader(connection)
+
+    def close(self) -> None:
+        self._closed = True
+        self._close_idle()
+        closing = Checkout(Mode.ONE)
+        try:
+            if self._line.enter(closing, self._options.queue_timeout):
+                self._close_writer()
+        finally:
+            self._line.leave(closing)
+
+    def forked(self) -> None:
+        busy = self._user is not None
+        writer = [self._writer] if self._writer is not None else []
+        sqlite_forks.inherit(
+            self._path,
+            idle=[*(reader for reader in self._readers if reader not in self._lent), *([] if busy else writer)],
+            in_use=[*self._lent, *([self._user, *writer] if busy else [])],
+        )
+        for checkout in [*self._lent.values(), *([self._user] if self._user is not None else [])]:
+            checkout.driver = None  # whoever leaves its block in the child must not touch it
+        self._readers, self._lent, self._writer = [], {}, None
+
+    def _lend_writer(self, checkout: Checkout) -> None:
+        if self._writer is None:
+            files.create_private_file(self._path)
+            files.refuse_unwritable(self._path)
+            self._writer = self._connect(self._for_writer)
+        checkout.lend(self._writer)
+
+    def _take_back_writer(self, checkout: Checkout) -> None:
+        if checkout.broken or self._closed:
+            self._discard(checkout)
+
+    def _discard(self, cut_off: Checkout) -> None:
+        writer = self._writer
+        if writer is not None:
+            undo(writer)
+            writer.close()
+            self._writer = None
+
+    def _close_writer(self) -> None:
+        if self._user is not None:
+            self._discard(self._user)
+            self._user = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            _close_optimized(writer, self._options)
+
+    def _open_reader(self, checkout: Checkout) -> None:
+        self._dismiss_the_gone()
+        self._lent[checkout] = checkout
+        try:
+            connection = self._connect(self._for_readers)
+            self._lent[connection] = checkout
+            self._readers.append(connection)
+            connection.execute("PRAGMA query_only = ON")
+            checkout.lend(connection)
+        finally:
+            self._lent.pop(checkout, None)
+
+    def _dismiss_the_gone(self) -> None:
+        """Close the readers of units that were cut off; what they read stays pinned in the file's log until then."""
+        for connection, checkout in list(self._lent.items()):
+            if checkout.gone:
+                self._close_reader(connection)
+
+    def _close_reader(self, connection: Any) -> None:
+        if connection in self._readers:
+            connection.close()
+            with suppress(ValueError):  # somebody else closes it too
+                self._readers.remove(connection)
+        self._lent.pop(connection, None)
+
+    def _close_late(self) -> None:
+        if self._closed:  # while it was given back
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        closing = Checkout(Mode.READ)
+        for reader in list(self._readers):
+            if self._lent.setdefault(reader, closing) is closing:
+                self._close_reader(reader)
+
+    def _connect(self, settings: tuple[str, ...]) -> sqlite3.Connection:
+        sqlite_forks.let_go(self._path)
+        access = "mode=ro" if self._options.read_only else "mode=rw"
+        if self._glance is not None and self._glance.possible:
+            access = "mode=ro&immutable=1"
+        connection = sqlite3.connect(
+            f"file://{quote(str(self._path))}?{access}",
+            uri=True,
+            timeout=self._options.busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        try:
+            set_up(connection, settings)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error) and not self._options.read_only:
+                files.refuse_unwritable(self._path)  # SQLite says only that it may read
+            raise
+        return connection
+
+
+def _close_optimized(connection: sqlite3.Connection, options: Options) -> None:
+    try:
+        if not options.read_only:
+            connection.execute("PRAGMA optimize")
+    except sqlite3.Error as error:
+        _log.debug("PRAGMA optimize at close: %s", error)
+    connection.close()

@@ -1,0 +1,148 @@
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from lastlight_state.backends.line import Line, Turn
+from lastlight_state.errors import NestedTransaction
+
+
+class Interrupted(Exception):
+    pass
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], None]]:
+    """Raises `Interrupted` in the main thread after so many seconds, as Ctrl-C would."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+
+    def after(seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    yield after
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@settings(deadline=None, max_examples=25)
+@given(impatient=st.lists(st.booleans(), min_size=1, max_size=8))
+def test_the_lock_is_given_in_the_order_it_was_asked_for_whoever_gives_up_meanwhile(impatient: list[bool]) -> None:
+    """backends B-22: writers queue on a fair lock."""
+    line = Line()
+    got: list[int] = []
+    gave_up: list[int] = []
+
+    def ask(number: int) -> None:
+        turn = Turn()
+        if line.enter(turn, 0.01 if impatient[number] else 10):
+            got.append(number)
+            line.leave(turn)
+        else:
+            gave_up.append(number)
+
+    first = Turn()
+    assert line.enter(first, 0)
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(impatient))]
+    for number, thread in enumerate(threads):
+        thread.start()
+        until(lambda number=number: len(line) - 1 + len(gave_up) > number)  # type: ignore[misc]
+    until(lambda: len(gave_up) == sum(impatient))
+    line.leave(first)
+    for thread in threads:
+        thread.join()
+    assert got == [number for number, leaves in enumerate(impatient) if not leaves]
+
+
+def test_a_place_that_is_taken_is_not_given_within_the_timeout() -> None:
+    line, first, second = Line(), Turn(), Turn()
+    assert line.enter(first, 0)
+    assert not elsewhere(lambda: line.enter(second, 0.01))
+    line.leave(first)
+    assert line.enter(second, 0)
+
+
+@pytest.mark.parametrize("places", [1, 3])
+def test_no_more_have_a_place_at_a_time_than_there_are_however_short_the_patience(places: int) -> None:
+    """backends B-22: a place may become free in the very moment that a wait ends."""
+    line = Line(places)
+    inside: list[int] = []
+    crowds: list[int] = []
+
+    def hurry(number: int) -> None:
+        for _ in range(150):
+            turn = Turn()
+            if line.enter(turn, 0.0002):
+                inside.append(number)
+                crowds.append(len(inside))
+                inside.remove(number)
+                line.leave(turn)
+
+    threads = [threading.Thread(target=hurry, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(crowds) <= places
+    assert len(line) == 0
+
+
+def test_one_that_waits_and_is_interrupted_is_passed_over(alarm: Callable[[float], None]) -> None:
+    """backends B-40: the next must not wait for somebody who is gone."""
+    line, first, next_one = Line(), Turn(), Turn()
+    assert elsewhere(lambda: line.enter(first, 0))
+    alarm(0.02)
+    with pytest.raises(Interrupted):
+        wait_in(line)
+    line.leave(first)
+    assert line.enter(next_one, 1)
+
+
+def test_one_that_has_a_place_and_is_gone_is_passed_over_by_whoever_waits() -> None:
+    """backends B-40."""
+    line, next_one = Line(), Turn()
+    gone = Turn()
+    gone.handle = weakref.ref(Turn())  # of a statement that is over
+    assert elsewhere(lambda: line.enter(gone, 0))
+    assert line.enter(next_one, 1)
+
+
+def test_a_thread_does_not_wait_for_itself() -> None:
+    """backends B-42: in a signal's handler, in the middle of a call of the same thread."""
+    line = Line()
+    assert line.enter(Turn(), 0)
+    with pytest.raises(NestedTransaction):
+        line.enter(Turn(), 10)
+
+
+def elsewhere(work: Callable[[], bool]) -> bool:
+    """What the work gives in a thread of its own."""
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def wait_in(line: Line) -> None:
+    """Wait as a call does, which leaves the line however it ends."""
+    turn = Turn()
+    try:
+        line.enter(turn, 10)
+    finally:
+        line.leave(turn)

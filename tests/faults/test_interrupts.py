@@ -1,0 +1,145 @@
+"""backends B-87: after an exception from outside, at whatever instruction, a store works at once."""
+
+import inspect
+import random
+import sys
+import time
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from support.faults.interrupts import AWAITED, WORKS, Watched, Work, alarm, raised_at
+
+from lastlight_state.testing import Database
+
+#: At what, and how many of them are passed over between two attacks.
+EVERY = [
+    pytest.param("line", 7, id="some lines"),
+    pytest.param("line", 1, id="lines", marks=pytest.mark.soak),
+    pytest.param("opcode", 1, id="opcodes", marks=pytest.mark.soak),
+]
+SIGNALS = [pytest.param(60), pytest.param(5000, marks=pytest.mark.soak)]
+#: What asyncio says about a loop that an exception cut off, and Python about one in a finalizer.
+UNRAISABLE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+#: Makes two runs of one name, or none.
+PAIRS = ("transaction", "run")
+
+
+@pytest.mark.parametrize(("every", "step"), EVERY)
+@pytest.mark.parametrize("name", WORKS)
+def test_a_store_works_after_an_exception_at_any_line(
+    fresh_database: Database, name: str, every: str, step: int
+) -> None:
+    """backends B-87: also while the exception is still looked at; nothing is half done."""
+    watched, work = Watched(fresh_database), WORKS[name]
+    work(watched.store, "first")
+    for number in count(1, step):
+        label = f"{name} {number}"
+        error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
+        if error is None:
+            break
+        watched.works()
+        watched.nothing_half_done(*([label] if name in PAIRS else []))
+        del error
+    assert number > 50
+    watched.works()
+
+
+@pytest.mark.parametrize("more", [pytest.param(7), *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 30, 3))])
+@pytest.mark.parametrize("name", ["alone", "transaction"])
+def test_a_store_works_after_a_second_exception_soon_after_the_first(
+    fresh_database: Database, name: str, more: int
+) -> None:
+    """backends B-87: which cuts off what the first one made necessary."""
+    watched, work = Watched(fresh_database), WORKS[name]
+    work(watched.store, "first")
+    for number in count(1, 5):
+        label = f"{name} {number}"
+        error = raised_at(number, lambda label=label: work(watched.store, label), more=more)  # type: ignore[misc]
+        if error is None:
+            break
+        watched.works()
+        watched.nothing_half_done(*([label] if name in PAIRS else []))
+        del error
+    watched.works()
+
+
+@UNRAISABLE
+@pytest.mark.parametrize(("every", "step"), EVERY)
+@pytest.mark.parametrize("name", AWAITED)
+def test_a_store_works_after_an_exception_at_any_line_of_an_event_loops_thread(
+    fresh_database: Database, name: str, every: str, step: int
+) -> None:
+    """backends B-87: coroutines."""
+    watched, work = Watched(fresh_database), AWAITED[name]
+    work(watched.store, "first")
+    for number in count(1, step):
+        label = f"{name} {number}"
+        error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
+        if error is None:
+            break
+        watched.works()
+        watched.nothing_half_done(*([label] if name in PAIRS else []))
+        del error
+    assert number > 20
+    watched.works()
+
+
+@UNRAISABLE
+@pytest.mark.parametrize("signals", SIGNALS)
+def test_a_store_works_after_a_signal_that_raises_at_any_moment(fresh_database: Database, signals: int) -> None:
+    """backends B-87: of 5,000 signals none leaves a store that does not work, and nothing is half done."""
+    chance = random.Random(11)
+    watched = Watched(fresh_database)
+    works = [*WORKS.items(), *AWAITED.items()]
+    lasts = {id(work): _duration(watched, name, work) for name, work in works}
+    pairs, raised, turn = [], 0, 0
+    with alarm() as bell:
+        while raised < signals:
+            turn += 1
+            name, work = works[turn % len(works)]
+            label = f"{name} signal {turn}"
+            after = chance.uniform(0, lasts[id(work)] * 1.1)
+            error = bell.during(after, lambda work=work, label=label: work(watched.store, label))  # type: ignore[misc]
+            raised += error is not None
+            watched.works()
+            if name in PAIRS:
+                pairs.append(label)
+            del error
+    watched.nothing_half_done(*pairs)
+    watched.works()
+
+
+def test_a_store_works_after_the_stack_was_too_deep_at_any_depth(fresh_database: Database) -> None:
+    """backends B-87: `RecursionError`."""
+    watched = Watched(fresh_database)
+    for name in ("alone", "transaction", "reading"):
+        work = WORKS[name]
+        work(watched.store, "first")
+        for room in range(1, 60):
+            label = f"{name} deep {room}"
+            try:
+                _deep(room, lambda label=label, work=work: work(watched.store, label))  # type: ignore[misc]
+            except RecursionError:
+                watched.works()
+            watched.nothing_half_done(*([label] if name in PAIRS else []))
+
+
+def _deep(room: int, work: Callable[[], object]) -> None:
+    """Do the work where the stack has that much room."""
+    depth = len(inspect.stack(0))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + 10 + room)
+    try:
+        work()
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _duration(watched: Watched, name: str, work: Work) -> float:
+    times = []
+    for number in range(5):
+        begin = time.perf_counter()
+        work(watched.store, f"{name} timed {number}")
+        times.append(time.perf_counter() - begin)
+    return sorted(times)[2]

@@ -1,0 +1,227 @@
+"""Exceptions from outside: raised at the n-th instruction of the library, or by a signal at a random moment."""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lastlight_state
+from lastlight_state import AsyncStateStore, Settings, StateStore
+from lastlight_state.testing import Database
+from lastlight_state.workflows import PhaseEntry, RunOptions, Trigger
+
+OURS = str(Path(lastlight_state.__file__).parent)
+#: Far more than a call takes, far less than the waits of a store in earnest.
+AT_ONCE = 2.0
+SHORT = Settings(queue_timeout=1.0, busy_timeout=1.0, pool_timeout=1.0, lock_timeout=1.0, retry_seconds=0.0)
+
+#: How the lines end that take a lock for a few instructions.
+LOCKS = ("_lock:", "_guard:", "_mutex:")
+
+Work = Callable[[StateStore, str], object]
+
+
+class Interrupted(Exception):
+    """What a handler of the caller's raised."""
+
+
+def raised_at(number: int, work: Callable[[], object], *, every: str = "line", more: int = 0) -> BaseException | None:
+    """Do the work with an exception raised at that line (or opcode) of the library; None where it has fewer.
+
+    ``more`` raises a second one, so many lines after the first.
+    """
+    left = [number, more] if more else [number]
+
+    def seen(frame: FrameType, event: str, argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if every == "opcode":
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == every and not _is_lock(frame):
+            left[0] -= 1
+            if left[0] == 0:
+                del left[0]
+                if left:
+                    sys.settrace(seen)
+                raise Interrupted
+        return seen
+
+    def again(frame: FrameType, event: str, argument: object) -> Any:
+        return seen(frame, event, argument) if left else None
+
+    sys.settrace(again)
+    try:
+        work()
+    except Interrupted as error:
+        return error
+    finally:
+        sys.settrace(None)
+    return None
+
+
+def _is_lock(frame: FrameType) -> bool:
+    """Whether it stands at ``with some_lock:``, where CPython looks for no signal between the lock and the block."""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip().endswith(LOCKS)
+
+
+class Alarm:
+    """A signal that raises, at most once each time it is set."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self.kinds: list[type[BaseException]] = [KeyboardInterrupt, Interrupted]
+
+    def during(self, seconds: float, work: Callable[[], object]) -> BaseException | None:
+        """Do the work, and raise after that time if it is not done by then."""
+        try:
+            try:
+                self._armed = True
+                signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+                work()
+            finally:
+                self._armed = False
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except (KeyboardInterrupt, Interrupted) as error:
+            self._armed = False
+            return error
+        return None
+
+    def ring(self, number: int, frame: FrameType | None) -> None:
+        """The handler."""
+        if self._armed:
+            self._armed = False
+            raise random.choice(self.kinds)
+
+
+@contextmanager
+def alarm() -> Iterator[Alarm]:
+    """Signals that raise in the main thread."""
+    made = Alarm()
+    before = signal.signal(signal.SIGALRM, made.ring)
+    try:
+        yield made
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def pair(on: Any, name: str) -> None:
+    """Two runs of one name."""
+    for _ in range(2):
+        on.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
+
+
+def alone(store: StateStore, name: str) -> object:
+    return store.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
+
+
+def statement(store: StateStore, name: str) -> object:
+    return store.workflows.overrides.put(name, enabled=False, reason="r", by="b")
+
+
+def reading(store: StateStore, name: str) -> object:
+    return store.workflows.runs.list(limit=3)
+
+
+def transaction(store: StateStore, name: str) -> None:
+    with store.transaction() as tx:
+        pair(tx, name)
+
+
+def view(store: StateStore, name: str) -> None:
+    with store.view() as seen:
+        seen.workflows.runs.list(limit=3)
+        seen.workflows.runs.list(limit=2)
+
+
+def run(store: StateStore, name: str) -> None:
+    store.run(lambda tx: pair(tx, name))
+
+
+def chained(store: StateStore, name: str) -> None:
+    store.workflows.runs.append_phase("shared", PhaseEntry(name, True))
+
+
+def awaited(store: StateStore, name: str) -> None:
+    async def work() -> None:
+        async with AsyncStateStore(store).transaction() as tx:
+            await tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
+            await tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
+
+    asyncio.run(work())
+
+
+def awaited_call(store: StateStore, name: str) -> None:
+    async def work() -> None:
+        face = AsyncStateStore(store)
+        await face.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
+        await face.workflows.runs.list(limit=2)
+
+    asyncio.run(work())
+
+
+WORKS: dict[str, Work] = {
+    "alone": alone,
+    "statement": statement,
+    "reading": reading,
+    "transaction": transaction,
+    "view": view,
+    "run": run,
+    "chained": chained,
+}
+AWAITED: dict[str, Work] = {"transaction": awaited, "calls": awaited_call}
+
+
+class Watched:
+    """A store that is attacked, and what is true of it whenever an attack is over."""
+
+    def __init__(self, database: Database) -> None:
+        self.store = database.open(settings=SHORT)
+        self._raw = database.raw()
+        self._used = 0
+        self._problem: list[BaseException] = []
+        self.store.workflows.runs.create("s", trigger=Trigger("t"), phase="p", options=RunOptions(id="shared"))
+
+    def works(self) -> None:
+        """The store is used, in this thread and in another one, at once."""
+        begun = time.monotonic()
+        self._use()
+        other = threading.Thread(target=self._use_noting)
+        other.start()
+        other.join()
+        assert not self._problem, self._problem
+        assert time.monotonic() - begun < AT_ONCE
+
+    def nothing_half_done(self, *pairs: str) -> None:
+        """Of each pair both runs are stored, or none."""
+        for name in pairs:
+            [(found,)] = self._raw.execute(
+                f"SELECT count(*) FROM workflow_runs WHERE workflow_name = '{name}'"
+            ).fetchall()
+            assert found in (0, 2), (name, found)
+
+    def _use_noting(self) -> None:
+        try:
+            self._use()
+        except BaseException as error:  # noqa: BLE001
+            self._problem.append(error)
+
+    def _use(self) -> None:
+        self._used += 1
+        name = f"used {self._used}"
+        with self.store.transaction() as tx:
+            made = tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
+        self.store.workflows.runs.append_phase(made.id, PhaseEntry("build", True))
+        assert self.store.workflows.runs.get(made.id).phase_count == 1
+        with self.store.view() as seen:
+            assert seen.workflows.runs.get(made.id).workflow_name == name
