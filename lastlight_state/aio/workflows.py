@@ -82,7 +82,7 @@ class AsyncClaims(Face[Claims[Workflows]]):
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
         """As `Claims.driving`, for ``async with``. A task that is cancelled in the block gives the run back."""
-        async with entered(self._runner.write, self._target.driving(claim)) as run:
+        async with entered(self._runner, self._target.driving(claim)) as run:
             driven = cast("DrivenRun[AsyncWorkflows]", run)
             driven.workflows = AsyncWorkflows(run.workflows, self._runner)
             yield driven
