@@ -20,7 +20,7 @@ from support.jsonl.lines import SPAWN, append_until_killed, child, is_record, re
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace
-from lastlight_state.jsonl import repair
+from lastlight_state.jsonl import files, repair
 from lastlight_state.jsonl.reader import LineReader
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import KEPT, KINDS, Section, terminated
@@ -341,9 +341,16 @@ def test_a_replacement_is_on_disk_before_its_name_and_its_name_before_the_return
     """agent-log L-112: after a power failure the path names the damaged file or the whole clean one."""
     path.write_bytes(DAMAGED)
     calls: list[str] = []
-    for module, name in ((os, "fsync"), (os, "rename"), (repair.files, "sync_directory")):
-        real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return real(*given)
+
+        return call
+
+    for module, name in ((os, "fsync"), (os, "rename"), (files, "sync_directory")):
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     found = repair.replace(path, is_record, suffix=".damaged-x")
     monkeypatch.undo()
     assert found.rejects is not None

@@ -50,6 +50,7 @@ def test_a_cron_changed_after_the_look_is_not_fired_by_the_old_decision(
     assert race.left == 0
     assert stored_fires(raw, "id") == []
     cron = store.schedules.crons.get("tidy")
+    assert cron.next_run_at is not None
     assert (cron.pattern, cron.next_run_at.strftime("%H:%M")) == ("30 3 * * *", "03:30")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -89,7 +89,7 @@ def test_what_hangs_on_a_run_waits_for_the_runs_end_and_is_refused(
     store, other = postgres_database.open(), postgres_database.open()
     run, build = started(store), NodeRef("build")
     store.workflows.nodes.put(run.id, build)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "loop": partial(store.workflows.loops.advance, run.id, "review", expected=0),
         "node": partial(store.workflows.nodes.update, run.id, build, state="running", expected="pending"),
     }
