@@ -130,7 +130,7 @@ def _write_alike(schema: Any, handler: GetCoreSchemaHandler, seen: set[str]) -> 
         if kind == "definition-ref" and schema["schema_ref"] not in seen:
             seen.add(schema["schema_ref"])
             _write_alike(handler.resolve_ref_schema(cast(CoreSchema, schema)), handler, seen)
-        elif kind in _WRITTEN:
+        elif isinstance(kind, str) and kind in _WRITTEN:  # a dict of fields may have one that is called type
             schema["serialization"] = _WRITTEN[kind]
         for part in schema.values():
             _write_alike(part, handler, seen)

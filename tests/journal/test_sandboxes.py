@@ -57,7 +57,7 @@ def test_a_final_status_stays(store: StateStore, frozen_clock: FrozenClock) -> N
     assert (done.shipped_at, done.completed_at) == (shipped.shipped_at, frozen_clock.now())
     for status in ("running", "failed"):
         with pytest.raises(Conflict) as raised:
-            boxes.put(run, "box", SandboxChanges(status=status, container_id="c"))  # type: ignore[arg-type]
+            boxes.put(run, "box", SandboxChanges(status=status, container_id="c"))
         assert raised.value.code == "sandbox_status"
     frozen_clock.advance(timedelta(seconds=1))
     again = boxes.put(run, "box", SandboxChanges(status="completed", bundle_path="/b"))
