@@ -17,8 +17,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.backends.triggers import Guard
 from lastlight_state.db.base import COMMENT_PREFIX
+from lastlight_state.db.guards import Guard
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.migrations import history, migrate
 from lastlight_state.migrations.metadata import GUARDS, METADATA

@@ -1,11 +1,10 @@
 """The one JSON codec: what may be stored as JSON, its text, its canonical form and its digest.
 
 Both databases must give back equal values, so what one of them would change or refuse is refused here, before
-either sees it, by the path of the bad value: NaN and infinities, NUL characters, lone surrogates, keys that are no
+either sees it, by the path of the bad value: NaN and infinities, NUL characters, lone surrogates, keys that are not
 text, integers beyond 64 bits, cycles, and Python types that JSON does not have.
 
-Lines of log files (`dump_line`, `load_line`) are another matter: what they tell has happened already, so they
-refuse as little as possible.
+Lines of log files (`dump_line`, `load_line`) refuse as little as possible: they record what has already happened.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 MAX_DEPTH = 32
 _SMALLEST, _GREATEST = -(2**63), 2**64 - 1
-_ROUNDED = (
-    2.0**53
-)  # from here on Postgres gives the shortest digits of a float back as an integer, which is another number
+#: From this float on, Postgres returns a whole float as an integer of its shortest digits, which is another number.
+_ROUNDED = 2.0**53
 _PLAIN = frozenset({str, bool, type(None)})
 
 

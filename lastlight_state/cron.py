@@ -8,7 +8,7 @@ minute after it, in the hour that comes twice the first time. One whose minutes 
 seconds, follows the wall clock: it has nothing in the hour that is left out, and everything twice in the other.
 
 Parsing and stepping are those of the library cronsim, in the extra ``cron``; without it all three functions raise
-`MisuseError`. A pattern that matches nothing within 50 years is taken for one that never will.
+`MisuseError`. A pattern that matches nothing within 50 years counts as one that never matches.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidValue("timezone", f"{name!r} is no time zone that this machine knows") from None
+        raise InvalidValue("timezone", f"{name!r} is not a time zone that this machine knows") from None
 
 
 def _library() -> Any:

@@ -322,7 +322,7 @@ class NotSupported(BackendError):
 
 
 class MisuseError(StateError):
-    """A call in the wrong place, or one that needs an extra which is not installed."""
+    """A call in the wrong place, or a call that needs an extra which is not installed."""
 
     code = "misuse"
 

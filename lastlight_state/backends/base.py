@@ -12,36 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
-from lastlight_state.backends.triggers import Guard
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.unwinding import Exit
 
 #: The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out.
 LOST = "connection"
-
-Params = Sequence[Any] | Mapping[str, Any]
-
-
-class Cursor(Protocol):
-    """What `Driver.execute` gives: the part of a DBAPI cursor that the short path uses."""
-
-    @property
-    def rowcount(self) -> int: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> Any: ...
-
-
-class Driver(Protocol):
-    """A driver connection in autocommit: what is not between BEGIN and COMMIT commits by itself."""
-
-    def execute(self, sql: Any, params: Any = ..., /) -> Any: ...
 
 
 class Mode(Enum):
@@ -184,12 +166,12 @@ class Backend(ABC):
 
     @property
     def exists(self) -> bool:
-        """Whether there is a database to connect to. A missing file is none; a server is asked at the first use."""
+        """False for a file that does not exist. A server counts as existing until it is first used."""
         return True
 
     @property
     def disturbed(self) -> bool:
-        """Whether somebody wrote while this backend took a file for unchanging: look again without ``glance``."""
+        """Whether another process wrote while ``glance`` read the file as unchanging: look again without it."""
         return False
 
     @abstractmethod
@@ -237,13 +219,13 @@ class Backend(ABC):
 
     @abstractmethod
     def connection(self, checkout: Checkout) -> Connection:
-        """A SQLAlchemy connection over the leased driver connection, for callers' own statements."""
+        """A SQLAlchemy connection over the driver connection that is checked out, for callers' own statements."""
 
     @abstractmethod
     def join(self, connection: Connection) -> Checkout:
         """A checkout on a caller's connection, which is inside the caller's own transaction. Never committed by us."""
 
-    def refuse_stranger(self, connection: Connection) -> None:
+    def refuse_foreign(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
         if (connection.dialect.name, connection.dialect.driver) != (self.dialect.name, self.dialect.driver):
             theirs, ours = connection.dialect, self.dialect
@@ -254,10 +236,10 @@ class Backend(ABC):
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 
     def leave(self, checkout: Checkout) -> None:  # noqa: B027 - most have nothing to do
-        """End what `join` began: the connection is as it came, and the transaction still the caller's."""
+        """End what `join` began: the connection is as it was, and its transaction stays open."""
 
     def alive(self, checkout: Checkout) -> bool:
-        """Whether the unit's transaction can go on: nobody ended it meanwhile, and no failure did."""
+        """Whether the unit's transaction is still open and has not failed."""
         return True
 
     def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
@@ -301,10 +283,10 @@ class Backend(ABC):
         """
 
     def scratch(self) -> AbstractContextManager[Connection]:
-        """A connection to an empty place where revisions can be tried; nothing of it is left, and nobody sees it."""
+        """A connection to an empty place in which revisions can be tried. It is removed afterwards."""
         raise NotSupported(f"{self.name} has no place to try revisions in")
 
-    def script(self, body: str, lock_timeout: float) -> str:
+    def as_script(self, body: str, lock_timeout: float) -> str:
         """The statements of an upgrade as a script that does what `migration` does, for whoever runs it by hand."""
         raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
 
@@ -331,10 +313,6 @@ class Backend(ABC):
     @abstractmethod
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         """Size and settings of the database, and which of these tables there are. Reads no table of ours."""
-
-    @abstractmethod
-    def guard_ddl(self, guard: Guard) -> Iterator[str]:
-        """The statements that create a guard."""
 
     def forked(self) -> None:  # noqa: B027 - most have nothing to do
         """In a child process: the connections are the parent's, and are neither used nor closed here."""

@@ -1,4 +1,4 @@
-"""What a backend tells about a database: its objects, its sizes, and tables that another program made."""
+"""What a backend reports about a database: its schema, its sizes and settings, and tables of a foreign program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Catalogue = Mapping[Entry, str]
 
 
 def squeezed(sql: str) -> str:
-    """SQL text with its white space made one, so that a line break is no difference."""
+    """SQL text with each run of white space as one blank, so that line breaks make no difference."""
     return re.sub(r"\s+", " ", sql).strip().replace("( ", "(").replace(" )", ")")
 
 
@@ -29,7 +29,7 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Measures:
-    """A database as a whole. What a product does not have is None.
+    """Sizes and settings of a database. None where the product has no such thing.
 
     ``tables`` holds those of the tables asked for that exist, with the planner's estimate of their rows if it has one.
     ``settings`` are those that decide durability and waiting, by the product's own names.
@@ -45,19 +45,19 @@ class Measures:
 
 
 class Original(Protocol):
-    """Such a file, seen through one connection. Only `loosen` writes."""
+    """A database file that the original program made, through one connection. Only `loosen` writes."""
 
     def damages(self) -> list[str]:
         """What the database's own integrity check finds; empty for a sound file."""
 
     def orphans(self) -> list[str]:
-        """Rows whose foreign keys lead nowhere, by table."""
+        """Rows whose foreign keys refer to no row, by table."""
 
     def odd_times(self, table: str, column: str) -> tuple[int, list[str]]:
-        """How many values of the column are no time as this library writes it, and some of them."""
+        """The number of values in the column that are not times as this library writes them, and some of them."""
 
     def loosen(self, table: str) -> int:
-        """Rebuild the table without its UNIQUE constraints, everything else as it was; the number of its rows.
+        """Rebuild the table without its UNIQUE constraints, and nothing else changed; return the number of its rows.
 
-        Foreign keys must be off. Raises `SchemaMismatch` when a row or a reference did not survive.
+        Foreign keys must be off. Raises `SchemaMismatch` when a row or a reference was lost.
         """

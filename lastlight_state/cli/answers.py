@@ -1,4 +1,4 @@
-"""What a command has to say: data for programs, lines for people, and whether it is the answer that was wished for."""
+"""The result of a command: data for programs, lines for people, and the failure if there is one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _no_lines(_: Screen) -> Lines:
 
 @dataclass(frozen=True)
 class Answer:
-    """``data`` becomes the JSON object's; ``lines`` draws the same for people, and runs only for them.
+    """``data`` goes into the JSON object; ``lines`` draws the same for people, and runs only for them.
 
-    ``failure`` is set when the answer is no: what was found is shown all the same, then the reason on stderr.
+    With a ``failure`` the data is still shown, and the reason goes to stderr.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""Exit codes, and which failure has which.
+"""The exit codes, and the one of each failure.
 
 ====  ==========================================================================================
 0     done
-1     ran, and the answer is no: not found, refused, differences
+1     ran, with a negative answer: not found, refused, differences
 2     wrong usage
 3     the schema is behind
 4     the schema is ahead, and this library may work on it (``check`` only)
@@ -48,11 +48,11 @@ class Failure:
 
 
 class Terminated(BaseException):
-    """SIGTERM has come."""
+    """SIGTERM was received."""
 
 
 def failure_of(error: BaseException, *, location: str | None = None) -> Failure:
-    """The failure that an exception stands for. ``location`` is the database, which those out of reach name."""
+    """The failure for an exception. ``location`` is the database, named when it cannot be reached."""
     if isinstance(error, UsageError):
         return Failure(USAGE, "usage", _usage_text(error))
     if isinstance(error, StateError):
@@ -90,6 +90,6 @@ def _exit_code(error: StateError) -> int:
 
 
 def _usage_text(error: UsageError) -> str:
-    """The parser's text, and where help is to be had."""
+    """The parser's text, and the command that shows help."""
     text = error.format_message()
     return f"{text}\nTry '{error.ctx.command_path} --help'." if error.ctx is not None else text

@@ -1,4 +1,4 @@
-"""How commands reach the database. Those that look open it for reading only, verify it, and leave nothing behind."""
+"""Opens the database for commands. Commands that only look open it read-only, verify it, and leave no files behind."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) -> T:
-    """The result of ``work``, which only reads, on a store that only reads.
+    """The result of ``work``, which only reads, on a read-only store.
 
-    A file that nobody uses is read without locks and side files; if somebody wrote meanwhile, ``work`` is done again in
-    the ordinary way. Without ``verified`` the database may be in any state, or not be there. Raises what `verify`
-    raises, and `BackendUnavailable` for a missing file.
+    A SQLite file that no process uses is read without locks and side files; if a process wrote to it meanwhile,
+    ``work`` runs again in the ordinary way. Without ``verified`` the database may be in any state, or missing. Raises
+    what `verify` raises, and `BackendUnavailable` for a missing file.
     """
     settings = settings_of(call, read_only=True)
     try:
@@ -38,9 +38,9 @@ def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) 
 
 
 def settings_of(call: Call, **more: Any) -> Settings:
-    """The settings of the flags, the environment and ``more``. Their password is from now on kept out of the output.
+    """The settings of the flags, the environment and ``more``. Their password is hidden in all later output.
 
-    Raises `InvalidValue` for both ways of giving a URL at once, and for a file of one that cannot be read.
+    Raises `InvalidValue` for --url together with --url-file, and for a file that cannot be read.
     """
     flags = call.flags
     given = {"url": _url(flags), "schema_name": flags.schema, "state_dir": flags.state_dir}
@@ -58,7 +58,7 @@ def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backen
 
 
 def existing(backend: Backend) -> Backend:
-    """The backend, whose database exists. Raises `BackendUnavailable` for a file that is not there."""
+    """The same backend. Raises `BackendUnavailable` if its file does not exist."""
     if not backend.exists:
         raise BackendUnavailable(
             f"no database at {backend.location}; `lastlight-state migrate` makes one", reason="missing"
@@ -67,7 +67,7 @@ def existing(backend: Backend) -> Backend:
 
 
 class _Disturbed(Exception):
-    """What was read makes no sense, because somebody wrote at the same time."""
+    """What was read is inconsistent, because another process wrote at the same time."""
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def _looking(call: Call, settings: Settings, verified: bool, *, glance: bool) ->
 
 def _url(flags: Flags) -> str | None:
     if flags.url is not None and not flags.url.strip():
-        raise InvalidValue("--url", "empty")  # a variable that is not set must not mean the default database
+        raise InvalidValue("--url", "empty")  # "$UNSET" must not mean the default database
     if flags.url_file is None:
         return flags.url
     if flags.url is not None:

@@ -1,4 +1,4 @@
-"""The program: words in, exit code out. Nothing escapes it but that."""
+"""Runs one command line and returns its exit code. Every exception becomes an exit code and a message."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _answer(words: Sequence[str], call: Call) -> Answer:
     try:
         if not call.flags.json:
             return parser.parse(words, call)
-        with redirect_stdout(printed):  # help prints by itself, and stdout is for one object alone
+        with redirect_stdout(printed):  # click prints help itself, and stdout must hold one JSON object
             answer = parser.parse(words, call)
         return Answer({"help": printed.getvalue()}) if printed.getvalue() else answer
     except BrokenPipeError:
@@ -56,19 +56,19 @@ def _answer(words: Sequence[str], call: Call) -> Answer:
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Known before the words are understood, because errors in them are to be objects too."""
+    """Looked up before parsing, so that a parse error is written as JSON too."""
     before = list(words)[: list(words).index("--")] if "--" in words else words
     return "--json" in before
 
 
 def _stream(stream: TextIO | None) -> TextIO:
-    """The stream, or a place where words vanish for one that was closed before the program began."""
+    """The stream; a buffer that is thrown away if it was closed before the program began."""
     return stream if stream is not None else io.StringIO()
 
 
 @contextmanager
 def _hearing_sigterm() -> Iterator[None]:
-    """SIGTERM ends the command in good order; a second one ends the process at once."""
+    """SIGTERM ends the command and its transaction; a second one ends the process at once."""
 
     def end(*_: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

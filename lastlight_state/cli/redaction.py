@@ -12,18 +12,18 @@ _LOGIN = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:)\S+(?=@)")
 
 
 class Secrets:
-    """The passwords that were met, and texts without them."""
+    """Collects passwords and removes them from texts."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def learn(self, password: str) -> None:
-        """Remember a password, in each way of writing it. The shortest are left to the form of the URL around them."""
+        """Remember a password in each of its URL encodings. Very short ones are only hidden inside URLs."""
         if len(password) >= LEAST_LENGTH:
             self._known |= {password, quote(password), quote(password, safe=""), quote_plus(password)}
 
     def hidden(self, text: str) -> str:
-        """The text without the passwords that are known, and without that of any URL in it."""
+        """The text without known passwords, and without the password of any URL in it."""
         for password in sorted(self._known, key=len, reverse=True):
             text = text.replace(password, HIDDEN)
         return _LOGIN.sub(rf"\g<before>{HIDDEN}", text)

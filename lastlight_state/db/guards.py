@@ -1,20 +1,40 @@
-"""Triggers declared beside the models; the backend renders them.
+"""Guards: triggers that refuse a statement in the database itself, whoever sends it. Declared beside the models.
 
-`declare` hangs a guard on the metadata. Revisions spell the same triggers out in SQL, and the drift check compares
-what both leave in a database.
+Revisions spell the triggers out in SQL for each product. Tests render the declared guards and compare the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy import MetaData
 
-from lastlight_state.backends.triggers import Guard
 from lastlight_state.db.base import Base
 
+Event = Literal["insert", "update", "delete", "truncate"]
+
 _KEY = "guards"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One refusal: which statements on which table, and when.
+
+    ``when`` is a condition over ``OLD`` and ``NEW``, in which ``IS DISTINCT FROM`` compares with NULL as a value.
+    ``of`` are the columns whose update is refused, all if empty. ``permit``: maintenance that holds a permit may do it,
+    any permit or that of a reset. ``only`` names the one product that needs the guard.
+    """
+
+    name: str
+    table: str
+    event: Event
+    message: str
+    when: str | None = None
+    permit: Literal["any", "reset"] | None = None
+    of: tuple[str, ...] = ()
+    only: Literal["sqlite", "postgresql"] | None = None
 
 
 def declare(guards: Iterable[Guard]) -> tuple[Guard, ...]:

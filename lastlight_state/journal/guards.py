@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Table
 
-from lastlight_state.backends.triggers import Guard
-from lastlight_state.db.guards import append_only, declare, no_replacement, no_update
+from lastlight_state.db.guards import Guard, append_only, declare, no_replacement, no_update
 from lastlight_state.journal.tables import SCORES, SIGNALS
 
 

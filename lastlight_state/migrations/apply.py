@@ -1,4 +1,4 @@
-"""Applies revisions through Alembic, on a connection that is already inside the transaction of the whole upgrade."""
+"""Applies revisions through Alembic, on a connection that is already in the transaction of the whole upgrade."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MOST_NAMED = 20
 _log = logging.getLogger("lastlight_state.migrations")
 
 
-def upgrade(connection: Connection, target: str, present: Collection[Entry] = ()) -> MigrationResult:
-    """Apply what is missing up to ``target``, without the columns and indexes that are ``present``.
+def apply_revisions(connection: Connection, target: str, present: Collection[Entry] = ()) -> MigrationResult:
+    """Apply the missing revisions up to ``target``, without the columns and indexes in ``present``.
 
-    Looks at the version itself: the caller looked before it had the lock.
+    Reads the version again, because the caller read it before it had the lock.
     """
     found = version(connection)
     if found is None:
-        _refuse_strangers(connection)
+        _refuse_foreign(connection)
     elif found >= target:
         return MigrationResult(word_for(found), found, found, ())
     configured = config()
@@ -47,7 +47,7 @@ def upgrade(connection: Connection, target: str, present: Collection[Entry] = ()
     return MigrationResult(word_for(target), found, target, applied)
 
 
-def stamp(connection: Connection, revision: str) -> None:
+def write_version(connection: Connection, revision: str) -> None:
     """Write that the database is at this revision, whatever it said before."""
     configured = config()
     configured.attributes["connection"] = connection
@@ -79,15 +79,15 @@ def version(connection: Connection) -> str | None:
     return heads[0] if heads else None
 
 
-def _refuse_strangers(connection: Connection) -> None:
-    """Without a version, tables of ours were made by somebody else, and nothing is known about them."""
+def _refuse_foreign(connection: Connection) -> None:
+    """Raise `SchemaMismatch` for tables named like ours without a version of ours: their shape is unknown."""
     inspector = inspect(connection)
-    strangers = [table for table in SEED_TABLES if inspector.has_table(table)]
-    if strangers:
+    foreign = [table for table in SEED_TABLES if inspector.has_table(table)]
+    if foreign:
         raise SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if the original program made them, "
             "`lastlight-state migrate` takes them over:",
-            differences=strangers,
+            differences=foreign,
         )
 
 

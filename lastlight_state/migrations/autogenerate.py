@@ -1,4 +1,4 @@
-"""What Alembic's autogenerate may look at: everything but our tables in a host application, nothing else in ours."""
+"""Filters for Alembic's autogenerate: a host application leaves our tables out, our own revisions see only ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
 
 
 def include_object(element: Any, name: str | None, kind: str, *_: Any) -> bool:
-    """For a host application's ``context.configure(include_object=...)``: no to our tables and what hangs on them."""
+    """For a host application's ``context.configure(include_object=...)``: False for our tables and their indexes."""
     return not (_is_ours(element, name, kind) or _is_output(element, kind))
 
 
@@ -37,7 +37,7 @@ def options(dialect: Dialect) -> dict[str, Any]:
 
 
 def _compare_without_identity(*given: Any) -> bool | None:
-    """Alembic's own rule for defaults (None), but an identity is no difference where the product has none."""
+    """Alembic's own rule for defaults (None), except that an identity makes no difference where there are none."""
     *_, declared, _rendered = given
     return False if isinstance(declared, Identity) else None
 

@@ -1,4 +1,4 @@
-"""Errors of a driver that come through SQLAlchemy, as errors of this library."""
+"""Translates a driver's errors, also those that SQLAlchemy has wrapped, to errors of this library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lastlight_state.backends.base import Backend
 
 @contextmanager
 def translated(backend: Backend) -> Iterator[None]:
-    """A block that raises the backend's errors where its driver failed."""
+    """A block in which a failure of the driver is raised as the backend's error."""
     try:
         yield
     except backend.driver_errors as error:

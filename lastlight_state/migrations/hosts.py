@@ -1,4 +1,4 @@
-"""Room for the Alembic of a host application, which may be in the middle of its own migrations when it calls us."""
+"""Keeps the Alembic environment of a host application that calls us in the middle of its own migrations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from alembic import context, op
 
 @contextmanager
 def environment_kept() -> Iterator[None]:
-    """A block that may run Alembic, after which the environment is current again that was so before.
+    """A block that may run Alembic. Afterwards Alembic's current environment is the one of before.
 
-    Alembic keeps its environment and its operations in these modules, one at a time. Called from a host's ``env.py``,
-    or from a revision of its own, we would leave the host without its.
+    Alembic keeps one environment and one set of operations in these modules. Without this, a host that calls us from
+    its ``env.py`` or from a revision would lose its own.
     """
     before = [(vars(module), dict(vars(module))) for module in (context, op)]
     try:

@@ -1,4 +1,4 @@
-"""An upgrade as a script, for those who let nobody but themselves change a schema."""
+"""An upgrade as a script, for administrators who change schemas by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.migrations import apply
 
 
-def script(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:
+def statements(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:
     """The statements from revision ``found`` (None: nothing is there) to ``target``, executable as they stand.
 
     They are one transaction with the lock and the limits on waiting of the runner. On a database that is at another
@@ -21,4 +21,4 @@ def script(backend: Backend, found: str | None, target: str, lock_timeout: float
     config.output_buffer = written
     config.attributes["dialect"] = backend.dialect
     command.upgrade(config, f"{found or 'base'}:{target}", sql=True)
-    return backend.script(written.getvalue().strip(), lock_timeout)
+    return backend.as_script(written.getvalue().strip(), lock_timeout)

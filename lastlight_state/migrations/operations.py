@@ -1,7 +1,7 @@
 """An operation for revisions: ``op.refuse_rows(query, message)`` ends the upgrade when the query finds anything.
 
-A revision itself reads nothing, but one that changes rows may say what must hold before it goes on. Importing this
-module makes the operation known.
+Revisions read no rows; one that changes rows can state this way what must hold first. Importing this module registers
+the operation with Alembic.
 """
 
 from __future__ import annotations

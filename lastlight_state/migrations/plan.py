@@ -14,8 +14,8 @@ from lastlight_state.migrations.state import qualified, read_state
 def check(backend: Backend, to: str = "head") -> Plan:
     """The state of the schema, and the revisions that ``migrate`` would apply, with the rows that each would change.
 
-    Says too how a database of the original program would be taken over, or why it would not. Works on databases that
-    no store would open, and raises for none of them.
+    Also says how a database of the original program would be taken over, or why not. Works on databases that no store
+    would open, without raising.
     """
     target = target_of(to)
     state = read_state(backend)

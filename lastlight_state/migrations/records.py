@@ -14,7 +14,7 @@ class SchemaState:
 
     ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
     ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``foreign`` (a version
-    that is none of ours). ``revision`` is what is stored, None without any. ``min_reader`` is read only when ahead.
+    of another program). ``revision`` is the stored one, or None. ``min_reader`` is read only when ahead.
     """
 
     state: State
@@ -26,7 +26,7 @@ class SchemaState:
 
 @dataclass(frozen=True)
 class DataStep:
-    """Rows of a table that a revision changes, and the queries that count them before and name them after."""
+    """Rows of a table that a revision changes; ``plan`` counts them before, ``report`` lists their keys afterwards."""
 
     table: str
     columns: tuple[str, ...]
@@ -46,10 +46,10 @@ class Revision:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """``revisions`` were applied by this call: none when another was faster, or there was nothing to do.
+    """What a migration did. ``revisions`` are those that this call applied; none when another process was faster.
 
-    ``state`` is what the schema is now: ``current``, ``behind`` (not asked to go further), or ``ahead``. ``adopted``
-    when this call took over a database of the original program.
+    ``state`` is what the schema is now: ``current``, ``behind`` (an older revision was asked for), or ``ahead``.
+    ``adopted``: this call took over a database of the original program.
     """
 
     state: State
@@ -72,7 +72,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class PlannedRevision:
-    """A revision to come: its first line, and the rows that it changes. Most change none."""
+    """A revision that would be applied: its first line, and the rows that it changes. Most change none."""
 
     revision: str
     summary: str
@@ -84,7 +84,7 @@ class Adoption:
     """How a database of the original program would be taken over, before its first upgrade.
 
     ``rewrites`` are tables that are rebuilt, ``indexes`` those that older versions of the program did not make;
-    ``remarks`` say what is odd about its rows, which stay as they are.
+    ``remarks`` name unusual values in its rows, which are not changed.
     """
 
     rewrites: tuple[Rewrite, ...]

@@ -1,7 +1,7 @@
-"""The rights that a service needs and no others, so that it can open and work, and can change no schema.
+"""The rights on our tables that a service needs to open a store and work, and no others.
 
-They follow from the guards: what the database refuses in any case, nobody is given leave for. What maintenance writes,
-the permits that open the guards above all, a service may only read.
+A right that a guard would refuse anyway is not given. A service may only read what maintenance writes, above all the
+permits that open the guards.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.triggers import Guard
 from lastlight_state.db import valid
 from lastlight_state.db.base import VERSION_TABLE, Base
+from lastlight_state.db.guards import Guard
 from lastlight_state.migrations.metadata import GUARDS, METADATA
 from lastlight_state.migrations.state import qualified
 from lastlight_state.migrations.verification import verify
@@ -27,9 +27,9 @@ OPERATORS = frozenset(
 
 
 def grants(backend: Backend, role: str) -> tuple[str, ...]:
-    """The statements that give ``role`` these rights to the tables as they are; none of them ends in a semicolon.
+    """The statements that give ``role`` these rights to the tables as they are, without semicolons at their ends.
 
-    To be executed by the owner of the tables, and again after each migration that brings tables. Raises what `verify`
+    The owner of the tables executes them, and again after each migration that adds tables. Raises what `verify`
     raises, and `NotSupported` on a database without roles.
     """
     valid.identifier("role", role, LONGEST_ROLE)
@@ -62,5 +62,5 @@ def _rights_to(table: str) -> Iterator[str]:
 
 
 def _forbids(guard: Guard, table: str, event: str) -> bool:
-    """Whether the guard refuses this of every row, be it with leave of maintenance."""
+    """Whether the guard refuses this for every row, unless maintenance holds a permit."""
     return guard.table == table and guard.event == event and guard.when is None

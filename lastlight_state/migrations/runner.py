@@ -1,9 +1,9 @@
-"""Brings a database to a revision: looks, locks, looks again, and applies what is missing in one transaction.
+"""Brings a database to a revision: reads its version, locks, reads again, and applies what is missing at once.
 
-Any number of processes may start at once: those that find the newest revision lock nothing; of the others one migrates
-and the rest find it done. A process that dies in between leaves the schema as it was.
+Any number of processes may start at the same time. Those that find the newest revision lock nothing; of the others
+one migrates, and the rest find it done. A process that dies leaves the schema as it was.
 
-Whatever needs Alembic is imported when it is needed, because that takes longer than a current database takes to open.
+Modules that need Alembic are imported inside functions: importing it takes longer than opening a current database.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lastlight_state.migrations import scripts
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import read_state, word_for
-from lastlight_state.migrations.verification import refuse, refuse_strangers
+from lastlight_state.migrations.verification import refuse, refuse_foreign
 
 LOCK_SECONDS = 60.0
 
 
 def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
-    """Bring the database up to ``to``, which is a revision or ``"head"``. There is no way down: at or past it, nothing.
+    """Bring the database up to ``to``, a revision or ``"head"``. Does nothing at or past it: there is no way down.
 
     A database of the original program is taken over first. Raises what `verify` raises for a schema that an upgrade
     cannot mend, and `BackendBusy` when another migration, or the traffic on a table, held its lock for longer than
@@ -48,13 +48,13 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
     state = read_state(backend)
     refuse(state)
     if state.state == "unversioned":
-        refuse_strangers(backend)
+        refuse_foreign(backend)
         raise NotSupported("a database that is to be taken over must be looked at: run migrate without --sql")
     if state.revision is not None and state.revision >= target:
         return None
     from lastlight_state.migrations import offline  # noqa: PLC0415
 
-    return offline.script(backend, state.revision, target, lock_timeout)
+    return offline.statements(backend, state.revision, target, lock_timeout)
 
 
 def stamp(
@@ -63,20 +63,22 @@ def stamp(
     """Write that the database is at ``to``, and change nothing else.
 
     For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from what
-    the revisions up to ``to`` make, unless ``force``: then whoever asks knows better. No row is looked at.
+    the revisions up to ``to`` make; with ``force`` nothing is compared. Rows are not read.
     """
-    from lastlight_state.migrations import stamping  # noqa: PLC0415
+    from lastlight_state.migrations import apply, stamping  # noqa: PLC0415
 
     target = target_of(to)
     found = read_state(backend).revision
     expected = None if force else stamping.blueprint(backend, target)
     with translated(backend), backend.migration(lock_timeout) as connection:
-        stamping.stamp(backend, connection, target, expected)
+        if expected is not None:
+            stamping.compare(backend, connection, target, expected)
+        apply.write_version(connection, target)
     return MigrationResult(word_for(target), found, target, ())
 
 
 def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
-    """The same on a connection of the caller's, in the caller's transaction, which the caller commits or rolls back.
+    """Bring the database up to ``to`` on the caller's connection and in the caller's transaction, which stays open.
 
     For services that migrate their own tables together with ours: our version table stands beside theirs. The schema
     on Postgres is the first of the connection's ``search_path``. Driver errors come as SQLAlchemy raises them.
@@ -102,7 +104,7 @@ def target_of(to: str) -> str:
 def _apply(connection: Connection, target: str) -> MigrationResult:
     from lastlight_state.migrations import apply  # noqa: PLC0415
 
-    return apply.upgrade(connection, target)
+    return apply.apply_revisions(connection, target)
 
 
 def _adopt(backend: Backend, connection: Connection, target: str) -> MigrationResult:

@@ -1,4 +1,4 @@
-"""Writes the version of a database whose schema is what that revision promises, and changes nothing else."""
+"""Compares a schema with the one that a revision promises, before that version is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Catalogue
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import apply, scripts
+from lastlight_state.migrations import scripts
 from lastlight_state.migrations.adoption import fit
 from lastlight_state.migrations.adoption.blueprint import blueprints, without_version
 
@@ -23,22 +23,20 @@ class Blueprint:
 
 
 def blueprint(backend: Backend, revision: str) -> Blueprint:
-    """What the revisions up to this one make on that server, tried out in a place that nobody sees."""
+    """What the revisions up to this one make on that server, tried in a scratch schema or file."""
     promised, newest = blueprints(backend, revision, scripts.head())
     return Blueprint(promised, newest)
 
 
-def stamp(backend: Backend, connection: Connection, revision: str, expected: Blueprint | None) -> None:
-    """Write the version, on a connection of `Backend.migration`. Raises `SchemaMismatch` for another schema."""
-    if expected is not None:
-        found = without_version(backend.shape(connection))
-        differences = [
-            *fit.misfits(found, expected.promised),
-            *fit.clashes(found, expected.promised, expected.newest),
-        ]
-        if differences:
-            raise SchemaMismatch(
-                f"the schema is not the one of revision {revision}; --force stamps it all the same:",
-                differences=differences,
-            )
-    apply.stamp(connection, revision)
+def compare(backend: Backend, connection: Connection, revision: str, expected: Blueprint) -> None:
+    """Raise `SchemaMismatch` with every difference of the schema from the expected one of this revision."""
+    found = without_version(backend.shape(connection))
+    differences = [
+        *fit.misfits(found, expected.promised),
+        *fit.clashes(found, expected.promised, expected.newest),
+    ]
+    if differences:
+        raise SchemaMismatch(
+            f"the schema is not the one of revision {revision}; --force stamps it all the same:",
+            differences=differences,
+        )

@@ -1,6 +1,6 @@
-"""Which revision a database is at, and what this library makes of it. Never writes.
+"""Reads which revision a database is at, and judges whether this library can work on it. Never writes.
 
-One SELECT answers for a current database, because every open asks.
+For a current database that is one SELECT, because every open runs it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.records import SchemaState
 
-#: The tables of revision 0001: where one stands without a version, another program made it.
+#: The tables of revision 0001: one of them without a version was made by a foreign program.
 SEED_TABLES = (
     "workflow_runs",
     "executions",
@@ -29,7 +29,7 @@ _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state = 'running'"
 
 
 def read_state(backend: Backend) -> SchemaState:
-    """The state of the schema of a database that may be anything, or not be there. Creates nothing."""
+    """The state of the schema of any database, or of one that does not exist. Creates nothing."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
     rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}")
@@ -39,7 +39,7 @@ def read_state(backend: Backend) -> SchemaState:
 
 
 def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
-    """Where a revision stands as seen from the newest that this library knows."""
+    """Whether a revision is older or newer than the newest that this library knows, or equal."""
     head = scripts.head()
     if revision == head:
         return "current"

@@ -13,13 +13,13 @@ from lastlight_state.migrations.state import read_state
 def verify(backend: Backend) -> SchemaState:
     """The state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
 
-    Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for tables that are not
-    ours, a version that is none of ours, and a copy that is not finished. Creates nothing.
+    Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for foreign tables, a
+    foreign version, and a copy that is not finished. Creates nothing.
     """
     state = read_state(backend)
     refuse(state)
     if state.state == "unversioned":
-        refuse_strangers(backend)
+        refuse_foreign(backend)
     if state.state in ("empty", "behind", "unversioned"):
         raise NotMigrated(found=state.revision, head=state.head, command=remedy(backend))
     return state
@@ -39,7 +39,7 @@ def refuse(state: SchemaState) -> None:
         raise SchemaMismatch(problem, code="unfinished_copy")
 
 
-def refuse_strangers(backend: Backend) -> None:
+def refuse_foreign(backend: Backend) -> None:
     """Raise for tables without a version, unless they are the original program's and `migrate` takes them over.
 
     Imported here because it needs Alembic, and a current database is opened without.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lastlight_state.backends.triggers import Guard
-from lastlight_state.db.guards import append_only, declare, no_replacement
+from lastlight_state.db.guards import Guard, append_only, declare, no_replacement
 
 FIRES = declare(
     [

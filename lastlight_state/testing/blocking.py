@@ -25,7 +25,7 @@ class Loop:
         self._thread.start()
 
     def run(self, make: Any) -> Any:
-        """The result of the awaitable that ``make`` returns, or what it returns when that is none."""
+        """What ``make`` returns; awaited first if it is awaitable."""
 
         async def go() -> Any:
             made = make()

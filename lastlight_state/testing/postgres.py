@@ -75,7 +75,7 @@ class ThrowawayPostgres:
     def create_database(self, *, template: str | None = None) -> str:
         """The URL of a new database: an empty one, or a copy of ``template``.
 
-        ``template`` is the URL of a database of this server that nobody is connected to. Either takes 30 to 170 ms.
+        ``template`` is the URL of a database of this server without open connections. Either takes 30 to 170 ms.
         """
         name = f"lastlight_test_{uuid.uuid4().hex[:12]}"
         self._execute("CREATE DATABASE {} TEMPLATE {}", name, _database(template) if template else "template0")

@@ -99,7 +99,7 @@ def _server_user() -> tuple[int, int] | None:
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
-        raise BackendUnavailable(f"uid {os.geteuid()} has no name on this machine, and initdb needs one") from None
+        raise BackendUnavailable(f"uid {os.geteuid()} has no name on this machine, which initdb requires") from None
     return None
 
 
@@ -108,7 +108,9 @@ def _can_run(binaries: Binaries, uid: int) -> bool:
         binaries.version(user=uid)
     except OSError as error:
         if binaries.package is None:
-            raise BackendUnavailable(f"root may not run Postgres, and nobody may not reach it: {error}") from error
+            raise BackendUnavailable(
+                f"Postgres refuses to run as root, and user `nobody` cannot run these binaries: {error}"
+            ) from error
         return False
     return True
 

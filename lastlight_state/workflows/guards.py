@@ -5,8 +5,7 @@ Guards look at changes only: a row that already breaks a rule can still be read 
 
 from __future__ import annotations
 
-from lastlight_state.backends.triggers import Guard
-from lastlight_state.db.guards import append_only, declare, no_replacement, no_update
+from lastlight_state.db.guards import Guard, append_only, declare, no_replacement, no_update
 
 _IDENTITY = ("id", "workflow_name", "trigger_id", "run_key", "parent_run_id")
 

@@ -1,12 +1,13 @@
 import pytest
 import sqlalchemy as sa
+from support.guards import statements_of
 from support.refusal import refused
 from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Mode
-from lastlight_state.backends.triggers import Guard
 from lastlight_state.db import guards
+from lastlight_state.db.guards import Guard
 
 AT = "2026-02-03T00:00:00.000Z"
 
@@ -37,7 +38,7 @@ def test_a_guard_refuses_on_both_databases_what_it_says_and_nothing_else(every_b
     with scratch_tables(every_backend):
         with every_backend.transaction() as tx:
             for guard in GUARDS:
-                for statement in backend.guard_ddl(guard):
+                for statement in statements_of(guard, backend.name):
                     tx.connection.exec_driver_sql(statement)
             rows = [{"id": f"t{number}", "at": AT, "number": number} for number in (None, 5)]
             columns = [THINGS.c.id, THINGS.c.number]

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from lastlight_state.migrations.additive_sql import problem_with
+from support.migrations.additive_sql import problem_with
 
 ADDS = (
     "CREATE TABLE more (id TEXT)",

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import CommandLine, Config
+from support.migrations.policy import violations
 from support.migrations.support import Place, load
 
 from lastlight_state.migrations import current, scripts
-from lastlight_state.migrations.policy import violations
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,6 +13,7 @@ from support.migrations import golden
 from support.migrations.golden import PRODUCTS, files, schema_of
 from support.migrations.populate import contents, layout
 from support.migrations.releases import HISTORY, released
+from support.migrations.snapshot import differences
 from support.migrations.story import BUILD, RELEASE, STORY, TRIAGE, UNTIL
 from support.migrations.support import Place, catalogue, newest, with_connection
 from support.migrations.templates import PostgresTemplates, SqliteTemplates
@@ -22,7 +23,6 @@ from lastlight_state.errors import Conflict
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import current, scripts
 from lastlight_state.migrations.apply import data_steps
-from lastlight_state.migrations.snapshot import differences
 from lastlight_state.workflows import NodeRef, PhaseEntry
 
 FILES = files()

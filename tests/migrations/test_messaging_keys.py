@@ -9,12 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue, load
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import BackendError, SchemaMismatch
 from lastlight_state.migrations import check, current, migrate, scripts, upgrade
-from lastlight_state.migrations.snapshot import differences
 
 SEED = Path(__file__).parents[1] / "fixtures" / "legacy" / "seed.sql"
 REVISION = load(scripts.folder() / "versions" / "0004_messaging_keys.py")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from support.migrations.populate import contents, fill, layout
+from support.migrations.snapshot import lost
 from support.migrations.support import Place, catalogue, with_connection
 
 from lastlight_state.migrations import migrate, scripts
 from lastlight_state.migrations.apply import data_steps
-from lastlight_state.migrations.snapshot import lost
 
 REVISIONS = scripts.revisions()
 DECLARED = data_steps()

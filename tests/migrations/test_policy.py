@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.migrations.policy import violations
 from support.migrations.support import load
 
 from lastlight_state.migrations import scripts
-from lastlight_state.migrations.policy import violations
 
 PRODUCTS = ("sqlite", "postgresql")
 FILES = sorted((scripts.folder() / "versions").glob("*.py"))

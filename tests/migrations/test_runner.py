@@ -6,6 +6,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
+from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue, tables
 from support.migrations.workers import Workers
 from support.refusal import refused
@@ -13,7 +14,6 @@ from support.refusal import refused
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, SchemaMismatch
 from lastlight_state.migrations import apply, current, history, migrate, scripts, upgrade
-from lastlight_state.migrations.snapshot import differences
 
 ALL = tuple(scripts.revisions())
 
@@ -232,6 +232,6 @@ def test_an_upgrade_to_an_older_revision_says_where_the_newer_database_is(place:
     backend = place.backend()
     migrate(backend)
     with backend.migration(5) as connection:
-        result = apply.upgrade(connection, ALL[2])
+        result = apply.apply_revisions(connection, ALL[2])
     assert (result.state, result.from_revision, result.to_revision) == ("current", ALL[-1], ALL[-1])
     assert current(backend) == ALL[-1]

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 from support.migrations.originals import SEED, original
 from support.migrations.populate import contents, fill
+from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue, newest, with_connection
 
 from lastlight_state.errors import NewerSchema, NotSupported, SchemaMismatch
 from lastlight_state.migrations import current, migrate, script, scripts
-from lastlight_state.migrations.snapshot import differences
 
 HEAD = scripts.head()
 

@@ -9,16 +9,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
+from support.guards import postgres_functions, statements_of
+from support.migrations.snapshot import differences, lost
 from support.migrations.support import Place, catalogue, with_connection, without_version
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Catalogue
-from lastlight_state.backends.triggers import postgres_functions
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.autogenerate import options
 from lastlight_state.migrations.metadata import GUARDS, METADATA
-from lastlight_state.migrations.snapshot import differences, lost
 
 
 class Undo(Exception):
@@ -33,7 +33,7 @@ def declared(backend: Backend) -> Catalogue:
         for statement in postgres_functions() if backend.name == "postgresql" else ():
             connection.exec_driver_sql(statement)
         for guard in GUARDS:
-            for statement in backend.guard_ddl(guard):
+            for statement in statements_of(guard, backend.name):
                 connection.exec_driver_sql(statement)
         found.append(backend.catalogue(connection))
         raise Undo

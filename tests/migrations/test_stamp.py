@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.migrations.originals import LATER, ROWS, SEED, original
+from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue
 
 from lastlight_state.errors import InvalidValue, SchemaMismatch
 from lastlight_state.migrations import check, current, migrate, scripts, stamp
-from lastlight_state.migrations.snapshot import differences
 
 ALL = scripts.revisions()
 FORGET = "DROP TABLE lastlight_state_version"

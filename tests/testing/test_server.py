@@ -165,7 +165,7 @@ def test_binaries_that_the_servers_user_cannot_reach_are_refused(place: Path) ->
     private = place / "private"
     private.mkdir(mode=0o700)
     unreachable = fake(private / "bin", initdb="echo 'made for the test' >&2; exit 1")
-    reason = "nobody may not reach it" if os.geteuid() == 0 else "initdb: made for the test"
+    reason = "cannot run these binaries" if os.geteuid() == 0 else "initdb: made for the test"
     with pytest.raises(BackendUnavailable, match=reason):
         LocalServer(unreachable)
     assert [path.name for path in place.iterdir()] == ["private"]

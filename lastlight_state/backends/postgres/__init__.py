@@ -31,9 +31,8 @@ from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.pool import Pool, cancel
-from lastlight_state.backends.postgres.scripts import grants, script
+from lastlight_state.backends.postgres.scripts import framed, grants
 from lastlight_state.backends.sql.quoting import literal, quoted
-from lastlight_state.backends.triggers import Guard, postgres_ddl
 from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
@@ -158,7 +157,7 @@ class PostgresBackend(Backend):
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
 
     def join(self, connection: Connection) -> Checkout:
-        self.refuse_stranger(connection)
+        self.refuse_foreign(connection)
         driver: Any = connection.connection.dbapi_connection
         checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
         if driver.autocommit and not self.alive(checkout):
@@ -215,9 +214,9 @@ class PostgresBackend(Backend):
             finally:
                 self.rollback(checkout)
 
-    def script(self, body: str, lock_timeout: float) -> str:
+    def as_script(self, body: str, lock_timeout: float) -> str:
         schema, exists, _ = self._place()
-        return script(body, schema, exists=exists, lock_timeout=lock_timeout, ddl_wait=DDL_WAIT_SECONDS)
+        return framed(body, schema, exists=exists, lock_timeout=lock_timeout, ddl_wait=DDL_WAIT_SECONDS)
 
     def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
         schema, _, database = self._place()
@@ -240,9 +239,6 @@ class PostgresBackend(Backend):
             return measured(checkout.driver, self.schema, tables)
         except psycopg.Error as error:
             raise translate(error) from error
-
-    def guard_ddl(self, guard: Guard) -> Iterator[str]:
-        return postgres_ddl(guard)
 
     def forked(self) -> None:
         if self._pool is not None:
@@ -293,7 +289,7 @@ class PostgresBackend(Backend):
         return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
 
     def _lock_migration(self, checkout: Checkout, schema: str, lock_timeout: float) -> None:
-        """Polled with ``try``, so that the wait ends when we say, and a killed holder blocks nobody."""
+        """Take the advisory lock by polling, so that the wait ends after ``lock_timeout``."""
         number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
         while not checkout.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
             if time.monotonic() >= deadline:

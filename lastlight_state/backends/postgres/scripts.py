@@ -14,7 +14,7 @@ RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
 
 
-def script(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
+def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
     """The statements in one transaction, which holds the lock of migrations and is in the schema."""
     place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
     before = [

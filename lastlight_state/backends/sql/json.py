@@ -1,7 +1,7 @@
-"""JSON inside statements, which each product reads and makes in its own way.
+"""JSON inside statements: reading elements and members, and making objects, on each product.
 
-Many values travel in one parameter, a JSON array of objects that is read as rows: a statement that takes any number of
-values so stays one statement, and is compiled once.
+A statement that takes any number of values gets them as one parameter, a JSON array that it reads as rows. So it is
+one statement for any number, and is compiled once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ class member_of(FunctionElement[str]):  # noqa: N801
 
 
 class entry_of(FunctionElement[str]):  # noqa: N801
-    """``entry_of(document, key, member="m")``: the member of the object that stands under a key of a JSON object, as
-    text. NULL where there is no such document, key, object or member. The key is a value, and may be any text."""
+    """``document[key].member`` as text: ``entry_of(document, key, member="m")``.
+
+    NULL where document, key or member is missing, or the entry is not an object. The key may be any text.
+    """
 
     type = sa.Text()
     inherit_cache = False
@@ -48,7 +50,7 @@ class entry_of(FunctionElement[str]):  # noqa: N801
 
 
 class object_of(FunctionElement[Any]):  # noqa: N801
-    """An aggregate: one JSON object of keys and values. Of no rows at all it is empty, or NULL."""
+    """An aggregate: one JSON object of keys and values. Over no rows it is ``{}`` on SQLite and NULL on Postgres."""
 
     inherit_cache = True
 

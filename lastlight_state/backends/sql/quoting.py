@@ -1,8 +1,7 @@
-"""Names and texts in SQL that goes to a driver as it stands.
+"""SQL that is put together as text: quoted names, literals, and a condition that ends a script.
 
-A condition in a script: statements that end it when a query finds a row.
-
-A script has no program around it that could look at rows and stop. Each product has one way of its own.
+An upgrade that is written as a script runs without this program, so the script itself must stop when its query finds
+a row that forbids the upgrade.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from lastlight_state.errors import NotSupported
 
 
 def quoted(name: str) -> str:
-    """The name as a quoted identifier. SQLAlchemy's own quoting doubles ``%``, for statements that carry parameters."""
+    """The name as a quoted identifier. SQLAlchemy's own quoting doubles ``%``, which is wrong without parameters."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -28,7 +27,7 @@ def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
     if product == "postgresql":
         raises = f"RAISE EXCEPTION USING ERRCODE = 'LL001', MESSAGE = {literal(message)}"
         return (f"DO $refusal$ BEGIN IF EXISTS ({query}) THEN {raises}; END IF; END $refusal$",)
-    if product == "sqlite":  # an error with a text of its own is to be had from a constraint's name alone
+    if product == "sqlite":  # SQLite shows a text of ours only as the name of a failed constraint
         return (
             f"CREATE TEMP TABLE {_TABLE} (found INTEGER CONSTRAINT {quoted(message)} CHECK (found IS NULL))",
             f"INSERT INTO temp.{_TABLE} SELECT 1 WHERE EXISTS ({query})",

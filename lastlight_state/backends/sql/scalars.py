@@ -1,9 +1,4 @@
-"""Numbers in SQL, where the products disagree about them.
-
-Pieces of texts in SQL, which each product names in its own way.
-
-Arithmetic on stored times in SQL, which each product writes in its own way.
-"""
+"""Functions on single values in SQL that each product writes in its own way: rounding, times and pieces of texts."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from sqlalchemy.sql.functions import FunctionElement
 class nearest(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
     """The whole number nearest to a float below 2**53, a half to the even one: what Python's ``round`` gives.
 
-    Postgres rounds floats so by itself. On SQLite ``round`` takes a half away from zero, so the half is looked at.
+    Postgres does so by itself. SQLite's ``round`` takes a half away from zero, so a half is handled apart.
     """
 
     type = sa.BigInteger()
@@ -59,7 +54,7 @@ def _millis_on_postgres(element: millis_between, compiler: SQLCompiler, **option
 
 
 class utc_bucket(FunctionElement[str]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The first letters of a time's ISO-8601 text in UTC: ``utc_bucket(time, 10)`` its day, 13 its hour."""
+    """The first characters of a time's ISO-8601 text in UTC: ``utc_bucket(time, 10)`` its day, 13 its hour."""
 
     type = sa.Text()
     inherit_cache = True
@@ -78,7 +73,7 @@ def _text_on_postgres(element: utc_bucket, compiler: SQLCompiler, **options: Any
 
 
 class before(FunctionElement[str]):  # noqa: N801 - reads as the SQL function that it stands for
-    """What stands in a text before the first mark; NULL where the mark does not occur."""
+    """The part of a text before the first ``mark``; NULL where the mark does not occur."""
 
     type = sa.Text()
     inherit_cache = True

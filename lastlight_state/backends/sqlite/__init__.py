@@ -35,7 +35,6 @@ from lastlight_state.backends.sqlite.measures import measured
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
 from lastlight_state.backends.sqlite.shape import shape_of
-from lastlight_state.backends.triggers import Guard, sqlite_ddl
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
@@ -163,7 +162,7 @@ class SqliteBackend(Backend):
         return Connection(self._lent_dialect(), connection=lent)
 
     def join(self, connection: Connection) -> Checkout:
-        self.refuse_stranger(connection)
+        self.refuse_foreign(connection)
         driver: Any = connection.connection.dbapi_connection
         for pragma in ("foreign_keys", "recursive_triggers"):
             if not driver.execute(f"PRAGMA {pragma}").fetchone()[0]:
@@ -200,7 +199,7 @@ class SqliteBackend(Backend):
         finally:
             memory.close()
 
-    def script(self, body: str, lock_timeout: float) -> str:
+    def as_script(self, body: str, lock_timeout: float) -> str:
         return f"PRAGMA busy_timeout = {int(lock_timeout * 1000)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
 
     def original(self, connection: Connection) -> Original:
@@ -230,9 +229,6 @@ class SqliteBackend(Backend):
             return measured(checkout.driver, self._path, tables, self._connections.journal_mode)
         except sqlite3.Error as error:
             raise translate(error) from error
-
-    def guard_ddl(self, guard: Guard) -> Iterator[str]:
-        return sqlite_ddl(guard)
 
     def forked(self) -> None:
         self._connections.forked()

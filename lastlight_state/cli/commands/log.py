@@ -114,7 +114,7 @@ class _Printer:
 
 
 def _pages(log: AgentLog, session_id: str, last: int | None) -> Iterator[LogPage]:
-    """The last so many lines as one page, or all in order; nothing where there is no log."""
+    """The ``last`` lines as one page, or all pages in order; nothing where there is no log."""
     if log.sessions.find(session_id) is None:
         return
     if last is not None:

@@ -27,7 +27,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 @command("ls")
 @click.argument("kind", metavar="[KIND]", default=DEFAULT)
-@click.option("--limit", metavar="N", default=50, help="At most so many, 1 to 500.")
+@click.option("--limit", metavar="N", default=50, help="The number of records on a page, 1 to 500.")
 @click.option("--status", metavar="WORD", multiple=True, help="Only these; may be given several times.")
 @click.option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h.")
 @click.option("--page-token", metavar="TOKEN", help="Go on where the page before ended.")

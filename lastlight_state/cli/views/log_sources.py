@@ -36,7 +36,7 @@ class Source(ABC):
 def source_of(call: Call, key: str, *, pause: Callable[[float], object] = time.sleep) -> Source:
     """The source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`.
 
-    ``pause`` waits for so many seconds between two looks.
+    ``pause`` is called with the seconds to wait between two looks.
     """
     log = AgentLog(settings_of(call).agent_sessions)
     if _has_log(log, key):

@@ -30,7 +30,7 @@ def adopt(backend: Backend, connection: Connection, target: str) -> MigrationRes
     Raises `SchemaMismatch` with every difference; then nothing is changed. Upgrades only, if another came first.
     """
     if apply.version(connection) is not None:
-        return apply.upgrade(connection, target)
+        return apply.apply_revisions(connection, target)
     found = surveyed(backend, connection)
     if found is None or found.differences:
         raise refusal(found)
@@ -43,8 +43,8 @@ def adopt(backend: Backend, connection: Connection, target: str) -> MigrationRes
     for remark in found.remarks:
         _log.warning("adopted as it is: %s", remark)
     _complete(backend, connection, found)
-    apply.stamp(connection, FIRST)
-    result = apply.upgrade(connection, target, found.present)
+    apply.write_version(connection, FIRST)
+    result = apply.apply_revisions(connection, target, found.present)
     if found.shared_keys:
         connection.execute(text(found.indexes[ONE_ACTIVE]))
     return replace(result, from_revision=None, adopted=True)

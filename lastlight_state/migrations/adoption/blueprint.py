@@ -1,4 +1,4 @@
-"""What the revisions themselves make of an empty database: the only statement of what a schema at one of them is."""
+"""The schema at a revision, found by applying the revisions up to it to an empty database."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
     found = []
     with backend.scratch() as connection:
         for revision in revisions:
-            apply.upgrade(connection, revision)
+            apply.apply_revisions(connection, revision)
             found.append(without_version(backend.shape(connection)))
     return found
 
 
 def without_version(catalogue: Catalogue) -> Catalogue:
-    """The catalogue without the version table, which is nobody's schema."""
+    """The catalogue without the version table, which no revision makes."""
     return {entry: text for entry, text in catalogue.items() if entry[1] != VERSION_TABLE}

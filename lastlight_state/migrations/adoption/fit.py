@@ -1,7 +1,7 @@
-"""Whether tables that somebody else has made, or says to have made, are the ones that a revision promises.
+"""Compares foreign tables with those that a revision promises.
 
-What is extra does no harm and is left alone, unless it would refuse rows that this library writes, or has the name of
-something that a later revision makes.
+Additional columns, indexes and tables are left alone, unless they would refuse rows that this library writes, or have
+the name of something that a later revision makes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from lastlight_state.backends.facts import Catalogue, Entry
 
-#: Kinds of which an equal one may be there before the revision that adds it.
+#: Kinds of entry that may exist already before the revision that adds them, if they are equal.
 MADE_UNLESS_EQUAL = ("column", "index")
 
 _TOLD = {
@@ -36,7 +36,7 @@ def misfits(found: Catalogue, expected: Catalogue, *, optional: Collection[str] 
 
 
 def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str]:
-    """One line per entry that is there already although only a later revision makes it."""
+    """One line per entry that exists already although only a later revision makes it."""
     tables = _tables(expected)
     return [
         f"{_told(entry)} is there already, and a later revision makes one"

@@ -1,6 +1,6 @@
-"""What a file of the original program has already and a later revision would add: later versions of that program did.
+"""Skips columns and indexes that a file of the original program already has and a later revision would add.
 
-Such a column or index, when it is exactly the one that the revision makes, is not made again.
+Later versions of that program added some of them. They are skipped only where they equal what the revision makes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lastlight_state.backends.facts import Entry
 
 
 def spare(context: MigrationContext, present: Collection[Entry]) -> None:
-    """Let the operations of this context pass over the columns and indexes that are named."""
+    """Make the operations of this context skip the columns and indexes in ``present``."""
     if not present:
         return
     impl: Any = context.impl

@@ -1,4 +1,4 @@
-"""A look at a database of the original program: whether it can be taken over, and what that would do. Never writes."""
+"""Finds out whether a database of the original program can be taken over, and what that would do. Never writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lastlight_state.migrations.state import SEED_TABLES
 FIRST = "0001"
 SESSIONS = "messaging_sessions"
 KEY = ("platform", "channel_id", "thread_id", "user_id")
-#: What versions of the original before its own repair had: no second session of a key, not even an ended one.
+#: A constraint of early versions of the original, which allowed one session per key, ended ones included.
 TOO_STRICT: Entry = ("constraint", SESSIONS, f"unique ({', '.join(sorted(KEY))})")
 ONE_ACTIVE: Entry = ("index", SESSIONS, "idx_msg_sessions_unique_active")
 
@@ -37,7 +37,7 @@ class Survey:
     """What was found. Without ``differences`` the database can be taken over as revision 0001.
 
     ``indexes`` are those of 0001 that are missing, each with its statement; ``present`` is what later revisions need
-    not add; ``shared_keys`` keep the unique index from being made before revision 0004 has retired the duplicates.
+    not add; ``shared_keys`` have several active sessions: the unique index waits until revision 0004 retires them.
     """
 
     differences: tuple[str, ...]
@@ -56,7 +56,7 @@ class Survey:
 
 
 def look(backend: Backend) -> Survey | None:
-    """What an adoption would meet, in one snapshot; None where the product has no databases of the original."""
+    """What an adoption would find, read in one snapshot. None on a product that the original does not use."""
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated(backend):

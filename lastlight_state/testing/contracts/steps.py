@@ -10,7 +10,7 @@ from lastlight_state.workflows import Approval, Gate, Trigger, WorkflowRun
 
 
 def fresh(word: str) -> str:
-    """A name that nobody has used."""
+    """A name that no other test uses."""
     return f"{word}-{uuid4().hex}"
 
 

@@ -96,7 +96,7 @@ def without_version(found: Catalogue) -> Catalogue:
 def newest(backend: Backend) -> Catalogue:
     """What the database would say about the newest schema, made in a place of its own."""
     with backend.scratch() as connection:
-        apply.upgrade(connection, scripts.head())
+        apply.apply_revisions(connection, scripts.head())
         return without_version(backend.catalogue(connection))
 
 

@@ -1,42 +1,22 @@
-"""Guard triggers: what the database itself refuses, whoever asks, rendered for each product.
-
-A `Guard` says *when* a statement is refused. Conditions are written once, over ``OLD`` and ``NEW``, with
-``IS DISTINCT FROM`` for comparisons that treat NULL as a value. A *permitted* guard lets the statement through while
-``maintenance_permits`` holds a row (see `lastlight_state.receipts`).
-"""
+"""The triggers of declared guards as SQL, to compare with what the revisions make."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
-Event = Literal["insert", "update", "delete", "truncate"]
+from lastlight_state.db.guards import Guard
 
 REFUSE = "lastlight_refuse"
 REFUSE_UNLESS_PERMITTED = "lastlight_refuse_unless_permitted"
-SQLSTATE_CLASS = "LL"
 
 
-@dataclass(frozen=True)
-class Guard:
-    """One refusal. ``permit`` names the receipts whose permit opens it: any, ``reset`` alone, or none.
-
-    ``only`` names the one product that needs the guard; elsewhere it renders to nothing.
-    """
-
-    name: str
-    table: str
-    event: Event
-    message: str
-    when: str | None = None
-    permit: Literal["any", "reset"] | None = None
-    of: tuple[str, ...] = ()
-    only: Literal["sqlite", "postgresql"] | None = None
+def statements_of(guard: Guard, product: str) -> Iterator[str]:
+    """The statements that create a guard; none where the product does not need it."""
+    return {"sqlite": _on_sqlite, "postgresql": _on_postgres}[product](guard)
 
 
-def sqlite_ddl(guard: Guard) -> Iterator[str]:
-    """The CREATE TRIGGER of a guard on SQLite; nothing for TRUNCATE, which does not exist there."""
+def _on_sqlite(guard: Guard) -> Iterator[str]:
+    """Nothing for TRUNCATE, which SQLite does not have."""
     if guard.event == "truncate" or guard.only == "postgresql":
         return
     conditions = [guard.when.replace("IS DISTINCT FROM", "IS NOT")] if guard.when else []
@@ -51,8 +31,8 @@ def sqlite_ddl(guard: Guard) -> Iterator[str]:
     )
 
 
-def postgres_ddl(guard: Guard) -> Iterator[str]:
-    """The CREATE TRIGGER of a guard on Postgres. Conditions stand in WHEN: a write that passes calls nothing."""
+def _on_postgres(guard: Guard) -> Iterator[str]:
+    """The condition stands in WHEN, so that a write that passes calls no function."""
     if guard.only == "sqlite":
         return
     function = REFUSE_UNLESS_PERMITTED if guard.permit else REFUSE

@@ -17,8 +17,8 @@ from alembic.migration import MigrationContext
 from alembic.operations import MigrateOperation, Operations, ops
 from sqlalchemy import CheckConstraint, Column, Enum, ForeignKey
 from sqlalchemy.sql.elements import False_, True_
+from support.migrations.additive_sql import problem_with
 
-from lastlight_state.migrations.additive_sql import problem_with
 from lastlight_state.migrations.operations import RefuseRows
 
 IMPORTS = frozenset({"__future__", "alembic", "collections.abc", "sqlalchemy", "sqlalchemy.dialects", "typing"})
