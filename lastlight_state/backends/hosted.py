@@ -1,4 +1,4 @@
-"""The lock of migrations on a connection that belongs to a host application.
+"""The migration lock on a connection that belongs to a host application.
 
 A host may use any driver and its own way to begin, so this speaks through SQLAlchemy, and makes sure that the
 transaction it was given is one.
@@ -29,6 +29,6 @@ def hold_migration_lock(connection: Connection) -> None:
 
 
 def lock_number(schema: str, name: str) -> int:
-    """The number of an advisory lock on Postgres; it separates schemas and names, the server separates databases."""
+    """The number of an advisory lock on Postgres, from schema and name. Such locks are per database already."""
     digest = hashlib.sha256(f"lastlight_state:{schema}:{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

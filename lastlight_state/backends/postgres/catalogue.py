@@ -51,7 +51,7 @@ _QUERIES = {
 
 
 def catalogue_of(driver: Any) -> Catalogue:
-    """Everything in the current schema, whose own name is left out of the definitions."""
+    """Every object of the current schema. The schema's own name is left out of the definitions."""
     schema, quoted = driver.execute("SELECT current_schema(), quote_ident(current_schema())").fetchone()
     found: dict[Entry, str] = {}
     for kind, query in _QUERIES.items():

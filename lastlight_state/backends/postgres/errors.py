@@ -1,4 +1,4 @@
-"""From SQLSTATEs to the library's errors. Texts are never read."""
+"""Translates driver errors to the library's errors by their SQLSTATE, never by their text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GONE = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"})
 
 
 def translate(error: Exception) -> StateError:
-    """The library's error for one of the driver's."""
+    """The library's error for a driver's error."""
     state = getattr(error, "sqlstate", None)
     if state is None:
         return _without_state(error)

@@ -1,4 +1,4 @@
-"""SQL for people who run it themselves: an upgrade of a Postgres schema as a script, and the rights of a role."""
+"""SQL for administrators: an upgrade of a Postgres schema as a script, and the rights of a role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no
 
 
 def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
-    """The statements in one transaction, which holds the lock of migrations and is in the schema."""
+    """The statements in one transaction that enters the schema and holds the migration lock."""
     place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
     before = [
         "BEGIN",
@@ -29,7 +29,7 @@ def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wai
 
 
 def grants(role: str, database: str, schema: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The statements that give the role these rights to each table, and what it needs to reach them."""
+    """The statements that give the role these rights on each table, with CONNECT and USAGE to reach them."""
     to, home = _preparer.quote(role), _preparer.quote(schema)
     yield f"GRANT CONNECT ON DATABASE {_preparer.quote(database)} TO {to}"
     yield f"GRANT USAGE ON SCHEMA {home} TO {to}"

@@ -43,7 +43,7 @@ OLDEST = (3, 35, 0)
 
 
 class _Compiler(SQLiteCompiler):
-    """SQLAlchemy's own, which drops table hints on SQLite; here one is the ``INDEXED BY`` of `db.indexes.through`."""
+    """SQLAlchemy's compiler drops table hints on SQLite; this one writes the ``INDEXED BY`` of `db.indexes.through`."""
 
     def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
         return text
@@ -155,7 +155,7 @@ class SqliteBackend(Backend):
         return questions.ask(checkout.driver, sql, params, limit, timeout)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
-        """Nothing to do: a writing unit is alone in the file already."""
+        """Do nothing: a SQLite file has one writing unit at a time."""
 
     def connection(self, checkout: Checkout) -> Connection:
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()

@@ -1,4 +1,4 @@
-"""The catalogue of a SQLite database, from the texts that it keeps of what was created."""
+"""The catalogue of a SQLite database, read from the CREATE statements that it keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONSTRAINTS = ("CONSTRAINT ", "PRIMARY KEY", "UNIQUE", "CHECK", "FOREIGN KEY")
 
 
 def catalogue_of(driver: Any) -> Catalogue:
-    """Everything that stands in the main database, SQLite's own objects excepted."""
+    """Every object of the main database except SQLite's own."""
     found: dict[Entry, str] = {}
     for kind, name, table, sql in driver.execute(_OBJECTS).fetchall():
         if kind == "table":
@@ -40,7 +40,7 @@ def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
 
 
 def _parts(body: str) -> Iterator[str]:
-    """The pieces between the commas that stand outside of brackets and quotes."""
+    """The pieces between commas outside of brackets and quotes."""
     depth, quote, piece = 0, "", ""
     for character in body:
         if quote:

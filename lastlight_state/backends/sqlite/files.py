@@ -1,4 +1,4 @@
-"""Where database files live: private creation, and what kind of file system carries them."""
+"""Database files: creates them for their owner alone, and tells local file systems from remote ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """Create an empty file readable by its owner alone, unless it is there."""
+    """Create an empty file that only its owner can read, unless it exists."""
     make_private_directory(path.parent)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
@@ -36,12 +36,12 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def is_remote(carrier: str) -> bool:
-    """Whether a file system of this name comes over a network or from the host of a virtual machine."""
+    """Whether a file system of this name is on a network or on the host of a virtual machine."""
     return carrier.startswith(_REMOTE)
 
 
 def file_system(path: Path) -> str:
-    """The name of the file system that carries the file; ``"unknown"``, which counts as local, outside Linux."""
+    """The name of the file system that holds the file. Outside Linux ``"unknown"``, which counts as local."""
     folder = path.parent
     while not folder.exists():
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""A look at a SQLite file that leaves no trace.
+"""Reads a SQLite file without leaving side files.
 
 Opening a WAL database for reading makes its ``-wal`` and ``-shm`` files, and fails in a directory that may not be
 written. A file with no WAL and no journal beside it has no live connection that has written: it is read as unchanging,
@@ -16,7 +16,7 @@ _FORMAT_AT, _WAL_FORMAT = 18, b"\2\2"
 
 
 class Glance:
-    """What the file was like before it was opened. ``possible`` when it can be read as unchanging.
+    """Identity, size and time of the file before it was opened. ``possible``: it can be read as unchanging.
 
     ``journal_mode`` is ``"wal"`` where the file says so; read as unchanging, SQLite itself does not tell.
     """
@@ -34,7 +34,7 @@ class Glance:
 
 
 def _sight(path: Path) -> Sight | None:
-    """Identity, size and time of change of a file at rest; None for one in use, or none at all."""
+    """Identity, size and time of change of a file that no process uses; None for a file in use, or a missing one."""
     if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return None
     try:

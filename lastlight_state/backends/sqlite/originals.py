@@ -1,4 +1,4 @@
-"""SQLite files of the original program: whether they are sound, and the one table of theirs that must be rebuilt."""
+"""SQLite files of the original program: checks them for damage, and rebuilds the one table that must be rebuilt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HANGING = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index
 
 
 class SqliteOriginal:
-    """An `lastlight_state.backends.originals.Original` on a driver connection that is inside a transaction."""
+    """A `lastlight_state.backends.facts.Original` on a driver connection that is inside a transaction."""
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
@@ -63,7 +63,7 @@ class SqliteOriginal:
 
 
 def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:
-    """The statements of SQLite's own recipe."""
+    """The statements that SQLite's documentation gives for rebuilding a table (ALTER TABLE, section 7)."""
     old, new = quoted(table), quoted(REBUILT)
     names = ", ".join(quoted(name) for name, *_ in columns)
     yield f"CREATE TABLE {new} ({', '.join([*_definitions(columns), _key(columns)])})"

@@ -1,4 +1,4 @@
-"""The shape of a SQLite schema: what its tables are like, however the statements were written that made them.
+"""The shape of a SQLite schema: columns, keys and indexes, however the statements that made them are spelt.
 
 SQLite keeps the text of every statement, with its comments, quotes and letters. Files that another program has made
 say the same in other words, so their tables are compared by what SQLite itself says about them.
@@ -34,7 +34,7 @@ _TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_
 
 
 def shape_of(driver: Any) -> Catalogue:
-    """Everything that the tables of the main database consist of. The text of an index is a statement that makes it."""
+    """The columns, keys, constraints, indexes and triggers of the main database. An index's text is its statement."""
     found: dict[Entry, str] = {}
     for table, sql in driver.execute(_TABLES).fetchall():
         found["table", table, ""] = " ".join(sorted(_WORDS.intersection(_tokens(sql))))
@@ -48,7 +48,7 @@ def shape_of(driver: Any) -> Catalogue:
 
 
 def normal(sql: str) -> str:
-    """The statement in one way of writing: no comments, names and keywords in small letters, single blanks."""
+    """The statement without comments, with names and keywords in small letters and single blanks."""
     return " ".join(_tokens(sql))
 
 
