@@ -29,15 +29,25 @@ class SystemClock:
 
 SYSTEM_CLOCK = SystemClock()
 
+#: The years in which a caller's clock may be.
+FIRST_YEAR, LAST_YEAR = 1000, 8999
+
 
 class KeptClock:
-    """A caller's clock, its times made into what this library keeps. A naive one is `InvalidValue`."""
+    """A caller's clock, its times made into what this library keeps.
+
+    Naive times are `InvalidValue`, and so are years outside 1000 to 8999: leases, windows and timeouts are added to the
+    present and taken from it, and must stay in the calendar.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def now(self) -> datetime:
-        return aware_utc("clock", self._clock.now())
+        moment = aware_utc("clock", self._clock.now())
+        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+            raise InvalidValue("clock", f"must be between the years {FIRST_YEAR} and {LAST_YEAR}, not {moment.year}")
+        return moment
 
 
 def to_millis(moment: datetime) -> datetime:

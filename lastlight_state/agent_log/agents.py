@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from lastlight_state.agent_log import events
 from lastlight_state.agent_log.records import LOG_LINES, SessionFile
 from lastlight_state.agent_log.tree import LogTree
-from lastlight_state.jsonl import files, forks
+from lastlight_state.jsonl import files, forks, places
 from lastlight_state.jsonl.cursor import Mark, mark_at
 from lastlight_state.jsonl.reader import LineReader
 
@@ -40,7 +40,7 @@ class AgentFiles:
 
     def _owner(self, path: Path) -> str | None:
         try:
-            descriptor = files.open_to_read(path)
+            descriptor = files.open_to_read(path, base=places.ROOT)
         except OSError:  # vanished, a link, or unreadable: belongs to no session
             return None
         try:

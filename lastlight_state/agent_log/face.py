@@ -14,7 +14,8 @@ from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import LogTree
 from lastlight_state.agent_log.writer import Writer
 from lastlight_state.agent_log.writer.session import Files
-from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.jsonl import places
 from lastlight_state.jsonl.lock import LOCK_TIMEOUT
 from lastlight_state.jsonl.writer import SyncWord
 
@@ -35,10 +36,12 @@ class AgentLog:
         session_types: SessionTypes = (),
         lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
+        root = places.real(root)
         tree = LogTree(root)
         agents = AgentFiles(tree)
+        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
         self.root = root
-        self.writer = Writer(Files(tree, clock, sync, lock_timeout))
+        self.writer = Writer(Files(tree, kept, sync, lock_timeout))
         self.sessions = Sessions(tree, Summaries(agents, session_types))
         self.reader = Reader(self.sessions, agents)
         self.raw = Raw(self.sessions)

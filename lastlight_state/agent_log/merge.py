@@ -16,7 +16,7 @@ from lastlight_state.agent_log import cursors
 from lastlight_state.agent_log.cursors import Position
 from lastlight_state.agent_log.records import LOG_LINES, LogIssue, LogLine, SessionFile
 from lastlight_state.agent_log.tree import open_log
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 from lastlight_state.jsonl.cursor import mark_at
 from lastlight_state.jsonl.reader import MAIN, LineReader
 
@@ -108,7 +108,7 @@ def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Pos
     try:
         for path in agents:
             try:
-                found.append((path.stem, path, files.open_to_read(path)))
+                found.append((path.stem, path, files.open_to_read(path, base=places.ROOT)))
             except OSError:  # vanished meanwhile, a link, or unreadable
                 continue
         starts = {name: positions.get(name, Position()) for name, _, _ in found}

@@ -12,7 +12,7 @@ from lastlight_state.agent_log.records import RawCheck, RawFile
 from lastlight_state.agent_log.scan import scanned
 from lastlight_state.agent_log.sessions import Sessions
 from lastlight_state.errors import InvalidValue, NotFound
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 
 _KIND = "raw_result"
 
@@ -36,7 +36,7 @@ class Raw:
         for log in self._sessions.locations(session_id, slug=slug):
             path = raw_files.directory_of(log.path) / (sha256 + raw_files.SUFFIX)
             try:
-                file = os.fdopen(files.open_to_read(path), "rb")
+                file = os.fdopen(files.open_to_read(path, base=places.ROOT), "rb")
             except FileNotFoundError:
                 reason = "missing"
                 continue
@@ -75,7 +75,7 @@ class Raw:
 
     def _is_sound(self, log: Path, digest: str) -> bool:
         try:
-            descriptor = files.open_to_read(raw_files.directory_of(log) / (digest + raw_files.SUFFIX))
+            descriptor = files.open_to_read(raw_files.directory_of(log) / (digest + raw_files.SUFFIX), base=places.ROOT)
         except OSError:
             return False
         try:

@@ -17,7 +17,7 @@ from typing import Any
 
 from lastlight_state.agent_log import paths
 from lastlight_state.ids import new_id
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 from lastlight_state.jsonl.writer import SyncWord
 
 SUFFIX = ".txt"
@@ -44,8 +44,7 @@ def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
     digest = hashlib.sha256(data).hexdigest()
     directory = directory_of(log)
     try:
-        made = files.make_directories(directory)
-        with _opened(directory) as at:
+        with places.directory(directory, base=places.ROOT, create=True) as (at, made):
             if _size(at, digest + SUFFIX) != len(data):
                 _write(at, digest + SUFFIX, data, sync)
         if sync != "os":
@@ -82,7 +81,7 @@ def kept(directory: Path) -> dict[str, int]:
 
 @contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = places.listable(directory, base=places.ROOT)
     try:
         yield descriptor
     finally:
@@ -115,4 +114,4 @@ def _write(directory: int, name: str, data: bytes, sync: SyncWord) -> None:
             raise
     finally:
         if sync != "os":
-            os.fsync(directory)
+            places.sync(directory)

@@ -22,6 +22,7 @@ from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
 from lastlight_state.agent_log.tree import open_log
 from lastlight_state.db.valid import number, page_limit
 from lastlight_state.errors import NotFound
+from lastlight_state.jsonl import places
 from lastlight_state.jsonl.cursor import mark_at
 from lastlight_state.jsonl.follow import Reset, Stop, follow
 from lastlight_state.jsonl.reader import MAIN
@@ -134,7 +135,7 @@ class Reader:
             return log.path if log else None
 
         locate()  # so that an unsafe id is refused now
-        return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop)
+        return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop, base=places.ROOT)
 
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
         """Messages that contain the text in any case, in the sessions changed last; one hit for each message.

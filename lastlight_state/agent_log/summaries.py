@@ -12,7 +12,7 @@ from lastlight_state.agent_log.records import LOG_LINES, AgentSessionSummary, Se
 from lastlight_state.agent_log.tally import Tally
 from lastlight_state.agent_log.tree import open_log
 from lastlight_state.errors import NotFound
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 from lastlight_state.jsonl.cursor import START, Mark, mark_at
 from lastlight_state.jsonl.reader import LineReader
 
@@ -45,7 +45,7 @@ class Summaries:
         scan = self._scanned(log.path, open_log(log))
         for path in self._agents.of(log):
             try:
-                descriptor = files.open_to_read(path)
+                descriptor = files.open_to_read(path, base=places.ROOT)
             except OSError:  # vanished meanwhile, a link, or unreadable
                 continue
             other = self._scanned(path, descriptor)

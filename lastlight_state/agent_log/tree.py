@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.records import SessionFile
 from lastlight_state.errors import NotFound, UnsafePath
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 
 PROJECTS = "projects"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def open_log(log: SessionFile) -> int:
     """A descriptor of a log to read from. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
     try:
-        return files.open_to_read(log.path)
+        return files.open_to_read(log.path, base=places.ROOT)
     except FileNotFoundError:
         raise NotFound("agent_session", log.id) from None
     except OSError as error:
@@ -53,27 +53,31 @@ class Found(NamedTuple):
 
 
 class LogTree:
-    """The logs below a directory ``agent-sessions``. Directories that are links out of the tree are not entered."""
+    """The logs below a directory ``agent-sessions``. Directories that are links out of the tree are not entered.
+
+    The directory itself may be reached through links; where they lead is looked up once, here.
+    """
 
     def __init__(self, root: Path) -> None:
-        self.projects = root / PROJECTS
+        self.projects = places.real(root) / PROJECTS
 
     def path_to_write(self, slug: str, session_id: str) -> Path:
         """The path of a log that is to be written; nothing is created. Raises `UnsafePath`, `ReservedName`."""
-        directory = self.projects / paths.checked_slug(slug)
-        if self._leads_outside(directory):
+        directory = self._directory(paths.checked_slug(slug))
+        if directory is None:
             raise UnsafePath("slug", f"{slug!r} leads out of {self.projects}")
         return directory / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
 
     def find(self, session_id: str, slug: str) -> Found | None:
         """The log of this id in one project directory."""
-        directory = self.projects / slug
-        path = directory / (session_id + paths.LOG_SUFFIX)
-        return _found(slug, session_id, path.lstat) if self._is_ours(directory) else None
+        directory = self._directory(slug)
+        if directory is None:
+            return None
+        return _found(slug, session_id, (directory / (session_id + paths.LOG_SUFFIX)).lstat)
 
     def file_of(self, found: Found) -> SessionFile:
         """The found file as a record."""
-        return found.in_directory(self.projects / found.slug)
+        return found.in_directory(self._directory(found.slug) or self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:
         """The project directories, and how many entries were skipped: links out of the tree, plain files, bad names."""
@@ -83,7 +87,7 @@ class LogTree:
             return [], 0
         except OSError as error:
             raise files.failure(error, self.projects) from error
-        found = [name for name in entries if not paths.component_problem(name) and self._is_ours(self.projects / name)]
+        found = [name for name in entries if not paths.component_problem(name) and self._is_ours(name)]
         return found, len(entries) - len(found)
 
     def logs(self, slug: str) -> tuple[list[Found], int]:
@@ -116,14 +120,14 @@ class LogTree:
                 if name.startswith(paths.AGENT_PREFIX) and name.endswith(paths.LOG_SUFFIX):
                     yield directory / name, is_own
 
-    def _is_ours(self, directory: Path) -> bool:
-        try:
-            return directory.is_dir() and not self._leads_outside(directory)
-        except (OSError, RuntimeError):  # not to be looked at; a loop of links
-            return False
+    def _is_ours(self, name: str) -> bool:
+        directory = self._directory(name)
+        return directory is not None and os.path.isdir(directory)  # noqa: PTH112 - never raises
 
-    def _leads_outside(self, directory: Path) -> bool:
-        return directory.is_symlink() and not directory.resolve().is_relative_to(self.projects.resolve())
+    def _directory(self, slug: str) -> Path | None:
+        """Where a project directory really is; None for one that is a link out of the tree."""
+        directory = Path(os.path.realpath(self.projects / slug))
+        return directory if directory.parent == self.projects else None
 
 
 def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Found | None:

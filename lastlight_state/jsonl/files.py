@@ -1,21 +1,19 @@
 """Opening line files: modes, missing directories, symbolic links, and errors of the operating system.
 
-New files are 0600 and new directories 0700; modes that exist are kept. A symbolic link in the last component of a path
-is never followed.
+New files are 0600 and new directories 0700; modes that exist are kept. Below its base, which is the file's directory
+unless given, no symbolic link is followed (see `places`).
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 from pathlib import Path
 
 from lastlight_state.errors import BackendUnavailable, StateError, UnsafePath
+from lastlight_state.jsonl import places
 
-_COMMON = os.O_CLOEXEC | os.O_NOFOLLOW
-_APPEND = os.O_RDWR | os.O_APPEND | _COMMON
-_READ = os.O_RDONLY | os.O_NONBLOCK | _COMMON  # a FIFO of that name must not stop the reader
+_APPEND = os.O_RDWR | os.O_APPEND
 
 
 def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
@@ -25,44 +23,40 @@ def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
     return BackendUnavailable(f"{path}: {error.strerror or error}", outcome=outcome, path=str(path), errno=error.errno)
 
 
-def open_to_append(path: Path, *, create: bool) -> tuple[int, list[Path]]:
+def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tuple[int, list[Path]]:
     """A descriptor that appends and may look back, and the directories whose entries changed by making the file.
 
     Raises OSError; FileNotFoundError when the file is missing and ``create`` is false.
     """
     try:
-        return os.open(path, _APPEND), []
+        return places.opened_file(path, _APPEND, base=base), []
     except FileNotFoundError:
         if not create:
             raise
-    changed = make_directories(path.parent)
-    descriptor = os.open(path, _APPEND | os.O_CREAT, 0o600)
+    with places.directory(path.parent, base=base, create=True) as (_, changed):
+        descriptor = places.opened_file(path, _APPEND | os.O_CREAT, base=base)
     return descriptor, [*changed, path.parent]
 
 
-def open_to_read(path: Path) -> int:
+def open_to_read(path: Path, *, base: Path | None = None) -> int:
     """A descriptor of a regular file. Raises OSError, FileNotFoundError for what is no regular file."""
-    descriptor = os.open(path, _READ)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path))
-    return descriptor
+    try:
+        return places.opened_file(path, os.O_RDONLY, base=base)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENXIO):  # a directory, a FIFO, a device; a socket
+            raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path)) from error
+        raise
 
 
 def make_directories(path: Path) -> list[Path]:
     """Make what is missing of a directory path, private to its owner. Returns the directories that got an entry."""
-    missing = []
-    while not path.exists():
-        missing.append(path)
-        path = path.parent
-    for directory in reversed(missing):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    return [directory.parent for directory in missing]
+    with places.directory(path, create=True) as (_, changed):
+        return changed
 
 
 def sync_directory(path: Path) -> None:
     """Bring a directory's entries to disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = places.listable(path)
     try:
         os.fsync(descriptor)
     finally:

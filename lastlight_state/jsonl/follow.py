@@ -44,6 +44,7 @@ def follow(
     after: Mark = START,
     poll: float = 0.5,
     stop: Stop | None = None,
+    base: Path | None = None,
 ) -> Iterator[L | Reset]:
     """The records of a file after ``after``, until ``stop``; looks for new ones every ``poll`` seconds.
 
@@ -51,7 +52,7 @@ def follow(
     leaving the iterator closes the file. Raises `BackendUnavailable` when it cannot be read.
     """
     stop = stop or threading.Event()
-    follower = _Follower(locate, kind, after)
+    follower = _Follower(locate, kind, after, base)
     try:
         while not stop.is_set():
             for news in follower.look():
@@ -64,7 +65,8 @@ def follow(
 
 
 class _Follower(Generic[L]):
-    def __init__(self, locate: Callable[[], Path | None], kind: LineKind[L], after: Mark) -> None:
+    def __init__(self, locate: Callable[[], Path | None], kind: LineKind[L], after: Mark, base: Path | None) -> None:
+        self._base = base
         self._locate = locate
         self._kind = kind
         self._mark = after  # how far the file has been read
@@ -100,7 +102,7 @@ class _Follower(Generic[L]):
         if path is None:
             return
         try:
-            self._descriptor = files.open_to_read(path)
+            self._descriptor = files.open_to_read(path, base=self._base)
         except FileNotFoundError:
             return
         except OSError as error:

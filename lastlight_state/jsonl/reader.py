@@ -116,6 +116,23 @@ class LineReader(Generic[L]):
                 else:
                     yield from self._judged(raw, offset)
 
+    def batch(self, descriptor: int) -> list[L] | None:
+        """The records of the lines that end in the next block, read from this descriptor; None at the end of the file.
+
+        For readers that keep the file closed between two blocks.
+        """
+        self._descriptor = descriptor
+        block = read_at(descriptor, self._path, self._block_bytes, self.position)
+        if not block:
+            return None
+        self.position += len(block)
+        found: list[L] = []
+        for raw in self._ended(block):
+            offset = self.offset
+            self.offset = offset + len(raw) + 1
+            found += self._judged(raw, offset)
+        return found
+
     def raw_lines(self, size: int) -> Iterator[RawLine]:
         """All terminated lines of the first ``size`` bytes, unread and unjudged; not those that come meanwhile."""
         most = self._max_line_bytes

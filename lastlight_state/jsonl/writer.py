@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
-from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
+from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed, shown
 from lastlight_state.jsonl import files, forks, lock
 
 #: When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
@@ -38,6 +38,9 @@ class LineWriter:
 
     The file is opened at the first append, and opened again when its path names another file. A missing file is
     made anew with its directories (``on_removed="create"``), or is `BackendUnavailable` (``"raise"``).
+
+    Below ``base`` (the file's directory unless given) no component may be a symbolic link, whenever the file is opened:
+    one that is put there while lines flow is `UnsafePath`, and nothing is written behind it.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class LineWriter:
         on_removed: Literal["create", "raise"] = "create",
         max_line_bytes: int = MAX_LINE_BYTES,
         lock_timeout: float = lock.LOCK_TIMEOUT,
+        base: Path | None = None,
     ) -> None:
         if sync not in SYNC_WORDS:
-            raise InvalidValue("sync", f"{sync!r:.80} is not in the vocabulary", permitted=SYNC_WORDS)
+            raise InvalidValue("sync", f"{shown(sync, 80)} is not in the vocabulary", permitted=SYNC_WORDS)
         self.path = path
         self._name = os.fspath(path)
+        self._base = base
         self._sync = sync
         self._create = on_removed == "create"
         self._max_line_bytes = max_line_bytes
@@ -176,7 +181,7 @@ class LineWriter:
         raise BackendUnavailable(f"{self.path}: replaced again and again", path=str(self.path))
 
     def _open(self) -> None:
-        self._descriptor, changed = files.open_to_append(self.path, create=self._create)
+        self._descriptor, changed = files.open_to_append(self.path, create=self._create, base=self._base)
         found = os.fstat(self._descriptor)
         self._device, self._inode = found.st_dev, found.st_ino
         if self._sync != "os":

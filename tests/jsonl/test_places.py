@@ -1,0 +1,137 @@
+"""Opening by descriptors: links and odd files below a base."""
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lastlight_state.agent_log import AgentLog, Cwd
+from lastlight_state.errors import BackendUnavailable, UnsafePath
+from lastlight_state.jsonl import files, places
+from lastlight_state.jsonl.writer import LineWriter
+
+LINE = b'{"n":1}\n'
+LONG = "x" * 70_000
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The agent's logs, reached through a link that is the operator's own."""
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "state").symlink_to(tmp_path / "volume")
+    return tmp_path / "state" / "agent-sessions"
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("component", ["agent-sessions", "projects", "-app", "s-1.jsonl", "s-1", "s-1/raw"])
+def test_no_component_can_be_swapped_for_a_link_while_lines_flow(component: str, tree: Path, tmp_path: Path) -> None:
+    """agent-log L-15: lines and untruncated results are written inside the tree, or refused."""
+    log, outside = AgentLog(tree), tmp_path / "outside"
+    outside.mkdir()
+    stop = threading.Event()
+    with log.writer.open(place=Cwd("/app"), session_id="s-1", prompt="x", sync="os") as writer:
+        writer.feed(result(0))
+        path = next(found for found in (tree, *tree.rglob("*")) if str(found).endswith(component))
+        swapper = threading.Thread(target=swap, args=(path, outside, stop))
+        swapper.start()
+        for n in range(300):
+            try:
+                writer.feed(result(n))
+            except (UnsafePath, BackendUnavailable):
+                continue
+        stop.set()
+        swapper.join()
+        assert below(outside) == []
+        writer.feed(result(0))
+    assert log.reader.read("s-1", limit=1).lines
+
+
+def result(n: int) -> dict[str, object]:
+    return {"type": "tool_execution_end", "toolCallId": f"t{n}", "result": f"{n} {LONG}"}
+
+
+def swap(path: Path, outside: Path, stop: threading.Event) -> None:
+    """Put a link to the outside in the place of a path and take it away again, until told to stop."""
+    aside = path.with_name(path.name + ".aside")
+    while not stop.is_set():
+        path.rename(aside)
+        clear(path)
+        with suppress(FileExistsError):
+            path.symlink_to(outside)
+        while aside.exists():
+            clear(path)
+            with suppress(OSError):
+                aside.rename(path)
+
+
+def clear(path: Path) -> None:
+    """Remove the link, or what the writer has made anew meanwhile."""
+    with suppress(OSError):
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.mark.parametrize("component", ["projects", "-app", "s-1"])
+def test_a_link_put_in_the_place_of_a_folder_of_an_open_writer_is_refused(
+    component: str, tree: Path, tmp_path: Path
+) -> None:
+    """agent-log L-15."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with AgentLog(tree).writer.open(place=Cwd("/app"), session_id="s-1", prompt="x") as writer:
+        writer.feed(result(0))
+        path = next(found for found in tree.rglob("*") if found.name == component)
+        path.rename(path.with_name("aside"))
+        path.symlink_to(outside)
+        with pytest.raises(UnsafePath):
+            writer.feed(result(1))
+    assert below(outside) == []
+
+
+@pytest.fixture(params=["fifo", "socket", "directory", "device"])
+def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Something that is no regular file."""
+    path = tmp_path / "odd.jsonl"
+    kept: list[object] = []
+    match request.param:
+        case "fifo":
+            os.mkfifo(path)
+            kept.append(os.open(path, os.O_RDWR))
+        case "socket":
+            place = socket.socket(socket.AF_UNIX)
+            place.bind(str(path))
+            kept.append(place)
+        case "directory":
+            path.mkdir()
+        case _:
+            path = Path("/dev/null")
+    yield path
+    for thing in kept:
+        os.close(thing) if isinstance(thing, int) else thing.close()  # type: ignore[attr-defined]
+
+
+def test_an_odd_file_gets_no_line_and_stops_nobody(odd: Path) -> None:
+    """agent-log L-15: regular files alone."""
+    with LineWriter(odd) as writer, pytest.raises(BackendUnavailable):
+        writer.append([LINE])
+
+
+def test_an_odd_file_is_not_read(odd: Path) -> None:
+    """agent-log L-15."""
+    with pytest.raises(FileNotFoundError, match="not a regular file"):
+        files.open_to_read(odd)
+
+
+def test_missing_directories_are_made_private_below_the_base(tmp_path: Path) -> None:
+    """agent-log L-15."""
+    with places.directory(tmp_path / "a" / "b", base=tmp_path, create=True) as (_, changed):
+        assert changed == [tmp_path, tmp_path / "a"]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
