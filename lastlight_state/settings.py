@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_settings import (
@@ -95,6 +95,15 @@ class Settings(BaseSettings):
         if isinstance(env_settings, EnvSettingsSource):
             env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name != "schema"}
         return init_settings, env_settings, dotenv_settings, file_secret_settings
+
+    def anchored(self) -> Self:
+        """The same settings with absolute paths, so that they mean the same after ``os.chdir``."""
+        relative = {
+            name: value.absolute()
+            for name in type(self).model_fields
+            if isinstance(value := getattr(self, name), Path) and not value.is_absolute()
+        }
+        return self.model_copy(update=relative) if relative else self
 
     @property
     def agent_sessions(self) -> Path:

@@ -1,11 +1,14 @@
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
-from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_text, to_millis
+from lastlight_state.clock import SYSTEM_CLOCK, KeptClock, aware_utc, iso_text, to_millis
 from lastlight_state.db.columns import parse_time
 from lastlight_state.errors import InvalidValue
+from lastlight_state.store import StateStore
+from lastlight_state.testing.clock import FrozenClock
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
 MOMENTS = st.datetimes(timezones=st.just(UTC)).map(to_millis)
@@ -77,3 +80,14 @@ def test_texts_of_times_sort_as_the_times_do(one: datetime, other: datetime) -> 
 def test_the_text_of_a_time_reads_back_as_the_time(moment: datetime) -> None:
     """house H-31."""
     assert parse_time(iso_text(moment)) == moment
+
+
+@pytest.mark.parametrize("year", [1, 999, 9000, 9999])
+def test_a_clock_at_the_end_of_the_calendar_is_refused_when_it_is_given(year: int, tmp_path: Path) -> None:
+    """house H-31: leases and windows are added to the present, and must stay in the calendar."""
+    clock = FrozenClock(datetime(year, 6, 1, tzinfo=UTC))
+    with pytest.raises(InvalidValue, match="clock: must be between the years 1000 and 8999"):
+        StateStore.open(tmp_path / "state.db", clock=clock)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InvalidValue, match="clock: must be between"):
+        KeptClock(clock).now()

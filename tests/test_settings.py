@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from lastlight_state.agent_log import Slug
 from lastlight_state.errors import InvalidValue
 from lastlight_state.settings import PREFIX, Limits, Settings, load_settings
+from lastlight_state.store import StateStore
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +159,20 @@ def test_the_agents_event_logs_lie_beside_the_database_unless_said_otherwise() -
     """agent-log: the directory."""
     assert Settings(state_dir=Path("/s")).agent_sessions == Path("/s/agent-sessions")
     assert Settings(agent_log_dir=Path("/logs")).agent_sessions == Path("/logs")
+
+
+def test_a_relative_state_directory_means_the_same_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-1: paths are made absolute when the store opens."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(home)
+    with StateStore.open(state_dir="state") as store:
+        monkeypatch.chdir(elsewhere)
+        with store.agent_log.writer.open(place=Slug("p"), session_id="s", prompt="hello") as writer:
+            writer.feed({"type": "session", "id": "s"})
+        assert store.settings.state_dir == home / "state"
+    assert (home / "state/agent-sessions/projects/p/s.jsonl").exists()
+    assert list(elsewhere.iterdir()) == []

@@ -11,7 +11,11 @@ from sqlalchemy.exc import ArgumentError
 from lastlight_state.errors import InvalidValue
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_LOGIN = re.compile(r"(//)?[^/\\]*:.*@|.*\bpassword\s*=", re.DOTALL)
+#: A path that begins as a URL does: ``postgresql//``, ``postgres:/``, ``sqlite:file``.
+_MISTYPED = re.compile(r"\s*(sqlite|postgres(?:ql)?)(\+\w+)?\s*(:|/{2,}|;)", re.IGNORECASE)
+#: A colon before an ``@`` makes a login, wherever in the text, unless it begins as only paths do: ``/``, ``./``.
+_LOGIN = re.compile(r"(?s)(?!/(?!/)|\.{1,2}/).*:.*@|.*\bpassword\s*=")
+_PASSWORD = re.compile(r"(?i)(?:(?<=:)|(?<=%3a))(?:(?!%3a|%40)[^/\\:@])+(?=@|%40)|(?<=\bpassword=)[^\s&]+")
 _SECRETS = ("password", "sslpassword")
 
 
@@ -28,6 +32,8 @@ def parse(text: str | Path) -> URL:
     if not _SCHEME.match(text):
         if _LOGIN.match(text):
             raise InvalidValue("url", "a login without a scheme: write postgresql://user:password@host/database")
+        if _MISTYPED.match(text):
+            raise InvalidValue("url", "neither a path nor a URL: a scheme is followed by '://', as in postgresql://")
         return URL.create("sqlite", database=text)
     try:
         url = make_url(text)
@@ -46,7 +52,12 @@ def scheme(url: URL) -> str:
 
 def redacted(text: str | Path) -> str:
     """The URL of the text, with every password replaced by asterisks."""
-    return shown(parse(text))
+    return masked(shown(parse(text)))
+
+
+def masked(text: str) -> str:
+    """The text with asterisks for whatever looks like the password of a login in it."""
+    return _PASSWORD.sub("***", text)
 
 
 def shown(url: URL) -> str:

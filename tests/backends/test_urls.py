@@ -53,6 +53,8 @@ def test_a_percent_encoded_password_is_decoded_exactly() -> None:
         "//ana:a-secret@db/state",
         "postgresql:ana:a-secret@db/state",
         "postgresql:/ana:a-secret@db/state",
+        "postgresql//ana:a-secret@db/state",
+        "state/postgresql//ana:a-secret@db/state",
         "host=db user=ana password=a-secret dbname=state",
         "host=db password = 'a-secret'",
         f"ana:{PASSWORD}@db/state",
@@ -103,3 +105,17 @@ def test_a_url_is_shown_without_its_passwords(given: str) -> None:
 def test_the_url_of_a_file_that_is_shown_leads_back_to_the_file(path: str) -> None:
     """Commands that errors suggest carry it."""
     assert urls.parse(urls.redacted(Path(path))).database == str(Path(path))
+
+
+@pytest.mark.parametrize("given", ["postgresql//db/state", "postgres:/db/state", "sqlite:state.db", "POSTGRESQL//db/s"])
+def test_a_mistyped_url_does_not_become_a_file(given: str) -> None:
+    """backends B-4."""
+    with pytest.raises(InvalidValue, match="neither a path nor a URL"):
+        urls.parse(given)
+
+
+@pytest.mark.parametrize("given", ["/x/ana:a-secret@db/state.db", "./ana:a-secret@db", "sqlite:////x/ana:a-secret@db"])
+def test_what_looks_like_a_login_is_masked_in_a_path_too(given: str) -> None:
+    """backends B-5: passwords in no text."""
+    assert "secret" not in urls.redacted(given)
+    assert "***" in urls.redacted(given)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +17,7 @@ _REMOTE = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "afs", "ceph", "glust
 
 def make_private_directory(path: Path) -> None:
     """Create the directory and its missing parents, each readable by their owner alone. Existing modes are kept."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     for folder in reversed(missing):
         folder.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
 
@@ -27,6 +29,20 @@ def create_private_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
     except FileExistsError:
         return
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a database file. Raises OSError for a directory that may not be entered, or for no regular file.
+
+    SQLite would wait for ever at the other end of a FIFO.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return True
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -42,10 +58,10 @@ def is_remote(carrier: str) -> bool:
 
 def file_system(path: Path) -> str:
     """The name of the file system that holds the file. Outside Linux ``"unknown"``, which counts as local."""
-    folder = path.parent
-    while not folder.exists():
-        folder = folder.parent
-    return _kind_of_device(folder.stat().st_dev)
+    for folder in path.parents:
+        with suppress(OSError):
+            return _kind_of_device(folder.stat().st_dev)
+    return "unknown"
 
 
 @lru_cache(maxsize=64)
