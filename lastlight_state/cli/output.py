@@ -16,7 +16,7 @@ from lastlight_state.cli.exits import Failure
 from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.redaction import Secrets
-from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.screen import Screen, printable_json
 
 
 class Output:
@@ -60,8 +60,11 @@ class Output:
         self._out.flush()
 
     def raw_line(self, line: bytes) -> None:
-        """One line byte for byte, where the stream takes bytes."""
+        """One line byte for byte, where the stream takes bytes; on a terminal as printable JSON of the same value."""
         self._streamed = True
+        if self._out.isatty():
+            self._out.write(printable_json(line.decode("utf-8", "backslashreplace")) + "\n")
+            return
         self._out.flush()
         binary = getattr(self._out, "buffer", None)
         if binary is None:
@@ -137,4 +140,4 @@ def hush(stream: TextIO) -> None:
 
 
 def _json(value: Any) -> str:
-    return codec.dump_line(plain(value)).decode()
+    return printable_json(codec.dump_line(plain(value))[:-1].decode()) + "\n"

@@ -1,8 +1,8 @@
 """Where people read: plain aligned text, coloured only on a terminal that wants it.
 
 Nothing is wrapped, so an id stays in one piece. On a terminal the wide columns of a table are cut to its width;
-elsewhere everything is whole. Control characters of stored texts are written as escapes: what an agent has said must
-not move somebody's cursor.
+elsewhere everything is whole. Whatever is written goes through `Screen.write`, which escapes control characters and
+those that turn the direction of text: what an agent has said must not move somebody's cursor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ GAP = "  "
 LEAST_WIDTH = 12
 HEADING = "bold"
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+#: C0 and C1 controls, DEL, line and paragraph separators, and what turns the direction of text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _STYLES = {
     "green": ("succeeded", "approved", "current", "active", "running"),
     "yellow": ("paused", "pending", "queued", "behind", "ahead", "interrupted"),
@@ -72,7 +73,8 @@ class Screen:
     def write(self, line: str | Text) -> None:
         """One line, or several where it holds line breaks."""
         text = line if isinstance(line, Text) else Text("\n".join(printable(part) for part in line.split("\n")))
-        self._console.print(text, soft_wrap=True)
+        for part in text.split("\n", allow_blank=True) or [text]:
+            self._console.print(_harmless(part), soft_wrap=True)
 
     def shown(self, value: Any) -> str:
         """A value as text for people, on one line."""
@@ -117,6 +119,20 @@ class Screen:
 def printable(text: str) -> str:
     """The text with control characters, and those that turn its direction, as escapes."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def printable_json(text: str) -> str:
+    """JSON text of the same value, with these characters as escapes of JSON."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _harmless(text: Text) -> Text:
+    """The text with its styles, `printable`."""
+    found = [(match.start(), match.end()) for match in _CONTROL.finditer(text.plain)]
+    if not found:
+        return text
+    pieces = text.divide(sorted({place for span in found for place in span} - {0, len(text)}))
+    return Text.assemble(*(Text(printable(p.plain)) if _CONTROL.search(p.plain) else p for p in pieces))
 
 
 def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:

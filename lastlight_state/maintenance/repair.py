@@ -7,14 +7,14 @@ name or a second one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from lastlight_state.agent_log.records import LOG_LINES
 from lastlight_state.clock import Clock, iso_text
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath
 from lastlight_state.jsonl import files, repair
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import Account
@@ -36,8 +36,9 @@ class Repair:
     def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
         """Classify every byte of a line file, or of all line files below a directory; by default the agent's logs.
 
-        Writes nothing. Below a directory, links, clean copies and temporary files are passed over. Raises `NotFound`,
-        `UnsafePath` for a link, `BackendUnavailable` for a file that cannot be read.
+        Writes nothing. Below a directory, links, clean copies and temporary files are passed over, and a file that
+        cannot be read has a ``problem``. Raises `NotFound`, `UnsafePath` for a link, `BackendUnavailable` for a path
+        that cannot be read.
         """
         return tuple(scans(self._root if path is None else Path(path)))
 
@@ -73,21 +74,36 @@ class Repair:
 
 
 def scans(path: Path) -> Iterator[LineFileScan]:
-    """The scans of `Repair.scan`, one file after the other."""
-    for found in line_files(path):
-        with _translated(found):
-            account = repair.scan(found, LOG_LINES.accepts)
+    """The scans of `Repair.scan`, one file after the other. In a directory, what cannot be read is told and passed."""
+    unreadable: list[OSError] = []
+    for found in line_files(path, unreadable.append):
+        try:
+            with _translated(found):
+                account = repair.scan(found, LOG_LINES.accepts)
+        except (NotFound, UnsafePath, BackendUnavailable) as error:
+            if found == path:
+                raise
+            if os.path.lexists(found):
+                yield _unread(found, "not a regular file" if isinstance(error, NotFound) else str(error))
+            continue
         yield _scan_of(found, account)
+    for failed in unreadable:
+        yield _unread(Path(failed.filename), failed.strerror or str(failed))
 
 
-def line_files(path: Path) -> Iterator[Path]:
-    """The file, or the line files below the directory, in a fixed order. Raises `NotFound`."""
-    if not path.is_dir():
+def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: None) -> Iterator[Path]:
+    """The file, or the line files below the directory, in a fixed order. Raises `NotFound`.
+
+    Directories that cannot be read are given to ``unreadable``.
+    """
+    with _translated(path):
+        is_directory = path.is_dir()
+    if not is_directory:
         if not os.path.lexists(path):
             raise NotFound("line file", str(path))
         yield path
         return
-    for folder, folders, names in os.walk(path):
+    for folder, folders, names in os.walk(path, onerror=unreadable):
         folders.sort()
         for name in sorted(names):
             found = Path(folder, name)
@@ -119,6 +135,10 @@ def _scan_of(path: Path, account: Account) -> LineFileScan:
         section_bytes=dict(account.bytes),
         samples=tuple(DamagedPart(**part._asdict()) for part in account.parts[:SAMPLES]),
     )
+
+
+def _unread(path: Path, problem: str) -> LineFileScan:
+    return LineFileScan(path=path, size=0, sound=False, sections={}, section_bytes={}, samples=(), problem=problem)
 
 
 def _repaired(path: Path, done: Salvage) -> Repaired:

@@ -21,7 +21,8 @@ class LineFileScan(Record):
 
     Kinds: ``record``; ``recovered`` and ``glued``, which are records in damaged lines; ``blank``; ``torn_tail``; and
     damage: ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first
-    20 parts that are not sound.
+    20 parts that are not sound. ``problem`` says why a file below a directory could not be read: such a file is not
+    sound, and nothing is known of its sections.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class LineFileScan(Record):
     sections: Mapping[str, int]
     section_bytes: Mapping[str, int]
     samples: tuple[DamagedPart, ...]
+    problem: str | None = None
 
 
 class Repaired(Record):

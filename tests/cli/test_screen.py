@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Column, Screen, printable_json
 
 COLUMNS = (
     Column("ID", lambda item: item[0], keep=True),
@@ -78,6 +80,16 @@ def test_what_is_stored_cannot_steer_the_terminal() -> None:
     screen = Screen(stream := Terminal(), colour=False)
     screen.write("red \x1b[31m and\rover\u202e it [bold]not markup[/] :smile:\nsecond line")
     assert stream.getvalue() == "red \\x1b[31m and\\rover\\u202e it [bold]not markup[/] :smile:\nsecond line\n"
+
+
+@pytest.mark.parametrize("code", [0x1B, 0x9B, 0x7F, 0x00, 0x85, 0x061C, 0x200F, 0x2028, 0x2029, 0x202E, 0x2069])
+def test_no_text_of_any_make_steers_the_terminal(code: int) -> None:
+    """maintenance OP-71: whichever part of a line it stands in."""
+    screen = Screen(stream := Terminal(), colour=False)
+    screen.write(Text.assemble(("a" + chr(code), "bold"), "b", (chr(code), "dim")))
+    screen.write(screen.heading("h" + chr(code)))
+    assert chr(code) not in stream.getvalue()
+    assert json.loads(printable_json(json.dumps(chr(code), ensure_ascii=False))) == chr(code)
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,16 @@ class Found:
     sections: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     written: list[Path] = field(default_factory=list)
+    unread: list[LineFileScan] = field(default_factory=list)
 
     def add(self, scan: LineFileScan) -> None:
         """Count a file."""
         self.scanned += 1
         self.sections.update(scan.sections)
         self.bytes.update(scan.section_bytes)
-        if not scan.sound:
+        if scan.problem is not None:
+            self.unread.append(scan)
+        elif not scan.sound:
             self.damaged.append(scan)
 
     @property
@@ -88,6 +91,8 @@ def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | No
     if acts:
         _mend(call, found, root, seal=seal, out=out, replace=replace)
     failure = None
+    if found.unread:
+        failure = Failure(NO, "unread", f"{_files(found.unread)} could not be read", {"files": len(found.unread)})
     if found.damaged and not acts:
         failure = Failure(NO, "damaged", f"{_files(found.damaged)} damaged", {"files": len(found.damaged)})
     data = {
@@ -95,6 +100,7 @@ def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | No
         "files": found.damaged,
         "classes": found.classes,
         "written": found.written,
+        "unread": {str(scan.path): scan.problem for scan in found.unread},
     }
     return Answer(data, lambda screen: _lines(found, screen), failure)
 
@@ -125,6 +131,8 @@ def _files(damaged: Sequence[LineFileScan]) -> str:
 
 def _lines(found: Found, screen: Screen) -> Iterator[Any]:
     yield f"{found.scanned} scanned, {len(found.damaged)} damaged"
+    for scan in found.unread:
+        yield f"not read: {scan.path}: {scan.problem}"
     if found.classes:
         yield ""
         yield from screen.table(CLASSES, found.classes)

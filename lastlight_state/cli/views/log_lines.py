@@ -11,6 +11,8 @@ from lastlight_state.agent_log.messages import messages_of
 from lastlight_state.cli.screen import GAP, Screen
 
 SHORT = 160
+#: Beyond this a cost is no cost, and its digits would fill the screen.
+_MOST_COST = 1e15
 KIND_WIDTH = 9
 
 _STYLES = {"user": "bold", "tool": "dim", "result": "green", "error": "red"}
@@ -20,7 +22,7 @@ def text_of(line: LogLine, screen: Screen) -> Text:
     """The line of a record."""
     kind, said = _told(line)
     when = screen.shown(line.timestamp) if line.timestamp else "-" * 24
-    marked = f"{kind:<{KIND_WIDTH}}"
+    marked = f"{screen.shown(kind[:SHORT]):<{KIND_WIDTH}}"
     shown = screen.shown(said if len(said) <= SHORT else f"{said[:SHORT]}… [{len(said):,} characters]")
     return Text.assemble((when, "dim"), GAP, (marked, _STYLES.get(kind, "")), GAP, shown)
 
@@ -29,7 +31,8 @@ def _told(line: LogLine) -> tuple[str, str]:
     value = line.value
     if line.type == "result":
         turns, cost = value.get("num_turns", 0), value.get("total_cost_usd", 0)
-        return "result", f"{value.get('subtype')}, {turns} turns, ${cost:.4f}, {value.get('stop_reason') or '-'}"
+        told = f"${cost:.4f}" if isinstance(cost, int | float) and abs(cost) < _MOST_COST else f"cost {cost!r:.40}"
+        return "result", f"{value.get('subtype')}, {turns!r:.40} turns, {told}, {value.get('stop_reason') or '-'}"
     messages = messages_of(line)
     if not messages:
         return line.type or "-", str(value.get("subtype") or "")
