@@ -22,7 +22,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lastlight_state.clock import aware_utc
-from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.errors import InvalidValue, MisuseError, shown
 
 PATTERN_BYTES = 255
 ZONE_BYTES = 64
@@ -60,7 +60,7 @@ def trimmed(pattern: str) -> str:
     if not isinstance(pattern, str):
         raise InvalidValue("pattern", f"text is needed, not {type(pattern).__name__}")
     if not pattern.isascii():
-        raise InvalidValue("pattern", f"{pattern!r:.80}: only ASCII characters")
+        raise InvalidValue("pattern", f"{shown(pattern, 80)}: only ASCII characters")
     kept = " ".join(pattern.split())
     if not kept:
         raise InvalidValue("pattern", "blank: it needs 5 fields, or 6 with leading seconds")
@@ -170,7 +170,7 @@ def _zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     if len(name) > ZONE_BYTES or not _ZONE.fullmatch(name) or name.startswith(_LOCAL):
-        raise InvalidValue("timezone", f"{name!r:.80} is no name of an IANA time zone")
+        raise InvalidValue("timezone", f"{shown(name, 80)} is no name of an IANA time zone")
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

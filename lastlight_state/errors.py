@@ -38,6 +38,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
+#: Characters of a value in an error's text.
+_LONGEST = 300
+
+
+def shown(value: Any, most: int = _LONGEST) -> str:
+    """A caller's value as an error shows it, whatever it is: cut, and never an error of its own."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - an integer of too many digits, a cycle, a repr that raises
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= most else text[:most] + "…"
+
 
 class StateError(Exception):
     """Base of all errors of this library."""
@@ -74,7 +86,7 @@ class NotFound(StateError):
     reason: str | None
 
     def __init__(self, kind: str, key: Any, *, reason: str | None = None) -> None:
-        text = f"no {kind} {key!r}" + (f": {reason}" if reason else "")
+        text = f"no {kind} {shown(key)}" + (f": {reason}" if reason else "")
         super().__init__(text, kind=kind, key=key, reason=reason)
 
 
@@ -92,7 +104,7 @@ class AlreadyExists(Conflict):
     key: Any
 
     def __init__(self, kind: str, key: Any, *, problem: str = "already exists", **facts: Any) -> None:
-        super().__init__(f"{kind} {key!r} {problem}", kind=kind, key=key, **facts)
+        super().__init__(f"{kind} {shown(key)} {problem}", kind=kind, key=key, **facts)
 
 
 class LostRace(Conflict):
@@ -108,7 +120,7 @@ class AlreadyAnswered(Conflict):
     winner: Any
 
     def __init__(self, kind: str, key: Any, *, winner: Any) -> None:
-        super().__init__(f"{kind} {key!r} is already answered", kind=kind, key=key, winner=winner)
+        super().__init__(f"{kind} {shown(key)} is already answered", kind=kind, key=key, winner=winner)
 
 
 class ClaimLost(Conflict):
@@ -137,7 +149,7 @@ class ClaimLost(Conflict):
         kind: Literal["run", "fire"] = "run",
     ) -> None:
         super().__init__(
-            f"{kind} {key!r} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
+            f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
             kind=kind,
             presented=presented,
             current_epoch=current_epoch,
@@ -156,7 +168,7 @@ class StaleVersion(Conflict):
 
     def __init__(self, kind: str, key: Any, *, expected: Any, found: Any) -> None:
         super().__init__(
-            f"{kind} {key!r}: expected {expected!r}, found {found!r}",
+            f"{kind} {shown(key)}: expected {shown(expected)}, found {shown(found)}",
             kind=kind,
             key=key,
             expected=expected,
@@ -271,7 +283,7 @@ class CorruptData(StateError):
     column: str
 
     def __init__(self, table: str, key: Any, column: str, *, problem: str = "cannot be read") -> None:
-        super().__init__(f"{table}.{column} of {key!r} {problem}", table=table, key=key, column=column)
+        super().__init__(f"{table}.{column} of {shown(key)} {problem}", table=table, key=key, column=column)
 
 
 class FrameChainBroken(CorruptData):

@@ -1,4 +1,4 @@
-"""Counters of what a store met: retries, failed hooks, executions without a session.
+"""Counters of what a store met: retries, failed hooks, executions without a session, rows that cannot be read.
 
 Each counter is an attribute that only grows. When OpenTelemetry is installed, the same numbers are added to its
 counters ``lastlight_state.<name>``; without it nothing is imported and nothing is lost.
@@ -21,6 +21,7 @@ class Metrics:
         self.retries = 0
         self.failed_hooks = 0
         self.executions_without_session = 0
+        self.damaged_rows = 0
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}={count}" for name, count in vars(self).items() if not name.startswith("_"))

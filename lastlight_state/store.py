@@ -94,8 +94,9 @@ class StateStore(Domains):
 
     def __init__(self, backend: Backend, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.backend = backend
+        settings = settings.anchored()
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics = backend.metrics = Metrics()
         self._scope = StoreScope(backend, Retry(self.metrics, seconds=settings.retry_seconds))
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
         super().__init__(Context(self._scope, kept, settings, Listeners(self.metrics)))
@@ -129,7 +130,8 @@ class StateStore(Domains):
             migrate=migrate,
             read_only=read_only,
             durability=durability,
-        )
+        ).anchored()
+        KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
         backend = connect(in_force, engine)
         try:
             _prepare_schema(backend, in_force)

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args, get_type_hints
 
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import InvalidValue, shown
 
 Event: TypeAlias = Mapping[str, Any]
 OnError: TypeAlias = Literal["raise", "report"]
@@ -42,7 +42,7 @@ class TranslationOptions:
     def __post_init__(self) -> None:
         for name, words in get_type_hints(type(self)).items():
             if getattr(self, name) not in get_args(words):
-                problem = f"{getattr(self, name)!r:.80} is not in the vocabulary"
+                problem = f"{shown(getattr(self, name), 80)} is not in the vocabulary"
                 raise InvalidValue(name, problem, permitted=get_args(words))
 
     @classmethod
@@ -69,8 +69,12 @@ class Outcome:
     error: str | None = None
 
     def __post_init__(self) -> None:
-        if self.subtype != "success" and not str(self.subtype).startswith("error_"):
-            raise InvalidValue("subtype", f"must be 'success' or an 'error_…' word, got {self.subtype!r:.80}")
+        if self.subtype != "success" and not _is_error(self.subtype):
+            raise InvalidValue("subtype", f"must be 'success' or an 'error_…' word, got {shown(self.subtype, 80)}")
+
+
+def _is_error(word: Any) -> bool:
+    return isinstance(word, str) and word.startswith("error_")
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def compact_json(value: Any) -> str:
     except InvalidValue:
         try:
             return str(value)
-        except RecursionError:
+        except Exception:  # noqa: BLE001 - a cycle, an integer of too many digits, an object that cannot be shown
             return f"<{type(value).__name__}>"
 
 

@@ -11,7 +11,7 @@ from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import Found, LogTree
 from lastlight_state.db import opaque
 from lastlight_state.db.valid import page_limit
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import InvalidValue, NotFound, shown
 
 ScopeFilter: TypeAlias = Literal["all", "chat", "sandbox"]
 _SCOPES = ("all", "chat", "sandbox")
@@ -56,7 +56,7 @@ class Sessions:
         """
         limit = page_limit(limit)
         if scope not in _SCOPES:
-            raise InvalidValue("scope", f"{scope!r:.80}", permitted=_SCOPES)
+            raise InvalidValue("scope", f"{shown(scope, 80)}", permitted=_SCOPES)
         asked = [scope, None if slug is None else paths.checked_slug(slug)]
         after = _key_of(asked, page_token)
         slugs, skipped = self._tree.slugs()

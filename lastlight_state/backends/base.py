@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
 from lastlight_state.errors import MisuseError, NotSupported, StateError
+from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
 
 #: The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out.
@@ -142,6 +143,8 @@ class Backend(ABC):
     options: Options
     #: Where the database is, without any password.
     location: str
+    #: Counters of the store that the backend belongs to.
+    metrics: Metrics = Metrics()
 
     #: Whether opening a store migrates unless told otherwise.
     migrates_on_open: bool
@@ -216,6 +219,10 @@ class Backend(ABC):
         `BackendUnavailable` says in ``repeats`` how often the unit may be tried again, and by `LOST` that the answer
         to its last statement may have been lost.
         """
+
+    def fetched(self, cursor: Any) -> list[Any]:
+        """All rows of a cursor; a value that the driver cannot read is `lastlight_state.backends.cells.Unreadable`."""
+        return list(cursor.fetchall())
 
     @abstractmethod
     def connection(self, checkout: Checkout) -> Connection:

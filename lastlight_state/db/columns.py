@@ -226,5 +226,24 @@ Exact: TypeEngine[Decimal] = ExactNumeric().with_variant(TextDecimal(), "sqlite"
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 
+#: What the drivers give for values of these types. A value of another type in such a column is damage: SQLite keeps
+#: whatever plain SQL puts there. Types that are not named are not checked.
+_STORED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...]], ...] = (
+    (IsoTimestamp, (str,)),
+    (TextJson, (str,)),
+    (IntegerFlag, (int,)),
+    (UtcTimestamp, (datetime,)),
+    (sa.Boolean, (bool, int)),
+    (sa.Integer, (int,)),
+    (sa.Text, (str,)),
+    (sa.Float, (float, int)),
+)
+
+
+def stored_types(kind: TypeEngine[Any]) -> tuple[type, ...] | None:
+    """The Python types in which a driver gives values of a column's type (as its dialect has it); None for any."""
+    return next((types for ours, types in _STORED if isinstance(kind, ours)), None)
+
+
 #: Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.statements`).
 JSON_TYPES = (TextJson, BinaryJson)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 from lastlight_state.db import columns, pages, valid
 from lastlight_state.db.indexes import through
-from lastlight_state.db.records import Page
+from lastlight_state.db.records import DamagedRow, Page
 from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.unit import Found, Unit
+from lastlight_state.errors import CorruptData
 
 T = TypeVar("T")
 
@@ -30,6 +31,24 @@ _Several: TypeAlias = int | tuple[str, ...]
 MOST_VALUES = 50
 #: The most statements that one list keeps compiled.
 MOST_SHAPES = 512
+
+
+class _Window(NamedTuple):
+    rows: list[dict[str, Any] | CorruptData]
+    last: list[Any] | None
+
+
+def parted(
+    rows: Sequence[dict[str, Any] | CorruptData], make: Callable[[dict[str, Any]], T]
+) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
+    """What ``make`` makes of the rows, and what a page says about those that are damaged."""
+    items = tuple(make(row) for row in rows if not isinstance(row, CorruptData))
+    return items, tuple(damaged_row(row) for row in rows if isinstance(row, CorruptData))
+
+
+def damaged_row(error: CorruptData) -> DamagedRow:
+    """A damaged row as a page shows it."""
+    return DamagedRow(table=error.table, key=error.key, column=error.column, problem=str(error))
 
 
 class Listing:
@@ -98,11 +117,36 @@ class Listing:
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
-        rows = self.rows(unit, chosen, key, limit + 1, also=also)
-        more = len(rows) > limit
-        kept = rows[:limit]
-        token = pages.encode_token([self._name, chosen], self.key(kept[-1])) if more else None
-        return Page.of({"items": tuple(map(make, kept)), "next_page_token": token})
+        shown = self._window(unit, chosen, key, limit, also)
+        items, damaged = parted(shown.rows, make)
+        token = None if shown.last is None else pages.encode_token([self._name, chosen], shown.last)
+        return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
+
+    def _window(
+        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, also: Values
+    ) -> _Window:
+        """The rows of a page and the key after which the next begins, None at the end.
+
+        That is the last key that can be read. Where none can, more rows are looked at until one is found: a damaged key
+        must not end the list.
+        """
+        while True:
+            found = self._readable(unit, chosen, key, limit + 1, also)
+            if len(found.rows) <= limit:
+                return _Window(found.rows, None)
+            for at in range(limit - 1, -1, -1):
+                last = found.columns(at, self._key)
+                if last is not None:
+                    return _Window(found.rows[:limit], last)
+            limit *= 2
+
+    def _readable(
+        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, also: Values
+    ) -> Found:
+        if any(name in self._spread and not value for name, value in chosen.items()):
+            return Found([], lambda _at, _names: None)
+        statement, values = self._statement(chosen, key, limit)
+        return unit.readable(statement, {**values, **also})
 
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
         """How many rows pass the filters ``given``: as many as all pages have together."""
@@ -139,6 +183,11 @@ class Listing:
     def checked_key(self, key: Sequence[Any]) -> list[Any]:
         """A key from a token, its times as times. Raises `InvalidValue` for anything that is no key of this list."""
         return pages.checked(key, self._kinds, nullable=True)
+
+    @property
+    def orders_by_time(self) -> bool:
+        """Whether the first part of a key is a time, for tests of plans."""
+        return self._kinds[0] is datetime
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
         """The statement that a page with these filters runs (with a limit of 0 a count), for tests of its plan."""

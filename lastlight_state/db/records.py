@@ -92,11 +92,28 @@ class Record(BaseModel):
         yield from telling or ((name, value) for name, value in values.items() if isinstance(value, _NUMBERS))
 
 
+class DamagedRow(Record):
+    """A row of a list that cannot be read: its table and key, and the column that is damaged. `get` of it raises."""
+
+    table: str
+    key: Any
+    column: str
+    problem: str
+
+
 class Page(Record, Generic[T]):
-    """Some of a list, in its order. ``next_page_token`` is None at the end."""
+    """Some of a list, in its order. ``next_page_token`` is None at the end.
+
+    ``damaged`` are the rows of this part of the list that cannot be read; they hide none of the others.
+    """
 
     items: tuple[T, ...]
     next_page_token: str | None = None
+    damaged: tuple[DamagedRow, ...] = ()
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        return made(cls, {"damaged": (), **values})
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         return iter(self.items)
@@ -107,6 +124,8 @@ class Page(Record, Generic[T]):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield "items", len(self.items)
         yield "more", self.next_page_token is not None
+        if self.damaged:
+            yield "damaged", len(self.damaged)
 
 
 def _tells(name: str, value: Any) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
+from inspect import isfunction
 from typing import Any, Final, Literal, TypeVar, cast
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
 from lastlight_state.db import valid
+from lastlight_state.db.gate import guarded
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page, Record
@@ -80,8 +82,15 @@ class Repository:
 
     `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. Where something
     is decided between statements, a work (a function of the `Unit` that it runs in) is handed to ``_reading``,
-    ``_viewing``, ``_once``, ``_writing`` or ``_chained`` (`db.scope`).
+    ``_viewing``, ``_once``, ``_writing`` or ``_chained`` (`db.scope`). Public methods are `guarded`: an argument of
+    the wrong type is `InvalidValue`, also where a method takes its type for granted.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and isfunction(method):
+                setattr(cls, name, guarded(method))
 
     def __init__(self, context: Context) -> None:
         scope = context.scope

@@ -2,14 +2,19 @@
 
 Generated code takes less than half the time of a loop over the columns, and every read uses it. The only names in the
 generated text are quoted names of columns.
+
+A row is checked by the types of its values, all at once: SQLite keeps a number or bytes in a column of text when plain
+SQL puts them there. A combination of types that was met before costs one look into a set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import NoneType
 from typing import Any
 
+from lastlight_state.backends.cells import Unreadable
 from lastlight_state.db.columns import read_time
 
 Convert = Callable[[Any], Any]
@@ -19,14 +24,49 @@ Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 _TIME = "(t if (t := iso({0})).tzinfo is utc else read_time({0}))"
 
 
-def builder(keys: Sequence[str], converters: Mapping[str, Convert]) -> Build:
-    """The function that makes dicts of rows. NULL becomes None without a call of the column's converter."""
+#: Combinations of types that are remembered for one statement.
+_MOST_KINDS = 4_096
+
+
+class Sound:
+    """The combinations of types that rows of one statement were found to have, and that fit their columns.
+
+    ``stored`` are the types that each column may hold, None for any. Called for a combination that is not known.
+    """
+
+    def __init__(self, stored: Sequence[tuple[type, ...] | None]) -> None:
+        self._stored = stored
+        self.known: set[tuple[type, ...]] = set()
+
+    def __call__(self, kinds: tuple[type, ...]) -> bool:
+        if not all(map(is_kept, kinds, self._stored)):
+            raise TypeError("a stored value is of another type than its column")
+        if len(self.known) >= _MOST_KINDS:
+            self.known.clear()
+        self.known.add(kinds)
+        return True
+
+
+def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
+    """Whether a column that keeps these types (None: any) may hold a value of this one, or NULL."""
+    return kind is NoneType or (kind is not Unreadable if stored is None else kind in stored)
+
+
+def builder(keys: Sequence[str], converters: Mapping[str, Convert], sound: Sound | None = None) -> Build:
+    """The function that makes dicts of rows. NULL becomes None without a call of the column's converter.
+
+    The function raises one of `lastlight_state.db.statements.UNREADABLE` for a value that its column cannot hold.
+    """
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
     given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}
     scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "utc": UTC, "read_time": read_time}
+    sound = sound or Sound([None] * len(keys))
+    scope |= {"known": sound.known, "sound": sound}
     names = ", ".join(f"{name}={name}" for name in scope)
-    exec(f"def build(rows, {names}):\n    return [{{{pairs}}} for {row} in rows]\n", scope)  # noqa: S102
+    kinds = "".join(f"v{i}.__class__, " for i in range(len(keys))) or "()"
+    checked = f"(k := ({kinds})) in known or sound(k)"
+    exec(f"def build(rows, {names}):\n    return [{{{pairs}}} for {row} in rows if {checked}]\n", scope)  # noqa: S102
     built: Build = scope["build"]
     return built
 

@@ -17,8 +17,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.db import columns
-from lastlight_state.db.rows import Convert, builder
+from lastlight_state.db import columns, stored
+from lastlight_state.db.parameters import Gate
+from lastlight_state.db.rows import Convert, Sound, builder
 from lastlight_state.errors import CorruptData
 
 Values = Mapping[str, Any]
@@ -26,7 +27,7 @@ Values = Mapping[str, Any]
 NO_VALUES: Values = {}
 
 #: What converters raise for stored values that they cannot read, a value of another type included.
-UNREADABLE = (ValueError, TypeError, OverflowError)
+UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
 
 #: How many values a list of parameters can hold. Few sizes, so that few statements are ever compiled.
 SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
@@ -35,9 +36,10 @@ SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_build", "_by_position", "_constants", "_converters", "_keys", "_order", "_prepare", "sql")
+    __slots__ = ("_build", "_by_position", "_cells", "_constants", "_element", "_gate", "_order", "_prepare", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
+        self._element = element
         dialect = backend.dialect
         schema = (
             {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
@@ -48,14 +50,20 @@ class Compiled:
         self.sql: str = str(compiled)
         self._by_position = bool(compiled.positional)
         self._order: tuple[str, ...] = tuple(compiled.positiontup or compiled.bind_names.values())
+        self._gate = Gate(self._order, {name: bind.type for bind, name in compiled.bind_names.items()})
         self._prepare = _bind_converters(compiled, dialect)
         self._constants = _constants(compiled, self._prepare, self._order)
-        self._keys, self._converters = _columns(compiled, dialect)
-        self._build = builder(self._keys, {name: convert for name, convert, _ in self._converters})
+        self._cells = tuple(stored.cell(entry, dialect) for entry in compiled._result_columns)
+        self._build = builder(
+            [cell.name for cell in self._cells],
+            {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
+            Sound([cell.types for cell in self._cells]),
+        )
 
     def parameters(self, values: Values) -> Any:
-        """The driver's parameters: a list or a dict, as its style asks."""
+        """The driver's parameters: a list or a dict, as its style asks. Raises `InvalidValue` for one that is wrong."""
         given = {**self._constants, **values}
+        self._gate.check([given[name] for name in self._order])
         for name, convert in self._prepare:
             value = given[name]
             if value is not None:
@@ -68,27 +76,40 @@ class Compiled:
         """The driver's parameters of each row."""
         return [self.parameters(values) for values in rows]
 
-    def row(self, stored: Sequence[Any]) -> dict[str, Any]:
+    def row(self, found: Sequence[Any]) -> dict[str, Any]:
         """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
-        return self.rows((stored,))[0]
+        return self.rows((found,))[0]
 
-    def rows(self, stored: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    def rows(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
         """Stored rows as `row` gives them."""
         try:
-            return self._build(stored)
+            return self._build(found)
         except UNREADABLE as error:
-            raise self._corrupt(stored) from error
+            raise self._damage(found) from error
 
-    def _corrupt(self, stored: Sequence[Sequence[Any]]) -> CorruptData:
-        for row in stored:
-            values = dict(zip(self._keys, row, strict=True))
-            for name, convert, table in self._converters:
-                try:
-                    if values[name] is not None:
-                        convert(values[name])
-                except UNREADABLE:
-                    return CorruptData(table, _key_of(values), name)
-        return CorruptData("row", None, "unknown")
+    def readable(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any] | CorruptData]:
+        """Stored rows as `row` gives them; in place of one that cannot be read, the error that says why."""
+        try:
+            return [*self._build(found)]
+        except UNREADABLE:
+            return [self._row_or_damage(row) for row in found]
+
+    def key(self, row: Sequence[Any], names: Sequence[str]) -> list[Any] | None:
+        """The values of these columns of a stored row; None where one cannot be read."""
+        values = {cell.name: (cell, value) for cell, value in zip(self._cells, row, strict=True)}
+        try:
+            return [None if values[name][1] is None else values[name][0].read(values[name][1]) for name in names]
+        except UNREADABLE:
+            return None
+
+    def _row_or_damage(self, row: Sequence[Any]) -> dict[str, Any] | CorruptData:
+        try:
+            return self._build((row,))[0]
+        except UNREADABLE:
+            return self._damage((row,))
+
+    def _damage(self, found: Sequence[Sequence[Any]]) -> CorruptData:
+        return stored.damage(self._cells, found, UNREADABLE, self._element)
 
 
 class Statement:
@@ -208,31 +229,6 @@ def _constants(
     return {
         name: bind.effective_value for bind, name in compiled.bind_names.items() if name in wanted and not bind.required
     }
-
-
-def _columns(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, ...], tuple[tuple[str, Convert, str], ...]]:
-    keys, converters = [], []
-    for entry in compiled._result_columns:
-        keys.append(entry.keyname)
-        convert = entry.type.dialect_impl(dialect).result_processor(dialect, None)
-        if convert is not None:
-            converters.append((entry.keyname, convert, _table_name(entry.objects)))
-    return tuple(keys), tuple(converters)
-
-
-def _key_of(values: Mapping[str, Any]) -> Any:
-    """What a row is called in an error: its id, else the run and the number that it has there."""
-    if "seq" in values and "id" not in values:
-        return values.get("run_id"), values["seq"]
-    return values.get("id")
-
-
-def _table_name(objects: Sequence[Any]) -> str:
-    for found in objects:
-        table = getattr(found, "table", None)
-        if table is not None and getattr(table, "name", None):
-            return str(table.name)
-    return "row"
 
 
 def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -12,9 +13,18 @@ from lastlight_state.backends.base import Backend, Checkout
 from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import NO_VALUES, Compiled, Statement, Values
-from lastlight_state.errors import InvalidValue, StateError
+from lastlight_state.errors import CorruptData, InvalidValue, StateError
 
 R = TypeVar("R", bound=Record)
+
+_log = logging.getLogger("lastlight_state.db")
+
+
+class Found(NamedTuple):
+    """Rows of which some may be damaged, and a way to ask for columns of one by its place: None if they are damaged."""
+
+    rows: list[dict[str, Any] | CorruptData]
+    columns: Callable[[int, Sequence[str]], list[Any] | None]
 
 
 class Unit:
@@ -43,6 +53,24 @@ class Unit:
         """All rows."""
         compiled = statement.on(self.backend)
         return compiled.rows(self._fetch(compiled, values))
+
+    def readable(self, statement: Statement, values: Values = NO_VALUES) -> Found:
+        """All rows; one that cannot be read is a `CorruptData` in its place, and counted."""
+        compiled = statement.on(self.backend)
+        stored = self._fetch(compiled, values)
+        rows = compiled.readable(stored)
+        damaged = sum(isinstance(row, CorruptData) for row in rows)
+        if damaged:
+            self.backend.metrics.count("damaged_rows", damaged)
+        return Found(rows, lambda at, names: compiled.key(stored[at], names))
+
+    def sound(self, statement: Statement, values: Values = NO_VALUES) -> tuple[list[dict[str, Any]], int]:
+        """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""
+        found = self.readable(statement, values).rows
+        for row in found:
+            if isinstance(row, CorruptData):
+                _log.error("passed over a row that cannot be read: %s", row)
+        return [row for row in found if not isinstance(row, CorruptData)], len(found)
 
     def value(self, statement: Statement, values: Values = NO_VALUES) -> Any:
         """The first column of the first row, or None where there is no row."""
@@ -116,9 +144,9 @@ class Unit:
         """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            return self._execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
+            return self.backend.fetched(self._execute(sql, parameters))
         except self.backend.driver_errors as error:
-            found: list[Any] = self._persist(error, lambda: self._execute(sql, parameters).fetchall())
+            found: list[Any] = self._persist(error, lambda: self.backend.fetched(self._execute(sql, parameters)))
             return found
         except UnicodeEncodeError:
             raise InvalidValue("text", "lone surrogate") from None

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, get_args, overload
 
 from lastlight_state import codec
-from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError
+from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError, shown
 
 G = TypeVar("G")
 
@@ -60,7 +60,7 @@ def optional_content(where: str, value: str | None, max_bytes: int) -> str | Non
 def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
     """One of a closed set of words."""
     if not isinstance(value, str) or value not in vocabulary:
-        raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(vocabulary))
+        raise InvalidValue(where, f"expected a known word, got {shown(value, 80)}", permitted=sorted(vocabulary))
     return value
 
 
@@ -89,7 +89,7 @@ def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> 
     if type(value) is not int:
         raise InvalidValue(where, f"expected a whole number, got {type(value).__name__}")
     if not least <= value <= most:
-        raise InvalidValue(where, f"must be between {least} and {most}, got {value}", least=least, most=most)
+        raise InvalidValue(where, f"must be between {least} and {most}, got {shown(value, 80)}", least=least, most=most)
     return value
 
 
@@ -121,8 +121,11 @@ def not_found(kind: str, key: Any) -> StateError:
 
     Postgres refuses such a key and SQLite finds nothing; checked here so that both raise the same.
     """
-    if isinstance(key, str):
-        codec.check_text(kind, key)
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, str):
+            codec.check_text(kind, part)
+        elif part is None:
+            return InvalidValue(kind, "expected a key, got None")
     return NotFound(kind, key)
 
 

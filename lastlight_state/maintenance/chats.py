@@ -41,11 +41,11 @@ class Chats(Repository):
         A thread that gets a new turn while paging moves to the front, so none appears twice.
         """
         page = self._usage.list_threads(limit=limit, page_token=page_token)
-        return Page(items=self._joined(page.items), next_page_token=page.next_page_token)
+        return Page(items=self._joined(page.items), next_page_token=page.next_page_token, damaged=page.damaged)
 
     def get(self, trigger_id: str) -> ChatThread:
         """The thread. Raises `NotFound`."""
-        statement, values = TURNS.of([trigger_id])
+        statement, values = TURNS.of([valid.sought("trigger_id", trigger_id)])
         turns = self._find(ThreadUsage, statement, values)
         found = self._joined([turns]) if turns else ()
         if not found:

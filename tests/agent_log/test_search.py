@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,10 +64,10 @@ def test_a_session_that_vanishes_meanwhile_hides_nothing(log: AgentLog, monkeypa
     """agent-log L-90, L-98."""
     session(log, "old", 1, "needle")
     session(log, "new", 2, "needle")
-    real = os.open
+    real, [new] = os.open, log.root.rglob("new.jsonl")
 
     def vanishing(path: Any, *arguments: Any, **options: Any) -> int:
-        Path(path).with_name("new.jsonl").unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         return real(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", vanishing)

@@ -9,7 +9,8 @@ from lastlight_state.agent_log.writer import commands
 from lastlight_state.agent_log.writer.lines import Pin, SessionLines
 from lastlight_state.agent_log.writer.session import Files, SessionWriter
 from lastlight_state.clock import aware_utc
-from lastlight_state.errors import InvalidValue
+from lastlight_state.db.gate import checked
+from lastlight_state.errors import InvalidValue, shown
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl.writer import SyncWord
 
@@ -22,6 +23,7 @@ class Writer:
     def __init__(self, files: Files) -> None:
         self._files = files
 
+    @checked
     def open(
         self,
         *,
@@ -41,13 +43,14 @@ class Writer:
         the file system, for runs that must go on without a disk. Raises `UnsafePath` and `ReservedName`.
         """
         if on_error not in ("raise", "report"):
-            raise InvalidValue("on_error", f"{on_error!r:.80}", permitted=("raise", "report"))
+            raise InvalidValue("on_error", f"{shown(on_error, 80)}", permitted=("raise", "report"))
         slug = None if place is None else paths.slug_of(place)
         pin = None if session_id is None else Pin(paths.checked_session_id(session_id), slug)
         lines = SessionLines(options, pin=pin, slug=slug, prompt=prompt, model=model)
         files = self._files if sync is None else self._files._replace(sync=sync)
         return SessionWriter(files, lines, on_error)
 
+    @checked
     def record_command(self, command: CommandRecord, *, place: Place, session_id: str | None = None) -> str:
         """Log a shell command that ran as a phase of its own, in one write. Returns its session id.
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from lastlight_state.agent_log.arguments import CommandRecord, Event
 from lastlight_state.clock import iso_text
+from lastlight_state.errors import shown
 
 TOOL = "bash"
 NO_OUTPUT = "(no output)"
@@ -19,7 +20,7 @@ def events_of(
     started, finished = iso_text(started_at), iso_text(finished_at)
     call = {"type": "toolCall", "id": call_id, "name": TOOL, "arguments": {"command": command.command}}
     outcome = "failed" if has_failed else "succeeded"
-    text = {"type": "text", "text": f"Command {outcome} (exit {command.exit_code})."}
+    text = {"type": "text", "text": f"Command {outcome} (exit {shown(command.exit_code, 80)})."}
     return [
         {"type": "session", "id": session_id, "timestamp": started},
         {"type": "message_end", "message": {"role": "assistant", "content": [call]}, "timestamp": started},

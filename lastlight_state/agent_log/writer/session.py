@@ -24,8 +24,9 @@ from lastlight_state.agent_log.writer import display
 from lastlight_state.agent_log.writer.lines import Pin, SessionLines
 from lastlight_state.clock import Clock
 from lastlight_state.codec import dump_line
+from lastlight_state.db.gate import checked, guarded
 from lastlight_state.errors import BackendError, InvalidValue, StoreClosed
-from lastlight_state.jsonl import forks
+from lastlight_state.jsonl import forks, places
 from lastlight_state.jsonl.writer import LineWriter, SyncWord
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class SessionWriter:
         """
         return self.feed_many((event,))
 
+    @guarded
     def feed_many(self, events: Iterable[Event]) -> int:
         """Like `feed`, for several events: all lines for one file are written at once."""
         with self._lock:
@@ -97,6 +99,7 @@ class SessionWriter:
                     self._write([self._shown(line) for line in batch])
             return self.lines_written - before
 
+    @guarded
     def append(self, lines: Iterable[Mapping[str, Any]]) -> int:
         """Write lines as they are, after the prompt if that is not written yet; returns how many were written.
 
@@ -109,6 +112,7 @@ class SessionWriter:
                 self._write(self._session.after_prompt(given, self._files.clock.now()) if given else [])
             return self.lines_written - before
 
+    @checked
     def finish(self, outcome: Outcome) -> str | None:
         """Write the error and result lines that end the run, unless they are written already; returns the session id.
 
@@ -119,6 +123,7 @@ class SessionWriter:
                 self._write(self._session.of_end(outcome, self._files.clock.now()))
             return self.session_id
 
+    @checked
     def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
         """Like `finish`, for a run that may have died before its session was known: then it uses ``fallback_id``.
 
@@ -185,7 +190,9 @@ class SessionWriter:
     def _writer_of(self, path: Path) -> LineWriter:
         if self._line_writer is None or self._line_writer.path != path:
             self._leave_file()
-            self._line_writer = LineWriter(path, sync=self._files.sync, lock_timeout=self._files.lock_timeout)
+            self._line_writer = LineWriter(
+                path, sync=self._files.sync, lock_timeout=self._files.lock_timeout, base=places.ROOT
+            )
         return self._line_writer
 
     def _leave_file(self) -> None:

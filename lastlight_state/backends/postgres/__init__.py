@@ -31,6 +31,7 @@ from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.pool import Pool, cancel
+from lastlight_state.backends.postgres.reading import fetched
 from lastlight_state.backends.postgres.scripts import framed, grants
 from lastlight_state.backends.sql.quoting import literal, quoted
 from lastlight_state.errors import (
@@ -145,6 +146,9 @@ class PostgresBackend(Backend):
 
     def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
         copy_rows(checkout.driver, quoted(self.schema) + "." + quoted(table) if self.schema else quoted(table), rows)
+
+    def fetched(self, cursor: Any) -> list[Any]:
+        return fetched(cursor)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
         try:

@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
-from lastlight_state.backends.sqlite import questions
+from lastlight_state.backends.sqlite import files, questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
@@ -34,6 +34,7 @@ from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.measures import measured
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
+from lastlight_state.backends.sqlite.reading import fetched
 from lastlight_state.backends.sqlite.shape import shape_of
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
@@ -74,10 +75,18 @@ class SqliteBackend(Backend):
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = _connections(self._path, options, engine)
         self._dialect_engine: Engine | None = None
+        self.refuse_odd_file()
+
+    def refuse_odd_file(self) -> None:
+        """Raise `BackendUnavailable` for a FIFO, device or directory, and for a directory that may not be entered."""
+        _ = self.exists
 
     @property
     def exists(self) -> bool:
-        return self._path is None or self._path.exists()
+        try:
+            return self._path is None or files.is_there(self._path)
+        except OSError as error:
+            raise translate(error) from error
 
     @property
     def disturbed(self) -> bool:
@@ -154,6 +163,9 @@ class SqliteBackend(Backend):
     ) -> tuple[list[str], list[Any]]:
         return questions.ask(checkout.driver, sql, params, limit, timeout)
 
+    def fetched(self, cursor: Any) -> list[Any]:
+        return fetched(cursor)
+
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Do nothing: a SQLite file has one writing unit at a time."""
 
@@ -206,7 +218,7 @@ class SqliteBackend(Backend):
         return SqliteOriginal(connection.connection.dbapi_connection)
 
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
-        if self._path is not None and not self._path.exists():
+        if not self.exists:
             return None
         with Checkout(Mode.READ, self) as checkout:
             try:

@@ -152,11 +152,11 @@ def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -
     """The names of crons whose plan no longer matches, sorted, read in portions."""
     after = ""
     while True:
-        found = reading(lambda unit, after=after: unit.rows(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]
+        found, in_all = reading(lambda unit, after=after: unit.sound(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]
         for row in found:
             plan = from_now(row, effective_of(row), now)
             if (plan.next_run_at, plan.planned_with) != (row["next_run_at"], row["planned_with"]) or plan.error:
                 yield row["name"]
-        if len(found) < sql.BATCH:
+        if in_all < sql.BATCH or not found:
             return
         after = found[-1]["name"]

@@ -94,10 +94,10 @@ class DueTaker:
         last, seen = _BEGIN, set[str]()
         while True:
             asked = {"now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
-            found = reading(lambda unit, asked=asked: unit.rows(sql.DUE, asked))  # type: ignore[misc]
+            found, in_all = reading(lambda unit, asked=asked: unit.sound(sql.DUE, asked))  # type: ignore[misc]
             yield from (row for row in found if row["name"] not in seen)
             seen.update(row["name"] for row in found)
-            if len(found) < limit or (found[-1]["next_run_at"], found[-1]["name"]) == last:
+            if in_all < limit or not found or (found[-1]["next_run_at"], found[-1]["name"]) == last:
                 return  # SQLite compares times as text: a foreign spelling of the same time may sort after ours
             last = found[-1]["next_run_at"], found[-1]["name"]
 

@@ -42,11 +42,11 @@ class StaleTaker:
         """Stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
         seen: set[str] = set()
         while True:
-            found: list[Row] = reading(lambda unit: unit.rows(sql.STALE, {"now": self.now, "limit": limit}))
+            found, in_all = reading(lambda unit: unit.sound(sql.STALE, {"now": self.now, "limit": limit}))
             unseen = [row for row in found if row["id"] not in seen]
             yield from unseen
             seen.update(row["id"] for row in unseen)
-            if len(found) < limit or not unseen:
+            if in_all < limit or not unseen:
                 return
 
     def _settled(self, row: Row, once: Run, writing: Run) -> FireClaim | None:

@@ -47,14 +47,17 @@ def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_tok
     return Page(items=tuple(map(_claimable, found[:limit])), next_page_token=token)
 
 
-def candidates(unit: Unit, now: dict[str, Any], after: dict[str, Any] | None, limit: int) -> list[dict[str, Any]]:
-    """The runs that may be taken and come after this row."""
-    return _rows(unit, TAKEN_NEXT, now, _key_of(after) if after else None, limit)
+def candidates(
+    unit: Unit, now: dict[str, Any], after: dict[str, Any] | None, limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """The runs that may be taken and come after this row, and how many rows were looked at."""
+    key = _key_of(after) if after else None
+    return unit.sound(TAKEN_NEXT.statement(key is not None, limit), _values(now, key))
 
 
 def spent(unit: Unit, now: dict[str, Any], limit: int) -> list[str]:
     """The ids of the abandoned runs at their restart limit that were silent for longest, in ascending order."""
-    return sorted(row["id"] for row in _rows(unit, SPENT, now, None, limit))
+    return sorted(row["id"] for row in unit.sound(SPENT.statement(False, limit), now)[0])
 
 
 class Ranges:
@@ -98,8 +101,11 @@ SPENT = Ranges((RUNS.c.id,), sa.and_(ABANDONED, ~BELOW_LIMIT), due=False)
 
 
 def _rows(unit: Unit, ranges: Ranges, now: dict[str, Any], key: list[Any] | None, limit: int) -> list[dict[str, Any]]:
-    values = now if key is None else {**now, **pages.after_values(key)}
-    return unit.rows(ranges.statement(key is not None, limit), values)
+    return unit.rows(ranges.statement(key is not None, limit), _values(now, key))
+
+
+def _values(now: dict[str, Any], key: list[Any] | None) -> dict[str, Any]:
+    return now if key is None else {**now, **pages.after_values(key)}
 
 
 def _claimable(row: dict[str, Any]) -> ClaimableRun:

@@ -5,6 +5,7 @@ One conditional UPDATE decides; if it changes nothing, a second look at the lock
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import ClaimLost, Conflict, LostRace
+from lastlight_state.errors import ClaimLost, Conflict, CorruptData, LostRace
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, lists, statements as sql
 from lastlight_state.workflows.kernel import fence, rows, transitions
@@ -23,6 +24,9 @@ from lastlight_state.workflows.kernel import fence, rows, transitions
 _SPARE = 50
 #: The most candidates of one statement.
 _MOST = 500
+_TAKING = "lastlight_taking"
+
+_log = logging.getLogger("lastlight_state.workflows")
 
 
 def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
@@ -86,14 +90,29 @@ def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, 
     taken: list[dict[str, Any]] = []
     last: dict[str, Any] | None = None
     while len(taken) < limit:
-        found = lists.candidates(unit, values, last, size)
+        found, in_all = lists.candidates(unit, values, last, size)
         if found:
             statement, ids = sql.LOCK_FREE.of([row["id"] for row in found])
-            locked = unit.rows(statement, {**values, **ids, "limit": limit - len(taken)})
-            taken += _take_locked(unit, locked, values)
+            locked, _ = unit.sound(statement, {**values, **ids, "limit": limit - len(taken)})
+            taken += _take_sound(unit, locked, values)
             last = found[-1]
-        if len(found) < size:
+        if in_all < size or not found:
             break
+    return taken
+
+
+def _take_sound(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str, Any]) -> list[dict[str, Any]]:
+    """`_take_locked`, past runs whose rows cannot be read: those stay as they are, and are logged."""
+    unit.plain(f"SAVEPOINT {_TAKING}")
+    try:
+        taken = _take_locked(unit, locked, values)
+    except CorruptData as error:
+        unit.undo_to(_TAKING)
+        if len(locked) == 1:
+            _log.error("run %s was not taken: %s", locked[0]["id"], error)
+            return []
+        return [run for row in locked for run in _take_sound(unit, [row], values)]
+    unit.plain(f"RELEASE SAVEPOINT {_TAKING}")
     return taken
 
 

@@ -51,7 +51,11 @@ class Health(Repository):
         def work(unit: Unit) -> Page[UnhealthyRun]:
             page = sql.LIVE.page(unit, dict, limit=limit, page_token=page_token, given=_LIVE)
             judged = [_judged(row, facts, now) for row, facts in zip(page.items, _facts(unit, page.items), strict=True)]
-            return Page(items=tuple(run for run in judged if run.state.unhealthy), next_page_token=page.next_page_token)
+            return Page(
+                items=tuple(run for run in judged if run.state.unhealthy),
+                next_page_token=page.next_page_token,
+                damaged=page.damaged,
+            )
 
         return self._viewing(work)
 

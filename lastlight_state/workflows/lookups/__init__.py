@@ -75,7 +75,7 @@ class Lookups(Repository):
 
         def work(unit: Unit) -> Page[RunSummary]:
             page = read(unit)
-            return Page(items=summaries(unit, page.items), next_page_token=page.next_page_token)
+            return Page(items=summaries(unit, page.items), next_page_token=page.next_page_token, damaged=page.damaged)
 
         return self._viewing(work)
 

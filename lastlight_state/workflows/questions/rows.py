@@ -168,7 +168,7 @@ class QuestionRows(Generic[Q]):
         Questions whose run is missing are left out, or they would fill the limit forever.
         """
         found: dict[str, list[str]] = {}
-        for row in unit.rows(self.due_statement, {"at": now, "limit": limit}):
+        for row in unit.sound(self.due_statement, {"at": now, "limit": limit})[0]:
             found.setdefault(row["run_id"], []).append(row["id"])
         return dict(sorted(found.items()))
 

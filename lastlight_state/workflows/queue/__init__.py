@@ -138,7 +138,7 @@ def _admit_next(
     if room <= 0:
         return []
     statement, names = (sql.NEXT, {}) if workflow_names is None else sql.NEXT_OF.of(workflow_names)
-    first = [row["id"] for row in unit.rows(statement, {**names, "at": holder["at"], "limit": room})]
+    first = [row["id"] for row in unit.sound(statement, {**names, "at": holder["at"], "limit": room})[0]]
     if not first:
         return []
     take, ids = sql.TAKE.of(first)
@@ -149,7 +149,7 @@ def _admit_next(
 
 def _overdue(unit: Unit, cutoff: datetime, limit: int) -> list[str]:
     """The first runs in line that were queued before ``cutoff``, by ascending id."""
-    return sorted(row["id"] for row in unit.rows(sql.OVERDUE, {"cutoff": cutoff, "limit": limit}))
+    return sorted(row["id"] for row in unit.sound(sql.OVERDUE, {"cutoff": cutoff, "limit": limit})[0])
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:

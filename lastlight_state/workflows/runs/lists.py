@@ -8,7 +8,7 @@ from typing import Any
 
 from lastlight_state.db import pages, valid
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.records import DamagedRow, Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.money import dollars_of
@@ -30,7 +30,7 @@ def page_of_runs(
 
     def work(unit: Unit) -> Page[RunSummary]:
         found = listing.page(unit, _columns, limit=limit, page_token=page_token, given=given)
-        return _page(unit, found.items, found.next_page_token)
+        return _page(unit, found.items, found.next_page_token, found.damaged)
 
     return work
 
@@ -38,7 +38,7 @@ def page_of_runs(
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
     """A page of all runs, newest first."""
     found = sql.LIST.page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
-    return _page(unit, found.items, found.next_page_token)
+    return _page(unit, found.items, found.next_page_token, found.damaged)
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
@@ -78,8 +78,10 @@ def _as_it_is(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _page(unit: Unit, rows: Sequence[dict[str, Any]], token: str | None) -> Page[RunSummary]:
-    return Page.of({"items": summaries(unit, rows), "next_page_token": token})
+def _page(
+    unit: Unit, rows: Sequence[dict[str, Any]], token: str | None, damaged: tuple[DamagedRow, ...] = ()
+) -> Page[RunSummary]:
+    return Page.of({"items": summaries(unit, rows), "next_page_token": token, "damaged": damaged})
 
 
 def summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, ...]:

@@ -146,7 +146,7 @@ class Rollups(Repository):
             page = sql.THREADS.page(
                 unit, lambda row: row["trigger_id"], limit=limit, page_token=page_token, given=given
             )
-            return Page(items=_threads(unit, page.items), next_page_token=page.next_page_token)
+            return Page(items=_threads(unit, page.items), next_page_token=page.next_page_token, damaged=page.damaged)
 
         return self._viewing(work)
 

@@ -71,7 +71,8 @@ def plan_of_page(
 ) -> Plan:
     """The plan of a page of a list with these filters."""
     now = database.clock.now()
-    values: dict[str, Any] = {"now": now, "after_0": now + timedelta(seconds=50), "after_1": "x"}
+    first = now + timedelta(seconds=50) if listing.orders_by_time else "x"
+    values: dict[str, Any] = {"now": now, "after_0": first, "after_1": "x"}
     for name, value in chosen.items():
         several = value if isinstance(value, list) else [value]
         values |= {name: value} | {f"{name}_{i}": several[min(i, len(several) - 1)] for i in range(50)}

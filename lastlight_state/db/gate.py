@@ -1,0 +1,146 @@
+"""The gate of calls: an argument of the wrong type is `InvalidValue`, in every method of every repository.
+
+Repositories check what types do not say. What they take for granted may still be missing: a caller passes None, a dict
+for an argument group, a number for a list. Then Python raises in the middle of the method; and here the arguments are
+compared with the method's annotations, and the first that does not fit is named. A call whose arguments all fit raises
+what it raised. A call that succeeds pays for one frame.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from lastlight_state.errors import InvalidValue
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What Python raises for a value that is not what its code takes it for.
+_UNFIT = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError, ArithmeticError)
+_MOST_DEPTH = 20
+#: From here on an integer is no float.
+_FLOAT_BITS = 1_023
+
+
+def guarded(method: F) -> F:
+    """The method, with unfit arguments as `InvalidValue`."""
+
+    @wraps(method)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return method(*given, **named)
+        except _UNFIT as error:
+            _refuse_unfit(method, given, named, error)
+            raise
+
+    return typing.cast(F, call)
+
+
+def checked(method: F) -> F:
+    """The method, with its arguments compared before it begins: for calls that are rare and build on what they get."""
+
+    @wraps(method)
+    def call(*given: Any, **named: Any) -> Any:
+        _refuse_unfit(method, given, named, None)
+        return method(*given, **named)
+
+    return typing.cast(F, call)
+
+
+def _refuse_unfit(
+    method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: BaseException | None
+) -> None:
+    """Raise `InvalidValue` for the first argument that does not fit its annotation."""
+    try:
+        bound = inspect.signature(method).bind(*given, **named).arguments
+    except TypeError:  # no such argument: the caller's own mistake, as in any function
+        return
+    hints = _hints(method)
+    for name, value in bound.items():
+        if name in hints:
+            problem = _problem(name, value, hints[name], 0)
+            if problem is not None:
+                raise InvalidValue(*problem) from error
+
+
+def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] | None:
+    """Where in a value something does not fit its annotation, and what; None where all of it fits."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if depth > _MOST_DEPTH or hint is Any or isinstance(hint, TypeVar | str | typing.ForwardRef):
+        return None
+    if origin is typing.Annotated:
+        return _problem(where, value, inner[0], depth)
+    if origin in (Union, types.UnionType):
+        problems = [_problem(where, value, one, depth + 1) for one in inner]
+        return None if None in problems else _of_union(where, value, inner, problems)
+    if origin is Literal:
+        known = any(type(value) is type(one) for one in inner)  # which words there are, the method itself says
+        return None if known else _expected(where, "a known word", value)
+    kind = origin if origin is not None else hint
+    if kind is None:
+        kind = type(None)
+    if not isinstance(kind, type):
+        return None
+    if not _is_one(value, kind):
+        return _expected(where, _name(hint), value)
+    return _inside(where, value, inner, depth)
+
+
+def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple[str, str] | None:
+    """The first problem of the parts of a value: elements, entries, fields."""
+    parts: list[tuple[str, Any, Any]] = []
+    if is_dataclass(value) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        hints = _hints(type(value))
+        names = [field.name for field in fields(value)] if is_dataclass(value) else value._fields
+        parts = [(f"{where}.{name}", getattr(value, name), hints.get(name, Any)) for name in names]
+    elif isinstance(value, Mapping) and len(inner) == 2:
+        parts = [(f"{where} (a key)", key, inner[0]) for key in value]
+        parts += [(f"{where}.{key!s:.80}", part, inner[1]) for key, part in value.items() if isinstance(key, str)]
+    elif isinstance(value, Collection) and not isinstance(value, str | bytes) and inner:
+        kinds = inner if isinstance(value, tuple) and Ellipsis not in inner and len(inner) == len(value) else None
+        parts = [(f"{where}[{i}]", part, kinds[i] if kinds else inner[0]) for i, part in enumerate(value)]
+    found = (_problem(name, part, hint, depth + 1) for name, part, hint in parts)
+    return next((problem for problem in found if problem is not None), None)
+
+
+def _of_union(where: str, value: Any, inner: tuple[Any, ...], problems: list[Any]) -> tuple[str, str]:
+    """The problem to tell of a value that fits none of several annotations: the deepest, else all their names."""
+    deeper = [problem for problem in problems if problem is not None and problem[0] != where]
+    if deeper:
+        return typing.cast("tuple[str, str]", deeper[0])
+    return _expected(where, " or ".join(dict.fromkeys(map(_name, inner))), value)
+
+
+def _is_one(value: Any, kind: type) -> bool:
+    if isinstance(value, bool) and kind in (int, float):
+        return False
+    return isinstance(value, kind) or (kind is float and isinstance(value, int) and value.bit_length() < _FLOAT_BITS)
+
+
+def _expected(where: str, words: str, value: Any) -> tuple[str, str]:
+    return where, f"expected {words}, got {type(value).__name__}"
+
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
+
+
+def _name(hint: Any) -> str:
+    if hint is None:
+        return "None"
+    if get_origin(hint) is Literal:
+        return "a known word"
+    kind = get_origin(hint) or hint
+    return _WORDS.get(kind) or str(getattr(kind, "__name__", kind))
+
+
+def _hints(thing: Any) -> dict[str, Any]:
+    """The annotations of a function or class that can be resolved; the others are not compared."""
+    try:
+        return get_type_hints(thing)
+    except (NameError, TypeError, AttributeError):
+        return {}

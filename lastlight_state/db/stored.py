@@ -1,0 +1,105 @@
+"""What stands in a row, column by column: how it is read, and how damage is named to people.
+
+Plain SQL can put into a row what its column cannot hold. The error then says which row of which table, and which
+column, whatever alias or label the statement gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.visitors import iterate
+
+from lastlight_state.backends.cells import Unreadable
+from lastlight_state.db import columns
+from lastlight_state.db.rows import is_kept
+from lastlight_state.errors import CorruptData
+
+#: Names of columns by which people know a row where its primary key is not shown.
+_NAMES = ("id", "name", "run_id", "cron_name")
+
+
+class Cell(NamedTuple):
+    """One column of a result: its name there, its reading, and the column of a table that it shows (None: of none)."""
+
+    name: str
+    convert: Callable[[Any], Any] | None
+    types: tuple[type, ...] | None
+    column: sa.Column[Any] | None
+
+    def read(self, value: Any) -> Any:
+        """The Python value of a stored one that is not NULL. Raises TypeError or what the converter raises."""
+        if not is_kept(type(value), self.types):
+            raise TypeError(type(value).__name__)
+        return value if self.convert is None else self.convert(value)
+
+
+def cell(entry: Any, dialect: Dialect) -> Cell:
+    """The cell of an entry of a compiled statement's result."""
+    kind = entry.type.dialect_impl(dialect)
+    column = next(_columns(entry.objects), None)
+    convert = kind.result_processor(dialect, None)
+    if column is not None and "shape" in column.info:
+        convert = _shaped(convert, column.info["shape"], nullable=bool(column.nullable))
+    types = None if column is None else columns.stored_types(kind)
+    return Cell(entry.keyname, convert, types, column)
+
+
+def damage(
+    cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], statement: Any
+) -> CorruptData:
+    """The error that names the first value of these rows that cannot be read."""
+    for row in rows:
+        for at, value in zip(cells, row, strict=True):
+            try:
+                if value is not None:
+                    at.read(value)
+            except unreadable:
+                table = _table(statement) if at.column is None else at.column.table.name
+                return CorruptData(table, _key(cells, row, table), at.name if at.column is None else at.column.name)
+    return CorruptData(_table(statement), None, "row")
+
+
+def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
+    """The columns of tables that a statement shows as they are, through labels, aliases and subqueries."""
+    for given in objects:
+        found = given.element if isinstance(given, sa.Label) else given
+        for base in _bases(found) if isinstance(found, sa.Column) else ():
+            if isinstance(base, sa.Column) and isinstance(base.table, sa.Table):
+                yield base
+
+
+def _bases(column: sa.Column[Any]) -> frozenset[Any]:
+    try:
+        return column.base_columns
+    except sa.exc.CompileError:  # SQLAlchemy names an unlabelled function by its text, which ours have per product only
+        return frozenset()
+
+
+def _table(statement: Any) -> str:
+    """The first table that a statement names."""
+    return next((found.name for found in iterate(statement) if isinstance(found, sa.Table)), "row")
+
+
+def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
+    """What people know a row by: its primary key as far as it is shown, else an id or name."""
+    shown = [(at, str(value) if isinstance(value, Unreadable) else value) for at, value in zip(cells, row, strict=True)]
+    key = [v for at, v in shown if at.column is not None and at.column.primary_key and at.column.table.name == table]
+    if not key:
+        key = [value for name in _NAMES for at, value in shown if at.name == name][:1]
+    return key[0] if len(key) == 1 else tuple(key) or None
+
+
+def _shaped(convert: Callable[[Any], Any] | None, shape: type, *, nullable: bool) -> Callable[[Any], Any]:
+    """A converter of JSON that takes values of one shape alone."""
+
+    def read(value: Any) -> Any:
+        found = value if convert is None else convert(value)
+        if not isinstance(found, shape) and not (found is None and nullable):
+            raise TypeError(f"expected JSON of type {shape.__name__}")
+        return found
+
+    return read
