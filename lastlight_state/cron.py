@@ -22,7 +22,8 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lastlight_state.clock import aware_utc
-from lastlight_state.errors import InvalidValue, MisuseError, shown
+from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.reprs import shown
 
 PATTERN_BYTES = 255
 ZONE_BYTES = 64

@@ -38,17 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-#: Characters of a value in an error's text.
-_LONGEST = 300
-
-
-def shown(value: Any, most: int = _LONGEST) -> str:
-    """A caller's value as an error shows it, whatever it is: cut, and never an error of its own."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - an integer of too many digits, a cycle, a repr that raises
-        return f"<{type(value).__name__}>"
-    return text if len(text) <= most else text[:most] + "…"
+from lastlight_state.reprs import shown
 
 
 class StateError(Exception):
@@ -167,13 +157,8 @@ class StaleVersion(Conflict):
     found: Any
 
     def __init__(self, kind: str, key: Any, *, expected: Any, found: Any) -> None:
-        super().__init__(
-            f"{kind} {shown(key)}: expected {shown(expected)}, found {shown(found)}",
-            kind=kind,
-            key=key,
-            expected=expected,
-            found=found,
-        )
+        text = f"{kind} {shown(key)}: expected {shown(expected)}, found {shown(found)}"
+        super().__init__(text, kind=kind, key=key, expected=expected, found=found)
 
 
 class InvalidValue(StateError):

@@ -8,7 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args, get_type_hints
 
-from lastlight_state.errors import InvalidValue, shown
+from lastlight_state.errors import InvalidValue
+from lastlight_state.reprs import shown
 
 Event: TypeAlias = Mapping[str, Any]
 OnError: TypeAlias = Literal["raise", "report"]

@@ -11,7 +11,8 @@ from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import Found, LogTree
 from lastlight_state.db import opaque
 from lastlight_state.db.valid import page_limit
-from lastlight_state.errors import InvalidValue, NotFound, shown
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.reprs import shown
 
 ScopeFilter: TypeAlias = Literal["all", "chat", "sandbox"]
 _SCOPES = ("all", "chat", "sandbox")

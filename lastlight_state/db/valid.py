@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Any, TypeVar, get_args, overload
 
 from lastlight_state import codec
-from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError, shown
+from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError
+from lastlight_state.reprs import shown
 
 G = TypeVar("G")
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
-from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed, shown
+from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
 from lastlight_state.jsonl import files, forks, lock
+from lastlight_state.reprs import shown
 
 #: When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
 #: system has them when an append returns. ``end`` and ``record`` also bring the name of a new file to disk.

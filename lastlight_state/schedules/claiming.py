@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lastlight_state.errors import BackendError, MisuseError, StateError
+from lastlight_state.errors import BackendError, CorruptData, MisuseError, StateError
 from lastlight_state.schedules.arguments import FireClaim
 
 Row = dict[str, Any]
@@ -17,22 +17,24 @@ Row = dict[str, Any]
 _log = logging.getLogger("lastlight_state.schedules")
 
 
-def claimed(rows: Iterable[Row], claim: Callable[[Row], FireClaim | None], limit: int) -> tuple[FireClaim, ...]:
+def claimed(
+    rows: Iterable[Row | CorruptData], claim: Callable[[Row], FireClaim | None], limit: int
+) -> tuple[FireClaim, ...]:
     """At most ``limit`` claims, one from each row for which ``claim`` does not return None.
 
-    A row that fails is logged and passed over. After a database error no other row is tried. The first error is raised
-    only if nothing was claimed, so that the caller always gets the claims that were stored.
+    A row that fails or cannot be read is logged and passed over. After a database error no other row is tried. The
+    first error is raised only if nothing was claimed, so that the caller always gets the claims that were stored.
     """
     claims: list[FireClaim] = []
     failed: StateError | None = None
     try:
         for row in rows:
             try:
-                found = claim(row)
+                found = claim(_sound(row))
             except (BackendError, MisuseError):
                 raise
             except StateError as error:
-                _log.warning("%r could not be taken: %s", row.get("id", row.get("name")), error)
+                _log.warning("%r could not be taken: %s", _name(row), error)
                 failed = failed or error
                 continue
             claims += [found] if found is not None else []
@@ -44,3 +46,13 @@ def claimed(rows: Iterable[Row], claim: Callable[[Row], FireClaim | None], limit
     if failed is not None and not claims:
         raise failed
     return tuple(claims)
+
+
+def _sound(row: Row | CorruptData) -> Row:
+    if isinstance(row, CorruptData):
+        raise row
+    return row
+
+
+def _name(row: Row | CorruptData) -> Any:
+    return row.key if isinstance(row, CorruptData) else row.get("id", row.get("name"))

@@ -163,7 +163,7 @@ def test_leaving_the_iterator_closes_the_file(path: Path, monkeypatch: pytest.Mo
     for _ in follow(lambda: path, KIND):
         break
     gc.collect()
-    assert opened_files == ["open", "close"]
+    assert opened_files.count("open") == opened_files.count("close") > 0  # the steps to the file's directory included
 
 
 def test_a_stop_between_two_lines_ends_it_there(path: Path) -> None:

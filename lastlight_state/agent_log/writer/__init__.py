@@ -10,9 +10,10 @@ from lastlight_state.agent_log.writer.lines import Pin, SessionLines
 from lastlight_state.agent_log.writer.session import Files, SessionWriter
 from lastlight_state.clock import aware_utc
 from lastlight_state.db.gate import checked
-from lastlight_state.errors import InvalidValue, shown
+from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl.writer import SyncWord
+from lastlight_state.reprs import shown
 
 NO_OPTIONS = TranslationOptions()
 

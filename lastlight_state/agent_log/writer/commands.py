@@ -6,7 +6,7 @@ from datetime import datetime
 
 from lastlight_state.agent_log.arguments import CommandRecord, Event
 from lastlight_state.clock import iso_text
-from lastlight_state.errors import shown
+from lastlight_state.reprs import shown
 
 TOOL = "bash"
 NO_OUTPUT = "(no output)"

@@ -89,17 +89,22 @@ class DueTaker:
         """At most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
         return claiming.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
 
-    def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any]]:
+    def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any] | CorruptData]:
         """Due crons, each once, read in portions, so that crons that give no claim do not hide those behind them."""
         last, seen = _BEGIN, set[str]()
         while True:
             asked = {"now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
-            found, in_all = reading(lambda unit, asked=asked: unit.sound(sql.DUE, asked))  # type: ignore[misc]
-            yield from (row for row in found if row["name"] not in seen)
-            seen.update(row["name"] for row in found)
-            if in_all < limit or not found or (found[-1]["next_run_at"], found[-1]["name"]) == last:
+            found = reading(lambda unit, asked=asked: unit.readable(sql.DUE, asked).rows)  # type: ignore[misc]
+            sound = [row for row in found if not isinstance(row, CorruptData)]
+            yield from (row for row in found if isinstance(row, CorruptData))
+            yield from (row for row in sound if row["name"] not in seen)
+            seen.update(row["name"] for row in sound)
+            if len(found) < limit or (sound and (sound[-1]["next_run_at"], sound[-1]["name"]) == last):
                 return  # SQLite compares times as text: a foreign spelling of the same time may sort after ours
-            last = found[-1]["next_run_at"], found[-1]["name"]
+            if sound:
+                last = sound[-1]["next_run_at"], sound[-1]["name"]
+            else:
+                limit *= 2  # none of these can be read: look behind them
 
     def _take(self, writing: Run[Any], row: dict[str, Any]) -> FireClaim | None:
         """The claim on a fire of one cron; None if it does not fire, or if somebody else was first.

@@ -12,6 +12,7 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db.unit import Unit
+from lastlight_state.errors import CorruptData
 from lastlight_state.schedules import claiming, words
 from lastlight_state.schedules.arguments import FireClaim
 from lastlight_state.schedules.claiming import Row
@@ -38,16 +39,21 @@ class StaleTaker:
         """
         return claiming.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
-    def _stale(self, reading: Run, limit: int) -> Iterator[Row]:
+    def _stale(self, reading: Run, limit: int) -> Iterator[Row | CorruptData]:
         """Stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
-        seen: set[str] = set()
+        seen, told = set[str](), set[str]()
         while True:
-            found, in_all = reading(lambda unit: unit.sound(sql.STALE, {"now": self.now, "limit": limit}))
-            unseen = [row for row in found if row["id"] not in seen]
+            asked = {"now": self.now, "limit": limit}
+            found = reading(lambda unit, asked=asked: unit.readable(sql.STALE, asked).rows)  # type: ignore[misc]
+            damaged = [row for row in found if isinstance(row, CorruptData) and str(row) not in told]
+            unseen = [row for row in found if not isinstance(row, CorruptData) and row["id"] not in seen]
+            yield from damaged
             yield from unseen
             seen.update(row["id"] for row in unseen)
-            if in_all < limit or not unseen:
+            told.update(map(str, damaged))
+            if len(found) < limit or not (unseen or damaged):
                 return
+            limit += len(damaged)  # these stay where they are: look behind them
 
     def _settled(self, row: Row, once: Run, writing: Run) -> FireClaim | None:
         if row["attempts"] >= self.max_attempts:
