@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import NullType, TypeEngine
 
 from lastlight_state.db import columns
 from lastlight_state.errors import InvalidValue
@@ -21,8 +21,12 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 #: Combinations of types that are remembered for one statement.
 _MOST_KINDS = 4_096
 
+#: Of a type that says itself what it takes, as a column of somebody's own table may have.
+_OPEN = (object, bool), "a value"
+
 #: What a parameter of a column's type may be, and how that is called.
 _ALLOWED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...], str], ...] = (
+    (sa.Enum, *_OPEN),
     (sa.String, (str,), "text"),
     (sa.Integer, (int,), "a whole number"),
     (sa.Boolean, (bool,), "True or False"),
@@ -71,4 +75,6 @@ class Gate:
 
 
 def _rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
-    return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _ANY)
+    if kind is None or isinstance(kind, NullType):
+        return _ANY
+    return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _OPEN)

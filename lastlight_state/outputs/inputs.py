@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
@@ -23,6 +23,7 @@ from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
 from lastlight_state.outputs import checks, words
 from lastlight_state.outputs.records import RunInput, RunInputSummary
+from lastlight_state.outputs.shapes import adapter_of
 from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.outputs.values import bare, invalid
 
@@ -148,7 +149,7 @@ class Inputs(Repository):
 
 
 def _validated(model: type[BaseModel], given: Any) -> Any:
-    adapter = TypeAdapter(model)
+    adapter = adapter_of(model)
     try:
         instance = adapter.validate_python(given, by_alias=True, by_name=True)
     except ValidationError as error:

@@ -18,6 +18,7 @@ from lastlight_state.outputs import naming, words
 from lastlight_state.outputs.column_types import peeled, refuse_unstorable, token_of
 from lastlight_state.outputs.signature import model_digest
 from lastlight_state.outputs.words import Kind, Token
+from lastlight_state.reprs import shown
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def shape_of(model: Any) -> Shape:
         model=model,
         kind=kind,
         columns=columns,
-        adapter=TypeAdapter(model),
+        adapter=adapter_of(model),
         json_schema=schema,
         model_digest=model_digest(schema),
         optional=frozenset(name for name, found in fields.items() if peeled(found.annotation)[1]),
@@ -154,10 +155,25 @@ def _refuse_twins(columns: Sequence[OutputColumn]) -> None:
 
 def _schema_of(model: Any) -> dict[str, Any]:
     try:
-        return TypeAdapter(model).json_schema(schema_generator=_Schemas)
+        return adapter_of(model).json_schema(schema_generator=_Schemas)
     except PydanticUserError as error:
-        name = getattr(model, "__name__", str(model))
-        raise InvalidValue(name, f"has no JSON Schema: {error.message}") from None
+        raise InvalidValue(_name(model), f"has no JSON Schema: {error.message}") from None
+
+
+def adapter_of(model: Any) -> TypeAdapter[Any]:
+    """What validates with a model or another type. Raises `InvalidValue` for what is no type."""
+    if isinstance(model, Mapping | str | int | float):  # a core schema of pydantic's own, a name, no type at all
+        raise InvalidValue("model", f"must be a model or another type, got {type(model).__name__}")
+    try:
+        return TypeAdapter(model)
+    except PydanticUserError as error:
+        raise InvalidValue(_name(model), f"has no JSON Schema: {error.message}") from None
+    except Exception as error:  # whatever an object raises that is asked as if it were a type
+        raise InvalidValue("model", f"must be a model or another type, got {type(model).__name__}") from error
+
+
+def _name(model: Any) -> str:
+    return getattr(model, "__name__", None) or shown(model)
 
 
 def _field_facts(name: str, column: OutputColumn, found: FieldInfo | None, schema: Mapping[str, Any]) -> dict[str, Any]:

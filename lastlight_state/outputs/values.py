@@ -150,17 +150,24 @@ def invalid(error: ValidationError, note: str | None = None, *, where: str = _WH
 
 def bare(value: Any) -> Any:
     """The value with instances of models replaced by their fields, so that validation trusts none of them."""
+    try:
+        return _bare(value)
+    except RecursionError:
+        raise InvalidValue(_WHERE, "nested too deep, or inside itself") from None
+
+
+def _bare(value: Any) -> Any:
     if isinstance(value, BaseModel):
         fields = type(value).model_fields
         if "root" in fields:
-            return bare(value.__dict__.get("root"))
-        return {name: bare(found) for name, found in value.__dict__.items() if name in fields}
+            return _bare(value.__dict__.get("root"))
+        return {name: _bare(found) for name, found in value.__dict__.items() if name in fields}
     if type(value) is dict:
-        return {key: bare(found) for key, found in value.items()}
+        return {key: _bare(found) for key, found in value.items()}
     if type(value) is list:
-        return [bare(found) for found in value]
+        return [_bare(found) for found in value]
     if type(value) is tuple:
-        return tuple(bare(found) for found in value)
+        return tuple(_bare(found) for found in value)
     return value
 
 
