@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from support.messaging.chat import KEY
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.messaging import MessageDraft
+from lastlight_state.testing import racing
 
 
 @pytest.mark.parametrize("platform_id", [None, "17.1"])
@@ -28,11 +30,15 @@ def test_the_outcome_of_a_cancelled_append_is_known(every_backend: StateStore, p
                 seen.append((counter, len(every_backend.messaging.messages.history(session_id))))
                 raise
 
-        task = asyncio.create_task(append())
-        await asyncio.sleep(0)  # the call is on its way, the task waits
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        under_way, go_on = threading.Event(), threading.Event()
+        with racing(every_backend) as race:
+            race.before(1, lambda: (under_way.set(), go_on.wait(10)))
+            task = asyncio.create_task(append())
+            await asyncio.to_thread(under_way.wait, 10)
+            task.cancel()
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
         return seen
 
     assert asyncio.run(work()) == [(1, 1)]

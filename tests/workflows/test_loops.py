@@ -287,8 +287,8 @@ child = os.fork()
 if child == 0:
     store = StateStore.open(url, migrate=False)
     acquire = store.backend.acquire
-    def acquire_dying(mode):
-        checkout = acquire(mode)
+    def acquire_dying(mode, checkout=None):
+        checkout = acquire(mode, checkout)
         checkout.driver = Dying(checkout.driver)
         checkout.execute = checkout.driver.execute
         return checkout

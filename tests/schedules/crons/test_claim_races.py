@@ -116,8 +116,8 @@ class Dying:
 def act():
     store = StateStore.open(url, migrate=False, clock=FrozenClock(datetime.fromisoformat(now)))
     acquire = store.backend.acquire
-    def acquire_dying(mode):
-        checkout = acquire(mode)
+    def acquire_dying(mode, checkout=None):
+        checkout = acquire(mode, checkout)
         checkout.driver = Dying(checkout.driver)
         checkout.execute = checkout.driver.execute
         return checkout

@@ -162,9 +162,10 @@ class Dying:
 def act():
     store = StateStore.open(url, migrate=False)
     acquire = store.backend.acquire
-    def acquire_dying(mode):
-        checkout = acquire(mode)
+    def acquire_dying(mode, checkout=None):
+        checkout = acquire(mode, checkout)
         checkout.driver = Dying(checkout.driver)
+        checkout.execute = checkout.driver.execute
         return checkout
     store.backend.acquire = acquire_dying
     make(store, change, run_id)
