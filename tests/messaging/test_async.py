@@ -31,8 +31,13 @@ def test_the_outcome_of_a_cancelled_append_is_known(every_backend: StateStore, p
                 raise
 
         under_way, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            under_way.set()
+            go_on.wait(10)
+
         with racing(every_backend) as race:
-            race.before(1, lambda: (under_way.set(), go_on.wait(10)))
+            race.before(1, hold)
             task = asyncio.create_task(append())
             await asyncio.to_thread(under_way.wait, 10)
             task.cancel()

@@ -161,9 +161,14 @@ def test_a_cancelled_answer_is_stored_or_not_and_a_retry_says_which(every_backen
 
     async def answer_and_cancel(store: AsyncStateStore, request: HumanRequest, begun: bool) -> AnsweredRequest:
         under_way, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            under_way.set()
+            go_on.wait(10)
+
         with racing(every_backend) as race:
             if begun:
-                race.before(1, lambda: (under_way.set(), go_on.wait(10)))
+                race.before(1, hold)
             answering = asyncio.ensure_future(store.workflows.human_requests.answer(request.id, "bo", by="ana"))
             if begun:
                 await asyncio.to_thread(under_way.wait, 10)
