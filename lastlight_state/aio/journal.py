@@ -11,6 +11,7 @@ from lastlight_state.journal import Event, EventFilter, Frame, Journal
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.frames import Frames
 from lastlight_state.journal.sandboxes import Sandboxes
+from lastlight_state.journal.scores import Scores
 from lastlight_state.journal.signals import Signals
 from lastlight_state.journal.tool_calls import ToolCalls
 from lastlight_state.lazy import Part
@@ -120,6 +121,15 @@ class AsyncSandboxes(Face[Sandboxes]):
     list = reading(Sandboxes.list)
 
 
+class AsyncScores(Face[Scores]):
+    """``store.journal.scores``"""
+
+    record = writing(Scores.record)
+    get = reading(Scores.get)
+    list = reading(Scores.list)
+    aggregate = reading(Scores.aggregate)
+
+
 class AsyncJournal(Face[Journal]):
     """``store.journal``"""
 
@@ -133,3 +143,5 @@ class AsyncJournal(Face[Journal]):
     tool_calls: Part[AsyncToolCalls] = Part("lastlight_state.aio.journal.AsyncToolCalls")
     #: Where parts of runs work.
     sandboxes: Part[AsyncSandboxes] = Part("lastlight_state.aio.journal.AsyncSandboxes")
+    #: What scorers said about attempts of tasks.
+    scores: Part[AsyncScores] = Part("lastlight_state.aio.journal.AsyncScores")

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
         ANY as ANY,
         EventFilter as EventFilter,
         NewEvent as NewEvent,
+        NewScore as NewScore,
         SandboxChanges as SandboxChanges,
+        ScoreFilter as ScoreFilter,
         SignalFilter as SignalFilter,
         TaskAttempt as TaskAttempt,
         ToolCallFilter as ToolCallFilter,
@@ -29,21 +31,26 @@ if TYPE_CHECKING:
         FrameSummary as FrameSummary,
         Sandbox as Sandbox,
         SandboxSummary as SandboxSummary,
+        Score as Score,
+        ScoreAggregate as ScoreAggregate,
+        ScoreSummary as ScoreSummary,
         Signal as Signal,
         SignalSent as SignalSent,
         ToolCall as ToolCall,
         ToolCallSummary as ToolCallSummary,
     )
     from lastlight_state.journal.sandboxes import Sandboxes
+    from lastlight_state.journal.scores import Scores
     from lastlight_state.journal.signals import Signals
     from lastlight_state.journal.tool_calls import ToolCalls
 
 public(
     globals(),
     {
-        "arguments": "ANY EventFilter NewEvent SandboxChanges SignalFilter TaskAttempt ToolCallFilter ToolOutcome",
-        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary Sandbox SandboxSummary Signal SignalSent "
-        "ToolCall ToolCallSummary",
+        "arguments": "ANY EventFilter NewEvent NewScore SandboxChanges ScoreFilter SignalFilter TaskAttempt "
+        "ToolCallFilter ToolOutcome",
+        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary Sandbox SandboxSummary Score "
+        "ScoreAggregate ScoreSummary Signal SignalSent ToolCall ToolCallSummary",
     },
     "Journal",
 )
@@ -62,3 +69,5 @@ class Journal(Face):
     tool_calls: Part[ToolCalls] = Part("lastlight_state.journal.tool_calls.ToolCalls")
     #: Where parts of runs work.
     sandboxes: Part[Sandboxes] = Part("lastlight_state.journal.sandboxes.Sandboxes")
+    #: What scorers said about attempts of tasks.
+    scores: Part[Scores] = Part("lastlight_state.journal.scores.Scores")

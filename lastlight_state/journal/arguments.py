@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from lastlight_state.db.repository import UNSET, UnsetType
-from lastlight_state.journal.words import SandboxStatus, ToolStatus
+from lastlight_state.journal.words import SandboxStatus, ScoreHistory, ScoreSource, ToolStatus
 
 
 class _Any(Enum):
@@ -100,3 +100,44 @@ class SandboxChanges:
     bundle_path: str | UnsetType | None = UNSET
     shipped_at: datetime | UnsetType | None = UNSET
     completed_at: datetime | UnsetType | None = UNSET
+
+
+@dataclass(frozen=True)
+class NewScore:
+    """What a scorer said about one attempt of a task. ``id`` is made unless given; ``scored_at`` is now unless given.
+
+    ``latency_ms`` is how long the task took, ``duration_ms`` how long the scorer took.
+    """
+
+    run_id: str
+    node_id: str
+    scorer_id: str
+    scorer_name: str
+    source: ScoreSource
+    score: float
+    iteration: int = 0
+    attempt: int = 1
+    reason: str | None = None
+    meta: Any = None
+    input: Any = None
+    output: Any = None
+    expected: Any = None
+    latency_ms: float | None = None
+    duration_ms: float | None = None
+    scored_at: datetime | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class ScoreFilter:
+    """Which scores: of up to 100 runs (an empty list for none), of a node, a scorer, a source, from ``since`` on,
+    before ``until``; with ``history="all"`` also those that a rerun has superseded.
+    """
+
+    run_ids: Collection[str] | None = None
+    node_id: str | None = None
+    scorer_id: str | None = None
+    source: ScoreSource | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    history: ScoreHistory = "current"

@@ -135,3 +135,48 @@ class Sandbox(SandboxSummary):
     """A sandbox of a run."""
 
     config: dict[str, Any]
+
+
+class ScoreSummary(Record):
+    """What a scorer said about one attempt of a task. ``superseded_at`` is when a rerun replaced it, if one has."""
+
+    id: str
+    run_id: str
+    node_id: str
+    iteration: int
+    attempt: int
+    scorer_id: str
+    scorer_name: str
+    source: str
+    score: float
+    latency_ms: float | None
+    duration_ms: float | None
+    scored_at: datetime
+    superseded_at: datetime | None
+    reason: str | None
+
+
+class Score(ScoreSummary):
+    """A score with what the scorer was given, and what it noted."""
+
+    meta: Any
+    input: Any
+    output: Any
+    expected: Any
+
+
+class ScoreAggregate(Record):
+    """The current scores of one scorer under one name, of all runs or of one.
+
+    ``p50`` is the median (the mean of the middle two when even), ``stddev`` that of the whole population.
+    """
+
+    scorer_id: str
+    scorer_name: str
+    run_id: str | None
+    count: int
+    mean: float
+    min: float
+    max: float
+    p50: float
+    stddev: float

@@ -10,11 +10,15 @@ Order = Literal["oldest_first", "newest_first"]
 ToolStatus = Literal["succeeded", "failed", "cancelled", "timed_out"]
 SandboxStatus = Literal["pending", "running", "shipped", "completed", "failed", "cancelled"]
 ScoreSource = Literal["live", "batch"]
+ScoreHistory = Literal["current", "all"]
+ScoreGroups = Literal["scorer", "scorer_and_run"]
 
 ORDERS = words(Order)
 TOOL_STATUSES = words(ToolStatus)
 SANDBOX_STATUSES = words(SandboxStatus)
 SCORE_SOURCES = words(ScoreSource)
+SCORE_HISTORIES = words(ScoreHistory)
+SCORE_GROUPS = words(ScoreGroups)
 
 #: The status of a tool call that has not finished.
 RUNNING = "running"
@@ -38,6 +42,10 @@ FRAME_DEPTH = 120
 BATCH = 1000
 #: The most types that one filter names.
 TYPES = 100
+#: The most runs that one filter of scores names.
+SCORED_RUNS = 100
+#: The most groups of one aggregate.
+GROUPS = 500
 #: How many events or signals a page holds unless asked for fewer or more.
 PAGE = 200
 
