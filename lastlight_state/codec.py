@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
@@ -77,6 +78,18 @@ def canonical(value: Any) -> bytes:
 def digest(value: Any) -> str:
     """SHA-256 of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def in_one_order(value: Any, written: Any) -> Any:
+    """``written``, the JSON of ``value``, with the members of each set in one order, whichever they had."""
+    if isinstance(value, AbstractSet) and isinstance(written, list):
+        return sorted(written, key=canonical)
+    if isinstance(value, Mapping) and isinstance(written, dict) and len(value) == len(written):
+        inner = zip(value.values(), written.items(), strict=True)
+        return {key: in_one_order(own, found) for own, (key, found) in inner}
+    if isinstance(value, list | tuple | deque) and isinstance(written, list) and len(value) == len(written):
+        return [in_one_order(own, found) for own, found in zip(value, written, strict=True)]
+    return written
 
 
 def exact_text(amount: Decimal) -> str:

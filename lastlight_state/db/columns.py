@@ -178,7 +178,7 @@ def read_time(text: str | None) -> datetime | None:
 
 def _read_decimal(text: str | None) -> Decimal | None:
     try:
-        return None if text is None else Decimal(text)
+        return None if text is None else Decimal(str(text))  # a column of NUMERIC affinity gives floats
     except InvalidOperation as error:  # not a ValueError
         raise ValueError("no decimal") from error
 

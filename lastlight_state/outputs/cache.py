@@ -8,7 +8,7 @@ derived data: it may be deleted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -128,7 +128,7 @@ class Cache(Targeted):
             "agent_signature": key.agent_signature,
             "source_run_id": valid.optional("source_run_id", source_run_id, words.ID),
             "created_at": now,
-            "expires_at": None if ttl is None else now + _positive(ttl),
+            "expires_at": None if ttl is None else _after(now, ttl),
             "payload": codec.encode_sound(content_for(table, value).json).decode(),
             "now": now,
         }
@@ -192,10 +192,13 @@ def _hit(table: OutputTable[Any], row: dict[str, Any]) -> CachedOutput[Any]:
     return made
 
 
-def _positive(ttl: Any) -> timedelta:
+def _after(now: datetime, ttl: Any) -> datetime:
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
         raise InvalidValue("ttl", "must be a positive duration")
-    return ttl
+    try:
+        return now + ttl
+    except OverflowError:
+        raise InvalidValue("ttl", "must end before the year 10000") from None
 
 
 def _given(**filters: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ JSON Schema; where that says nothing simple, the column holds JSON.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -52,6 +52,7 @@ _BY_SCHEMA: dict[Any, Token] = {"string": "text", "integer": "integer", "number"
 _REFUSED: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bytes, bytearray, memoryview), "bytes cannot be stored: store text, or a reference to a file"),
     ((SecretStr, SecretBytes), "secrets cannot be stored: they would be readable by everybody who reads the database"),
+    ((pydantic.Json,), "pydantic.Json takes text and gives a value: use the type of the value"),
 )
 
 
@@ -96,13 +97,18 @@ def token_of(annotation: Any) -> Token:
     return _by_schema(kind)
 
 
-def refuse_unstorable(field: str, annotation: Any) -> None:
-    """Raise `InvalidValue` naming the field for bytes, secrets and callables, however deep inside its type."""
-    for part in _parts(annotation, set()):
-        if part is Callable or get_origin(part) is Callable:
+def has_sets(annotation: Any) -> bool:
+    """Whether there are sets anywhere inside a type."""
+    return any(isinstance(part, type) and issubclass(part, AbstractSet) for part in _parts(annotation, set()))
+
+
+def refuse_unstorable(field: str, annotation: Any, metadata: Iterable[Any] = ()) -> None:
+    """Raise `InvalidValue` naming the field for bytes, secrets, callables and JSON texts, however deep in its type."""
+    for part in (*_parts(annotation, set()), *metadata):
+        if part is Callable:
             raise InvalidValue(field, "callables cannot be stored")
         for classes, problem in _REFUSED:
-            if isinstance(part, type) and issubclass(part, classes):
+            if isinstance(part, classes) or (isinstance(part, type) and issubclass(part, classes)):
                 raise InvalidValue(field, problem)
 
 
@@ -128,14 +134,17 @@ def _by_schema(kind: type) -> Token:
 
 
 def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
-    """The annotation and everything inside it, fields of models included, each once."""
+    """The annotation and everything inside it, metadata and fields of models included, each once."""
+    if get_origin(annotation) is Annotated:
+        yield from annotation.__metadata__
     kind, _ = peeled(annotation)
     if id(kind) in seen:
         return
     seen.add(id(kind))
-    yield kind
+    yield get_origin(kind) or kind
     for argument in get_args(kind) if get_origin(kind) is not Literal else ():
         yield from _parts(argument, seen)
     if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
         for field in kind.model_fields.values():
+            yield from field.metadata
             yield from _parts(field.annotation, seen)

@@ -13,9 +13,10 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
 
+from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import naming, words
-from lastlight_state.outputs.column_types import peeled, refuse_unstorable, token_of
+from lastlight_state.outputs.column_types import has_sets, peeled, refuse_unstorable, token_of
 from lastlight_state.outputs.signature import model_digest
 from lastlight_state.outputs.words import Kind, Token
 from lastlight_state.reprs import shown
@@ -53,6 +54,8 @@ class Shape:
     json_schema: dict[str, Any] = field(repr=False)
     model_digest: str
     optional: frozenset[str]
+    #: Whether its values may hold sets, whose order differs from process to process.
+    has_sets: bool
     #: What documents the columns, by name.
     comments: Mapping[str, str] = field(repr=False)
 
@@ -76,6 +79,7 @@ def shape_of(model: Any) -> Shape:
         json_schema=schema,
         model_digest=model_digest(schema),
         optional=frozenset(name for name, found in fields.items() if peeled(found.annotation)[1]),
+        has_sets=has_sets(model),
         comments={naming.snake_case(name): found.description for name, found in fields.items() if found.description},
     )
 
@@ -89,19 +93,40 @@ def described(shape: Shape) -> list[dict[str, Any]]:
     """What people should know of each field, in declared order."""
     if not shape.holds_model:
         return [_field_facts(words.PAYLOAD, shape.columns[0], None, shape.json_schema)]
-    properties = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas).get("properties", {})
+    schema = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas)
+    parts = schema.get("$defs", {})
+    properties = _resolved(schema, parts).get("properties", {})
+    fields = shape.model.model_fields
     return [
-        _field_facts(
-            column.field or "", column, shape.model.model_fields[column.field], properties.get(column.field, {})
-        )
+        _field_facts(name, column, fields[name], _resolved(properties.get(name, {}), parts))
         for column in shape.columns
+        for name in [str(column.field)]
     ]
 
 
+def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with what it refers to in place of the reference, and without its null."""
+    while True:
+        rest = dict(schema)
+        name, choices = rest.pop("$ref", None), rest.get("anyOf", ())
+        others = [choice for choice in choices if choice != {"type": "null"}]
+        if name is not None:
+            schema = {**parts[name.rpartition("/")[2]], **rest}
+        elif len(others) == 1:
+            del rest["anyOf"]
+            schema = {**others[0], **rest}
+        else:
+            return schema
+
+
 class _Schemas(GenerateJsonSchema):
-    """Without warnings: a default that JSON cannot say is left out of the schema."""
+    """Without warnings: a default that JSON cannot say is left out of the schema. Sets are in one order."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own spelling
+
+    def encode_default(self, dft: Any) -> Any:
+        found = super().encode_default(dft)
+        return codec.in_one_order(dft, found)
 
 
 def _has_fields(model: Any) -> bool:
@@ -126,6 +151,7 @@ def _columns(model: type[BaseModel]) -> tuple[OutputColumn, ...]:
 def _column(name: str, found: FieldInfo) -> OutputColumn:
     if found.exclude:
         raise InvalidValue(name, "a field with exclude=True would not be stored: remove it or include it")
+    refuse_unstorable(name, found.annotation, found.metadata)
     return OutputColumn(naming.column(name), name, _token(name, found.annotation), nullable=True, primary_key=False)
 
 
@@ -135,7 +161,6 @@ def _payload(model: Any) -> OutputColumn:
 
 
 def _token(name: str, annotation: Any) -> Token:
-    refuse_unstorable(name, annotation)
     try:
         TypeAdapter(annotation).json_schema(schema_generator=_Schemas)
         return token_of(annotation)
@@ -155,9 +180,22 @@ def _refuse_twins(columns: Sequence[OutputColumn]) -> None:
 
 def _schema_of(model: Any) -> dict[str, Any]:
     try:
-        return adapter_of(model).json_schema(schema_generator=_Schemas)
+        schema = adapter_of(model).json_schema(schema_generator=_Schemas)
     except PydanticUserError as error:
         raise InvalidValue(_name(model), f"has no JSON Schema: {error.message}") from None
+    _refuse_unwritable(_name(model), schema)
+    return schema
+
+
+def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
+    """Raise `InvalidValue` for a schema that the registry cannot hold: a lone surrogate, NUL, a very large bound."""
+    try:
+        text = codec.encode_sound(schema)
+    except TypeError as error:
+        codec.encode_bytes(name, schema, max_depth=words.SCHEMA_DEPTH)
+        raise InvalidValue(name, f"its JSON Schema cannot be stored: {error}") from None
+    if b"\\u0000" in text:
+        codec.encode_bytes(name, schema, max_depth=words.SCHEMA_DEPTH)
 
 
 def adapter_of(model: Any) -> TypeAdapter[Any]:
@@ -178,6 +216,7 @@ def _name(model: Any) -> str:
 
 def _field_facts(name: str, column: OutputColumn, found: FieldInfo | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     kind = schema.get("type")
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
     facts: dict[str, Any] = {
         "name": name,
         "column": column.name,
@@ -187,7 +226,7 @@ def _field_facts(name: str, column: OutputColumn, found: FieldInfo | None, schem
         "nullable": peeled(found.annotation)[1] if found is not None else True,
         "default": None if found is None or found.default is PydanticUndefined else schema.get("default"),
         "description": schema.get("description"),
-        "enum": tuple(schema["enum"]) if "enum" in schema else None,
+        "enum": None if values is None else tuple(values),
         "warning": None if isinstance(kind, str) else "no simple type: see the JSON Schema",
     }
     return facts

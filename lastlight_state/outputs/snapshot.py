@@ -21,7 +21,7 @@ from lastlight_state.db import reconcile, valid
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.statements import UNREADABLE, Statement, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendError, CorruptData, LostRace, PayloadTooLarge
+from lastlight_state.errors import BackendError, CorruptData, InvalidValue, LostRace, PayloadTooLarge
 from lastlight_state.outputs import inputs, words
 from lastlight_state.outputs.catalog import registry
 from lastlight_state.outputs.catalog.definitions import Definitions
@@ -71,7 +71,7 @@ class Snapshot(Targeted):
         """
         sought = valid.sought("run_id", run_id)
         limit = valid.number("max_bytes", max_bytes, least=1)
-        wanted = None if targets is None else frozenset(self._target(target).key for target in targets)
+        wanted = None if targets is None else frozenset(self._target(target).key for target in _several(targets))
         load = self._one_by_one if self._backend.packed([REGISTRY.c.key]) is None else self._at_once
         given, tables, found = load(sought, wanted)
         _refuse_large(tables, found, limit)
@@ -164,6 +164,13 @@ class Snapshot(Targeted):
             if missing is None:
                 raise
             raise gone(missing.key, missing.table_name) from error
+
+
+def _several(targets: Any) -> Iterable[Any]:
+    if isinstance(targets, str | OutputTable):
+        raise InvalidValue("targets", "must be a list of targets")
+    found: Iterable[Any] = targets
+    return found
 
 
 def _rows_of(unit: Unit, table: OutputTable[Any], run_id: str) -> tuple[Output[Any], ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
@@ -22,7 +23,7 @@ from lastlight_state.outputs.shapes import OutputColumn, Shape
 
 _WHERE = "value"
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
-_KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boolean": (bool,)}
+_KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boolean": (bool,), "blob": (bytes,)}
 
 
 class Issue(Record):
@@ -58,6 +59,7 @@ def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
 def validated(shape: Shape, value: Any) -> Any:
     """The instance that the model makes of a value. An instance is taken apart and validated like any other."""
     given = bare(value)
+    aliases = not (shape.holds_model and isinstance(value, shape.model))
     if shape.kind == "columns" and not isinstance(given, Mapping):
         raise InvalidValue(
             _WHERE, f"must be a mapping of fields or a {shape.model.__name__}, not {type(value).__name__}"
@@ -65,7 +67,7 @@ def validated(shape: Shape, value: Any) -> Any:
     if shape.kind == "payload" and shape.holds_model:
         given = given if isinstance(value, shape.model) else {words.PAYLOAD: given}
     try:
-        return shape.adapter.validate_python(given, by_alias=True, by_name=True)
+        return shape.adapter.validate_python(given, by_alias=aliases, by_name=True)
     except ValidationError as error:
         raise invalid(error) from None
 
@@ -120,17 +122,21 @@ def _from_json(token: str, value: Any) -> Any:
         return parse_time(value)
     if token == "decimal":  # noqa: S105
         return Decimal(value)
+    if token == "blob":  # noqa: S105
+        return bytes.fromhex(value)
     return float(value) if token == "real" else value  # noqa: S105
 
 
 def jsonable(token: str, value: Any) -> Any:
-    """A value of a column as JSON: times and decimals as text."""
+    """A value of a column as JSON: times and decimals as text, bytes as hexadecimal text."""
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105 - a word for a type
         return iso_text(aware_utc("stored", _in_utc(value)))
     if token == "decimal":  # noqa: S105
         return format(value, "f")
+    if token == "blob":  # noqa: S105
+        return bytes(value).hex()
     return value
 
 
@@ -149,7 +155,7 @@ def invalid(error: ValidationError, note: str | None = None, *, where: str = _WH
 
 
 def bare(value: Any) -> Any:
-    """The value with instances of models replaced by their fields, so that validation trusts none of them."""
+    """The value with instances of models and dataclasses replaced by their fields: validation trusts none of them."""
     try:
         return _bare(value)
     except RecursionError:
@@ -158,16 +164,18 @@ def bare(value: Any) -> Any:
 
 def _bare(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        if "root" in fields:
+        known = type(value).model_fields
+        if "root" in known:
             return _bare(value.__dict__.get("root"))
-        return {name: _bare(found) for name, found in value.__dict__.items() if name in fields}
-    if type(value) is dict:
+        return {name: _bare(found) for name, found in value.__dict__.items() if name in known}
+    if isinstance(value, dict):
         return {key: _bare(found) for key, found in value.items()}
-    if type(value) is list:
+    if isinstance(value, list | deque):
         return [_bare(found) for found in value]
     if type(value) is tuple:
         return tuple(_bare(found) for found in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {found.name: _bare(getattr(value, found.name)) for found in fields(value) if found.init}
     return value
 
 
@@ -175,10 +183,15 @@ def _dumped(shape: Shape, instance: Any) -> Any:
     """The instance as JSON by field name; for a payload, the payload."""
     try:
         dumped = shape.adapter.dump_python(instance, mode="json", by_alias=False)
+        if shape.has_sets:
+            dumped = codec.in_one_order(shape.adapter.dump_python(instance, by_alias=False), dumped)
     except (ValueError, TypeError) as error:
         raise InvalidValue(_WHERE, f"cannot be written as JSON: {error}") from None
     if shape.kind == "payload" and not shape.holds_model:
         return {words.PAYLOAD: dumped}
+    for column in shape.columns:
+        if not isinstance(dumped, Mapping) or column.field not in dumped:
+            raise InvalidValue(f"{_WHERE}.{column.field}", "is left out when the model is written as JSON")
     return dumped
 
 

@@ -128,8 +128,9 @@ def test_what_an_output_may_not_be_is_not_cached(store: StateStore) -> None:
         store.outputs.cache.ensure(KEY, made, {"severity": "low"})
     with pytest.raises(InvalidValue):
         store.outputs.cache.find(CacheKey("audit", "review", object()), made)
-    with pytest.raises(InvalidValue):
-        store.outputs.cache.ensure(KEY, made, {"summary": "x"}, ttl=timedelta(0))
+    for ttl in (timedelta(0), timedelta.max):
+        with pytest.raises(InvalidValue, match="ttl"):
+            store.outputs.cache.ensure(KEY, made, {"summary": "x"}, ttl=ttl)
 
 
 def test_entries_are_listed_without_their_content_and_cleared(store: StateStore, frozen_clock: FrozenClock) -> None:

@@ -16,7 +16,7 @@ from lastlight_state.errors import (
     ReservedName,
     SchemaMismatch,
 )
-from lastlight_state.testing import Database
+from lastlight_state.testing import Database, racing
 
 
 class Scores(BaseModel):
@@ -75,6 +75,53 @@ def test_a_definition_is_final_while_the_process_runs(store: StateStore, fields:
         store.outputs.define("analysis", create_model("Analysis", **fields))
     assert refusal.value.differences
     assert store.outputs.results.put(first, run_id, "n", {"summary": "still"}).data["summary"] == "still"
+
+
+def test_of_two_threads_with_different_models_one_is_refused(database: Database) -> None:
+    """outputs M-6: the definition that came first is final, also for one that began before it was there."""
+    store = database.open(migrate=True)
+    with racing(store) as race:
+        race.before_unit(2, lambda: store.outputs.define("analysis", Grown))
+        with pytest.raises(SchemaMismatch, match="restart"):
+            store.outputs.define("analysis", Analysis)
+    assert race.left == 0
+    assert store.outputs.catalog.get("analysis").model is Grown
+
+
+def test_a_model_with_a_hostile_name_and_documentation_is_defined(store: StateStore, run_id: str) -> None:
+    """outputs D-13, D-5: neither is ever SQL, nor part of a suggested call."""
+    text = 'it\'s \\ 100% %s :x $$ -- "x" \x1b[31m'
+    model: Any = create_model('E"; DROP TABLE x; --\x1b[31m', __doc__=text, it=(str, Field(description=text)))
+    made = store.outputs.define("evil", model)
+    assert store.outputs.results.put(made, run_id, "n", {"it": text}).data == {"it": text}
+    with pytest.raises(ReservedName, match=r'define\("scores", Model, table="task_scores"\)'):
+        store.outputs.define("scores", model)
+
+
+def test_documentation_becomes_comments_on_postgres(postgres_database: Database) -> None:
+    """outputs D-13: of a table and a column that are made, and of one that is added."""
+    store, later = postgres_database.open(migrate=True), postgres_database.open(migrate=True)
+    first: Any = create_model("Made", __doc__="What is made's", it=(str, Field(description="100% sure")))
+    store.outputs.define("made", first)
+    later.outputs.define("made", create_model("Made", __base__=first, more=(int, Field(default=1, description="Ours"))))
+    found = store.outputs.query.rows(
+        "SELECT obj_description(attrelid), attname, col_description(attrelid, attnum) FROM pg_attribute"
+        " WHERE attrelid = 'made'::regclass AND attname IN ('it', 'more') ORDER BY attname"
+    )
+    assert found.rows == (("What is made's", "it", "100% sure"), ("What is made's", "more", "Ours"))
+
+
+@pytest.mark.parametrize(
+    "names", [("select", "order", "user", "rowid", "oid", "at", "written", "excluded"), ("a" * 63, "a" * 62 + "b")]
+)
+def test_any_other_name_is_a_column(store: StateStore, run_id: str, names: tuple[str, ...]) -> None:
+    """outputs D-5: words of SQL, names that statements use, and the longest."""
+    made = store.outputs.define("a" * 48, create_model("M", **dict.fromkeys(names, (int, ...))))  # type: ignore[call-overload]
+    value = {name: at for at, name in enumerate(names)}
+    store.outputs.results.put(made, run_id, "n", dict.fromkeys(names, -1))
+    assert store.outputs.results.put(made, run_id, "n", value).data == value
+    assert store.outputs.results.get(made, run_id, "n").data == value
+    assert store.outputs.snapshot.load(run_id).get(made, "n").data == value
 
 
 def test_a_field_more_is_a_column_more_and_old_rows_read_null(database: Database) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ from support.outputs.shapes import a_run
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, SchemaMismatch
-from lastlight_state.outputs import Output, OutputTable
+from lastlight_state.outputs import CacheKey, Output, OutputTable
 from lastlight_state.testing import Database
 
 METADATA = sa.MetaData()
@@ -23,6 +26,10 @@ REPORTS = sa.Table(
     sa.Column("done", sa.Boolean),
     sa.Column("facts", sa.JSON),
 )
+
+
+class Colour(Enum):
+    RED = "red"
 
 
 class Report(BaseModel):
@@ -66,6 +73,47 @@ def test_a_table_of_ones_own_holds_outputs(fresh_database: Database) -> None:
     assert other.outputs.snapshot.load(run_id).outputs["report"][0].data["title"] == "z"
     with pytest.raises(MisuseError):
         _ = found.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [
+        (sa.Numeric(10, 2), Decimal("1.10"), "1.10"),
+        (sa.Float(), 1.5, 1.5),
+        (sa.Double(), 3, 3.0),
+        (sa.LargeBinary(), b"\0\xff", "00ff"),
+        (sa.DateTime(), datetime(2026, 2, 3, 12, tzinfo=UTC), "2026-02-03T12:00:00.000Z"),
+        (sa.DateTime(timezone=True), datetime(2026, 2, 3, 12, tzinfo=UTC), "2026-02-03T12:00:00.000Z"),
+    ],
+    ids=["numeric", "float", "double", "bytes", "time", "time with a zone"],
+)
+def test_columns_of_each_type_keep_their_values(fresh_database: Database, kind: Any, value: Any, kept: Any) -> None:
+    """outputs X-3, T-2: typed, untyped, in a snapshot, in the history and in the cache."""
+    key = [sa.Column(name, sa.Text, primary_key=True) for name in ("run_id", "node_id")]
+    table = named("own", *key, sa.Column("it", kind))
+    store, other = made(fresh_database, table), fresh_database.open()
+    run_id = a_run(store)
+    own: OutputTable[Any] = store.outputs.catalog.attach("own", table)
+    put = store.outputs.results.put(own, run_id, "n", {"it": value})
+    for found in (
+        store.outputs.results.get(own, run_id, "n"),
+        store.outputs.snapshot.load(run_id).get(own, "n"),
+        other.outputs.snapshot.load(run_id).get("own", "n"),
+        store.outputs.cache.ensure(CacheKey("w", "n", 1), own, {"it": value}),
+    ):
+        assert found.data == put.data == {"it": value}
+        assert type(found.data["it"]) is type(put.data["it"])
+    store.outputs.results.put(own, run_id, "n", {"it": None})
+    assert store.outputs.results.history(own, run_id, "n").items[0].value == {"it": kept}
+
+
+@pytest.mark.parametrize("kind", [sa.Uuid(), sa.Date(), sa.Time(), sa.Interval(), sa.Enum(Colour)], ids=repr)
+def test_columns_of_other_types_are_refused(fresh_database: Database, kind: Any) -> None:
+    """outputs X-3: by name."""
+    table = named("own", sa.Column("run_id", sa.Text), sa.Column("node_id", sa.Text), sa.Column("it", kind))
+    with pytest.raises(InvalidValue) as refusal:
+        fresh_database.open().outputs.catalog.attach("own", table)
+    assert refusal.value.where == "it"
 
 
 def test_without_a_model_the_columns_decide(fresh_database: Database) -> None:

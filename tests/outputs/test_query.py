@@ -128,6 +128,45 @@ def test_what_a_query_sets_is_not_kept(postgres_database: Database) -> None:
     assert store.outputs.query.rows("SELECT current_setting('work_mem')").rows == before
 
 
+def test_a_query_keeps_no_lock_and_loses_no_more_than_its_connection(postgres_database: Database) -> None:
+    """outputs A-2: a lock of the session outlives rollbacks; a query may end its own connection."""
+    query = postgres_database.open().outputs.query
+    query.rows("SELECT pg_advisory_lock(42)")
+    assert query.rows("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").rows == ((0,),)
+    with pytest.raises(BackendUnavailable):
+        query.rows("SELECT pg_terminate_backend(pg_backend_pid())")
+    assert query.rows("SELECT 1").rows == ((1,),)
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [("SELECT :x AS x", {"x": "\ud800"}), ("SELECT :x AS x", {"x": object()}), ("SELECT $1", {})],
+    ids=["surrogate", "no value of a database", "a parameter of the protocol"],
+)
+def test_parameters_that_no_database_takes_are_refused(store: StateStore, sql: str, values: Any) -> None:
+    """outputs A-2."""
+    with pytest.raises(InvalidValue):
+        store.outputs.query.rows(sql, values)
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("SELECT :x AS x", {"x": 2**70}),
+        ("SELECT zeroblob(1000000000) AS x", {}),
+        (f"SELECT 'a' LIKE '{'%a' * 60}' AS x", {}),
+    ],
+    ids=["a great integer", "a great value", "a great pattern"],
+)
+def test_what_sqlite_could_not_interrupt_is_refused(sqlite_database: Database, sql: str, values: Any) -> None:
+    """outputs A-2: it watches the clock between steps, and these are one step."""
+    store = sqlite_database.open()
+    with pytest.raises(InvalidValue):
+        store.outputs.query.rows(sql, values)
+    run_id, notes = a_run(store), store.outputs.define("notes", list[str])
+    assert store.outputs.results.put(notes, run_id, "n", ["%a" * 60]).data
+
+
 def test_a_view_asks_of_its_moment_and_a_transaction_does_not(every_backend: StateStore) -> None:
     """outputs A-2, A-3."""
     made = every_backend.outputs.define("notes", list[int])

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+from collections import OrderedDict, deque
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, create_model
-from support.outputs.shapes import Analysis, Flags, a_run
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
+from support.outputs.shapes import Analysis, Flags, Grown, a_run
 from support.workflows.steps import all_pages, together, undone
 
 from lastlight_state import StateStore
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound, PayloadTooLarge
-from lastlight_state.testing import Database, FrozenClock
+from lastlight_state.testing import Database, FrozenClock, racing
 
 
 class Inner(BaseModel):
@@ -135,6 +137,88 @@ def test_an_instance_is_not_trusted(store: StateStore, run_id: str) -> None:
         store.outputs.results.put(analysis, run_id, "n", incomplete)
     with pytest.raises(InvalidValue):
         store.outputs.results.put(outer, run_id, "n", changed)
+
+
+def test_dataclasses_and_other_collections_are_not_trusted_either(store: StateStore, run_id: str) -> None:
+    """outputs R-1, case 26: nothing that a value holds is."""
+
+    @dataclass
+    class Note:
+        text: str
+
+    class Holder(BaseModel):
+        note: Note = Note("x")
+        several: dict[str, Inner] = {}
+        listed: list[Inner] = []
+
+    made, wrong = store.outputs.define("holder", Holder), Inner.model_construct(x="wrong")  # type: ignore[arg-type]
+    assert store.outputs.results.put(made, run_id, "n", {"note": Note("fine")}).data["note"] == {"text": "fine"}
+    for value in ({"note": Note(3)}, {"several": OrderedDict(a=wrong)}, {"listed": deque([wrong])}):  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue):
+            store.outputs.results.put(made, run_id, "n", value)
+
+
+def test_an_instance_whose_aliases_are_other_fields_names_keeps_its_values(store: StateStore, run_id: str) -> None:
+    """outputs T-5, R-1: an instance is read by field names alone."""
+
+    class Swapped(BaseModel):
+        a: int = Field(alias="b")
+        b: int = Field(alias="a")
+
+    made, value = store.outputs.define("swapped", Swapped), Swapped.model_validate({"b": 1, "a": 2})
+    assert store.outputs.results.put(made, run_id, "n", value).data == {"a": 1, "b": 2}
+    assert store.outputs.results.get(made, run_id, "n").value == value
+
+
+def test_equal_sets_are_equal_whatever_order_they_have(store: StateStore, run_id: str) -> None:
+    """outputs R-2, T-2, case 29."""
+    made = store.outputs.define("sets", create_model("Sets", it=(dict[str, set[int]], ...)))
+    first = store.outputs.results.put(made, run_id, "n", {"it": {"a": {0, 8}}})
+    assert store.outputs.results.put(made, run_id, "n", {"it": {"a": {8, 0}}}) == first
+    assert not store.outputs.results.history(made, run_id, "n").items
+
+
+def test_a_serializer_that_leaves_a_field_out_is_refused(store: StateStore, run_id: str) -> None:
+    """outputs R-1: nothing is written."""
+
+    class Renamed(BaseModel):
+        x: int
+
+        @model_serializer
+        def renamed(self) -> dict[str, int]:
+            return {"y": self.x}
+
+    class Sometimes(BaseModel):
+        x: int = Field(exclude_if=lambda x: x == 1)
+
+    for key, model in (("renamed", Renamed), ("sometimes", Sometimes)):
+        made = store.outputs.define(key, model)
+        with pytest.raises(InvalidValue) as refusal:
+            store.outputs.results.put(made, run_id, "n", {"x": 1})
+        assert refusal.value.where == "value.x"
+        assert store.outputs.results.count(made) == 0
+
+
+def test_a_column_added_while_a_row_is_replaced_is_kept_and_replaced_too(database: Database) -> None:
+    """outputs R-2, M-10, case 11: the older process looks at the registry while it holds the row."""
+    old, new = database.open(migrate=True), database.open(migrate=True)
+    run_id, narrow = a_run(old), old.outputs.define("analysis", Analysis)
+    old.outputs.results.put(narrow, run_id, "n", {"summary": "first"})
+
+    def grow() -> None:
+        new.outputs.results.put(new.outputs.define("analysis", Grown), run_id, "n", {"summary": "new", "score": 3})
+
+    with racing(old) as race:
+        if database.name == "sqlite":  # whose one writing unit nobody can come between
+            race.before_unit(2, grow)
+        else:
+            race.before("SELECT analysis.", grow)
+        old.outputs.results.put(narrow, run_id, "n", {"summary": "second"})
+    assert race.left == 0
+    found = new.outputs.results.get("analysis", run_id, "n").data
+    assert found == {"summary": "second", "severity": "low", "score": None}
+    kept = [one.value for one in new.outputs.results.history("analysis", run_id, "n").items]
+    assert kept[0]["score"] == 3
 
 
 def test_bookkeeping_in_a_value_changes_nothing(store: StateStore, run_id: str) -> None:

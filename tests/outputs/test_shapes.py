@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     HttpUrl,
+    Json,
     NaiveDatetime,
     RootModel,
     SecretStr,
@@ -97,7 +98,9 @@ def test_each_type_has_its_token(annotation: Any, token: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", [bytes, SecretStr, list[bytes], dict[str, SecretStr], Callable[[], int]], ids=str
+    "annotation",
+    [bytes, SecretStr, list[bytes], dict[str, SecretStr], Callable[[], int], Json[int], list[Json[int]]],
+    ids=str,
 )
 def test_what_cannot_be_stored_is_refused_by_field(annotation: Any) -> None:
     """outputs T-4, case 23."""
@@ -160,6 +163,51 @@ def test_fields_are_described_in_their_order() -> None:
     assert facts[0]["description"] == "how good"
     assert (facts[1]["enum"], facts[1]["default"]) == (("low", "high"), "low")
     assert facts[2]["warning"]
+
+
+def test_what_stands_behind_a_reference_is_described() -> None:
+    """outputs D-12: words of an enum, the type beside None, and the fields of a model that holds itself."""
+
+    class Tree(BaseModel):
+        colour: Colour | None = None
+        word: Literal["only"] = "only"
+        inner: Inner
+        children: list[Tree] = []
+
+    facts = described(shape_of(Tree))
+    assert [(one["name"], one["type"], one["enum"]) for one in facts] == [
+        ("colour", "string", ("red",)),
+        ("word", "string", ("only",)),
+        ("inner", "object", None),
+        ("children", "array", None),
+    ]
+    assert not [one for one in facts if one["warning"]]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        (str, "\ud800"),
+        (str, "a\0b"),
+        (str, Field(description="\ud800")),
+        (str, Field(description="a\0b")),
+        (int, Field(le=2**70)),
+    ],
+    ids=["surrogate", "NUL", "described with a surrogate", "described with NUL", "a very large bound"],
+)
+def test_a_schema_that_the_registry_cannot_hold_is_refused(field: Any) -> None:
+    """outputs T-4: on both databases, before either sees it."""
+    with pytest.raises(InvalidValue) as refusal:
+        shape_of(create_model("M", it=field))
+    assert refusal.value.where.startswith("M.properties.it")
+
+
+def test_a_default_set_has_one_order() -> None:
+    """outputs D-12, S-4: whatever order it has in this process."""
+    one, other = {0, 8}, {8, 0}
+    assert list(one) != list(other)
+    schemas = [shape_of(create_model("M", it=(set[int], default))).json_schema for default in (one, other)]
+    assert schema_text(schemas[0]) == schema_text(schemas[1])
 
 
 _SHOWN = """

@@ -13,7 +13,7 @@ from support.outputs.shapes import Analysis, Flags, a_run
 
 from lastlight_state import StateStore
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import NotFound, PayloadTooLarge, SchemaMismatch
+from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, SchemaMismatch
 from lastlight_state.testing import Database
 
 
@@ -86,6 +86,9 @@ def test_targets_narrow_and_a_limit_names_the_largest(store: StateStore, run_id:
         store.outputs.snapshot.load(run_id, max_bytes=500)
     assert refusal.value.where == "notes"
     assert set(store.outputs.snapshot.load(run_id, targets=[analysis], max_bytes=500).outputs) == {"analysis"}
+    for one in ("notes", notes):
+        with pytest.raises(InvalidValue, match="targets"):
+            store.outputs.snapshot.load(run_id, targets=one)  # type: ignore[arg-type]
 
 
 def test_a_registered_table_that_is_gone_is_no_empty_list(fresh_database: Database) -> None:

@@ -16,6 +16,8 @@ from lastlight_state.backends.postgres.errors import translate
 from lastlight_state.errors import InvalidValue, ReadOnlyTransaction, StateError
 
 _CURSOR = "lastlight_question"
+#: Locks of the session outlive a rollback, and the connection is used again; ours are all of transactions.
+_TAKE_BACK = "ROLLBACK TO SAVEPOINT lastlight_question; SELECT pg_advisory_unlock_all()"
 #: Texts, quoted names, dollar-quoted texts, comments and casts, in which a colon names nothing; then a name; then %.
 _TOKENS = re.compile(
     r"""
@@ -27,6 +29,8 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 #: A write, a change of the transaction's own rights, and a write in a WITH.
+#: A parameter of the protocol's own, such as ``$1``, for which there is no value.
+_UNBOUND = "08P01"
 _READ_ONLY = frozenset({"25006", "25001", "0A000"})
 
 
@@ -35,16 +39,20 @@ def ask(
 ) -> tuple[list[str], list[Any]]:
     """The names of the columns, and at most ``limit`` rows as the driver gives them."""
     text = _TOKENS.sub(_placed, sql)
-    driver.execute("SAVEPOINT lastlight_question")
     try:
-        driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}")
-        with driver.cursor(_CURSOR) as cursor:
-            cursor.execute(text, dict(params))
-            return [column.name for column in cursor.description or ()], cursor.fetchmany(limit)
+        driver.execute("SAVEPOINT lastlight_question")
+        try:
+            driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}")
+            with driver.cursor(_CURSOR) as cursor:
+                cursor.execute(text, dict(params))
+                return [column.name for column in cursor.description or ()], cursor.fetchmany(limit)
+        finally:
+            if not driver.closed:
+                driver.execute(_TAKE_BACK)
     except psycopg.Error as error:
         raise _refusal(error) from error
-    finally:
-        driver.execute("ROLLBACK TO SAVEPOINT lastlight_question")
+    except UnicodeEncodeError:
+        raise InvalidValue("params", "lone surrogate") from None
 
 
 def _placed(match: re.Match[str]) -> str:
@@ -59,6 +67,6 @@ def _refusal(error: psycopg.Error) -> StateError:
         return ReadOnlyTransaction("a query may only read")
     if isinstance(error, psycopg.ProgrammingError) and not state:  # a parameter that is not given
         return InvalidValue("params", str(error))
-    if state.startswith(("42", "22")) and state != "42501":
+    if state == _UNBOUND or (state.startswith(("42", "22")) and state != "42501"):
         return InvalidValue("sql", str(error).splitlines()[0])
     return translate(error)

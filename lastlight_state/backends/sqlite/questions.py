@@ -30,6 +30,9 @@ _PRAGMAS = frozenset(
         "encoding",
     }
 )
+#: What takes long within one step of the virtual machine, where no clock stops it: bytes of one value, characters of a
+#: pattern that is compared by trial.
+_LIMITS = {sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100}
 _LOADING = frozenset({"load_extension", "writefile", "edit"})
 #: Steps of the virtual machine between two looks at the clock.
 _STEPS = 10_000
@@ -50,6 +53,7 @@ def ask(
 
     driver.set_authorizer(permitted)
     driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+    usual = {kind: driver.setlimit(kind, most) for kind, most in _LIMITS.items()}
     try:
         cursor = driver.execute(sql, params)
         if cursor.description is None:
@@ -59,7 +63,11 @@ def ask(
         if denied:  # asked, because the error's own name differs where the connection had not seen the newest schema
             raise ReadOnlyTransaction("a query may only read") from error
         raise _refusal(error, timeout) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidValue("params", str(error) if isinstance(error, OverflowError) else "lone surrogate") from None
     finally:
+        for kind, most in usual.items():
+            driver.setlimit(kind, most)
         driver.set_authorizer(None)
         driver.set_progress_handler(None, 0)
 

@@ -156,7 +156,8 @@ class Catalog(Repository):
         wish = wished(key, model, table, max_bytes)
         if wish.made.kind != "custom" and naming.is_reserved(wish.table_name):
             free = self._free_name(wish.table_name, wish.key)
-            name = getattr(model, "__name__", str(model))
+            name = getattr(model, "__name__", "")
+            name = name if name.isidentifier() else "Model"
             raise ReservedName(
                 "table",
                 f"{wish.table_name!r} is kept for the library; name another one: "

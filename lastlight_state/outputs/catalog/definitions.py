@@ -49,8 +49,12 @@ class Definitions:
         return found or next((handle for handle in self if handle.table_name == name), None)
 
     def keep(self, handle: OutputTable[Any]) -> OutputTable[Any]:
-        """The handle that this key has from now on: the first one that was kept."""
-        return self._by_key.setdefault(handle.key, handle)
+        """The handle that this key has from now on: the first one that was kept, perhaps by another thread.
+
+        Raises `SchemaMismatch` when that one describes something else.
+        """
+        self._by_key.setdefault(handle.key, handle)
+        return self.same(handle) or handle
 
     def same(self, wished: OutputTable[Any]) -> OutputTable[Any] | None:
         """The handle of a definition that was made before, None for a new one.

@@ -24,6 +24,7 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
     (sa.DateTime, "timestamp"),
     (sa.JSON, "json"),
     (sa.LargeBinary, "blob"),
+    (sa.String, "text"),
 )
 
 
@@ -81,11 +82,16 @@ def _column(column: sa.Column[Any], shape: Shape | None) -> OutputColumn:
     name = naming.any_table_name("column", column.name)
     fields = {} if shape is None else {known.name: known.field for known in shape.columns}
     field = None if name in words.BOOKKEEPING else fields.get(name, name)
-    return OutputColumn(
-        name, field, _token(column.type), nullable=bool(column.nullable), primary_key=column.primary_key
-    )
+    token = _token(name, column.type)
+    return OutputColumn(name, field, token, nullable=bool(column.nullable), primary_key=column.primary_key)
 
 
-def _token(kind: Any) -> Token:
+def _token(column: str, kind: Any) -> Token:
     own = getattr(kind, "impl_instance", kind)
-    return next((token for base, token in _TOKENS if isinstance(own, base)), "text")
+    found = next((token for base, token in _TOKENS if isinstance(own, base)), None)
+    if found is None or isinstance(kind, sa.Interval | sa.PickleType) or getattr(own, "enum_class", None) is not None:
+        accepted = "text, integers, floats, decimals, booleans, times, JSON and bytes"
+        raise InvalidValue(
+            column, f"outputs cannot be stored in a column of type {type(kind).__name__}: {accepted} can"
+        )
+    return found

@@ -21,8 +21,7 @@ def replaced(
     unit: Unit, table: OutputTable[Any], place: dict[str, Any], content: Content, at: datetime
 ) -> Output[Any] | None:
     """The row, which now holds the content; one that holds it already is left as it is. None without a row."""
-    wide = _as_registered(unit, table)
-    old = unit.row(wide.lock, place)
+    wide, old = _locked(unit, table, place)
     if old is None:
         return None
     kept = _json(wide, old)
@@ -37,8 +36,7 @@ def withdrawn(
     unit: Unit, table: OutputTable[Any], place: dict[str, Any], reason: str, at: datetime
 ) -> Output[Any] | None:
     """The row, which is now in the history alone. None without a row."""
-    wide = _as_registered(unit, table)
-    old = unit.row(wide.lock, place)
+    wide, old = _locked(unit, table, place)
     if old is None:
         return None
     _archive(unit, table, place, old, _json(wide, old), cause=words.WITHDRAWN, reason=reason, at=at)
@@ -49,6 +47,21 @@ def withdrawn(
 def parameters(place: dict[str, Any], content: Content, at: datetime) -> dict[str, Any]:
     """The parameters of an insert or a replacement."""
     return {**place, **{f"v_{name}": value for name, value in content.row.items()}, "at": at}
+
+
+def _locked(
+    unit: Unit, table: OutputTable[Any], place: dict[str, Any]
+) -> tuple[TableStatements, dict[str, Any] | None]:
+    """The row with every column that it has now, and statements that know them all.
+
+    The registry is looked at under the row's lock, which keeps others from adding columns; before, one could be added
+    and filled in between, and its value would be neither kept nor replaced.
+    """
+    old = unit.row(statements_of(table).lock, place)
+    if old is None:
+        return statements_of(table), None
+    wide = _as_registered(unit, table)
+    return wide, old if wide.columns == table.columns else unit.row(wide.lock, place)
 
 
 def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:

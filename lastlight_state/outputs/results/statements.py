@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.columns import Timestamp, in_code_points
+from lastlight_state.db.columns import ExactNumeric, Real, Timestamp, in_code_points
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.outputs.shapes import OutputColumn
@@ -27,7 +27,7 @@ class TableStatements:
         self.of = table
         self.columns = (*table.columns, *extra)
         self._extra = tuple(column.name for column in extra)
-        self._table = sql_table(table.table_name, self.columns) if extra else table.table
+        self._table = sql_table(table.table_name, self.columns) if extra else _converted(table.table)
         self._domain = [column.name for column in self.columns if column.field is not None]
         self._has_iteration = "iteration" in self._table.c
         self._has_times = "row_created_at" in self._table.c and "row_updated_at" in self._table.c
@@ -151,6 +151,20 @@ class TableStatements:
 
     def _of(self, *names: str) -> list[sa.ColumnElement[bool]]:
         return [self._table.c[name] == bind(name, self._table.c[name]) for name in names]
+
+
+def _converted(table: sa.Table) -> sa.Table:
+    """The table with numbers as our own types read them: SQLAlchemy's ask on Postgres for what its cursor has seen."""
+    if not any(isinstance(column.type, sa.Numeric | sa.Float) for column in table.c):
+        return table
+    columns = [sa.Column(own.name, _number(own.type), nullable=own.nullable) for own in table.c]
+    return sa.Table(table.name, sa.MetaData(), *columns, schema=table.schema)
+
+
+def _number(kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
+    if isinstance(kind, sa.Float):
+        return Real
+    return kind.with_variant(ExactNumeric(), "postgresql") if isinstance(kind, sa.Numeric) else kind
 
 
 def statements_of(table: OutputTable[Any]) -> TableStatements:
