@@ -65,3 +65,12 @@ def postgres_database(
     """A migrated database of the test's own on Postgres, for what is true of Postgres alone."""
     with postgres_template.fresh(state_dir, frozen_clock) as database:
         yield database
+
+
+@pytest.fixture
+def shared_postgres(
+    postgres_template: PostgresTemplate, state_dir: Path, frozen_clock: FrozenClock
+) -> Iterator[Database]:
+    """The database on Postgres that tests share, empty: for rows that are locked, and cheaper than one of its own."""
+    with postgres_template.shared(state_dir, frozen_clock) as database:
+        yield database

@@ -69,7 +69,7 @@ def test_a_child_made_while_its_tree_is_cancelled_is_cancelled(
 def test_a_child_waits_for_a_cancel_of_its_parent_and_is_refused(
     postgres_database: Database, pool: ThreadPoolExecutor
 ) -> None:
-    """workflows W-28, case 62: the parent's row is locked before it is looked at."""
+    """workflows W-28, case 62: Runs.create locks the parent's row before it looks at it."""
     store, other = postgres_database.open(), postgres_database.open()
     parent = started(store)
     with other.transaction() as tx:

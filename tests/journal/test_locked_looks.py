@@ -1,0 +1,136 @@
+"""What a call of this domain has looked at stays as it is until the call has written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.journal.trees import element
+from support.rivals import Look, Wait, after_waiting, check, parameters
+from support.workflows.steps import started
+
+from lastlight_state.errors import LostRace
+from lastlight_state.journal import NewEvent, ToolOutcome
+from lastlight_state.testing import Database, racing
+
+TREE = element("task", id="a")
+
+
+def _run(store: Any) -> str:
+    """A run whose streams have counters."""
+    run_id = started(store).id
+    store.journal.events.append(run_id, "NodeStarted", {})
+    store.journal.signals.send(run_id, "go", 1)
+    store.journal.frames.append(run_id, TREE)
+    store.journal.tool_calls.create(run_id, "search")
+    return run_id
+
+
+def _append(store: Any, run_id: str) -> Any:
+    return store.journal.events.append(run_id, "NodeFinished", {}, event_id="e-1")
+
+
+def _append_many(store: Any, run_id: str) -> Any:
+    [appended] = store.journal.events.append_many(run_id, [NewEvent("NodeFinished", {}, event_id="e-1")])
+    return appended
+
+
+def _send(store: Any, run_id: str) -> Any:
+    return store.journal.signals.send(run_id, "go", 2, signal_id="s-1")
+
+
+def _frame(store: Any, run_id: str) -> Any:
+    return store.journal.frames.append(run_id, element("task", id="b"))
+
+
+def _call(store: Any, run_id: str) -> Any:
+    return store.journal.tool_calls.create(run_id, "search", call_id="c-1")
+
+
+def _take(store: Any, run_id: str, consumer: str = "ours") -> Any:
+    return store.journal.signals.try_take(run_id, "go", consumer=consumer)
+
+
+LOOKS = {
+    "Events.append": Look(_run, _append, _append),
+    "Events.append_many": Look(_run, _append_many, _append),
+    "Events.ensure_start": Look(
+        lambda s: started(s).id, lambda s, r: s.journal.events.ensure_start(r, 7), _append, since=3
+    ),
+    "Frames.append": Look(_run, _frame, _frame),
+    "Signals.send": Look(_run, _send, _send),
+    "Signals.try_take": Look(_run, _take, lambda o, r: _take(o, r, "theirs"), since=4),
+    "ToolCalls._stored": Look(_run, _call, _call),
+}
+
+
+@parameters(LOOKS)
+def test_nobody_changes_what_a_call_has_looked_at_before_it_writes(database: Database, look: Look) -> None:
+    """journal Q-6: the counter is locked from the look to the commit."""
+    check(database, look)
+
+
+TWICE = {"Events.append": _append, "Events.append_many": _append_many, "Signals.send": _send}
+
+
+@pytest.mark.parametrize("write", TWICE.values(), ids=list(TWICE))
+def test_what_two_store_under_one_key_is_stored_once(shared_postgres: Database, write: Any) -> None:
+    """journal Q-6, D-1: the second waits, and finds what the first has stored."""
+    assert after_waiting(shared_postgres, Wait(_run, write, write)).created is False
+
+
+def test_a_tool_call_that_two_begin_under_one_key_is_stored_once(shared_postgres: Database) -> None:
+    """journal L-1: ToolCalls._stored."""
+    assert after_waiting(shared_postgres, Wait(_run, _call, _call)).seq == 1
+
+
+def test_frames_that_two_append_have_numbers_of_their_own(shared_postgres: Database) -> None:
+    """journal R-1: Frames.append; the change is against the frame that is there then."""
+    assert after_waiting(shared_postgres, Wait(_run, _frame, _frame)).frame_no == 2
+    store = shared_postgres.open()
+    [run] = store.workflows.runs.list().items
+    assert store.journal.frames.verify(run.id).broken == ()
+
+
+def test_a_signal_taken_after_the_look_goes_to_nobody_else(database: Database) -> None:
+    """journal G-6: Signals.try_take looks again under the counter's lock."""
+    store, other = database.open(), database.open()
+    run_id = _run(store)
+    with racing(store) as race:
+        race.before_unit(2, lambda: _take(other, run_id, "theirs"))
+        assert _take(store, run_id) is None
+    assert race.left == 0
+
+
+def test_a_signal_that_the_consumer_took_after_the_look_is_its_own(database: Database) -> None:
+    """journal G-6, case 43: Signals.try_take."""
+    store, other = database.open(), database.open()
+    run_id = _run(store)
+    store.journal.signals.send(run_id, "go", 2)
+    with racing(store) as race:
+        race.before_unit(2, lambda: _take(other, run_id))
+        assert _take(store, run_id).seq == 0
+    assert race.left == 0
+
+
+def test_two_takers_at_once_get_a_signal_each(shared_postgres: Database) -> None:
+    """journal G-6, case 42: Signals.try_take; the second waits for the first."""
+
+    def given(store: Any) -> str:
+        run_id = _run(store)
+        store.journal.signals.send(run_id, "go", 2)
+        return run_id
+
+    wait = Wait(given, lambda t, r: _take(t, r, "theirs"), _take)
+    assert after_waiting(shared_postgres, wait).seq == 1
+
+
+def test_a_tool_call_finished_after_the_look_keeps_its_end(database: Database) -> None:
+    """journal L-2, case 62: ToolCalls.finish."""
+    store, other = database.open(), database.open()
+    run_id = _run(store)
+    with racing(store) as race:
+        race.before_unit(2, lambda: other.journal.tool_calls.finish(run_id, 0, ToolOutcome("succeeded")))
+        with pytest.raises(LostRace):
+            store.journal.tool_calls.finish(run_id, 0, ToolOutcome("failed"))
+    assert race.left == 0
