@@ -10,7 +10,7 @@ from support.rivals import Look, Wait, after_waiting, check, parameters
 from support.workflows.steps import started
 
 from lastlight_state.errors import LostRace
-from lastlight_state.journal import NewEvent, ToolOutcome
+from lastlight_state.journal import NewEvent, NewScore, ToolOutcome
 from lastlight_state.testing import Database, racing
 
 TREE = element("task", id="a")
@@ -47,6 +47,17 @@ def _call(store: Any, run_id: str) -> Any:
     return store.journal.tool_calls.create(run_id, "search", call_id="c-1")
 
 
+def _score(store: Any, run_id: str, score: float = 0.8) -> Any:
+    new = NewScore(run_id=run_id, score=score, node_id="plan", scorer_id="j", scorer_name="Judge", source="live")
+    return store.journal.scores.record(new)
+
+
+def _scored(store: Any) -> str:
+    run_id = started(store).id
+    _score(store, run_id, 0.2)
+    return run_id
+
+
 def _take(store: Any, run_id: str, consumer: str = "ours") -> Any:
     return store.journal.signals.try_take(run_id, "go", consumer=consumer)
 
@@ -61,6 +72,7 @@ LOOKS = {
     "Signals.send": Look(_run, _send, _send),
     "Signals.try_take": Look(_run, _take, lambda o, r: _take(o, r, "theirs"), since=4),
     "ToolCalls._stored": Look(_run, _call, _call),
+    "Scores.record": Look(_scored, _score, lambda o, r: _score(o, r, 0.5), since=3),
 }
 
 
@@ -134,3 +146,14 @@ def test_a_tool_call_finished_after_the_look_keeps_its_end(database: Database) -
         with pytest.raises(LostRace):
             store.journal.tool_calls.finish(run_id, 0, ToolOutcome("failed"))
     assert race.left == 0
+
+
+@pytest.mark.parametrize("given", [_scored, lambda store: started(store).id], ids=["rerun", "first"])
+def test_of_two_scores_at_once_the_later_is_the_current_one(shared_postgres: Database, given: Any) -> None:
+    """journal K-1: Scores.record; the second waits, and supersedes what the first has stored."""
+    theirs: list[Any] = []
+    wait = Wait(given, lambda t, r: theirs.append(_score(t, r, 0.5)), _score)
+    ours = after_waiting(shared_postgres, wait)
+    scores = shared_postgres.open().journal.scores
+    assert [score.id for score in scores.list().items] == [ours.id]
+    assert scores.get(theirs[0].id).superseded_at is not None
