@@ -13,9 +13,11 @@ import sqlalchemy as sa
 
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.db.unit import Unit
+from lastlight_state.journal.tables import SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.records import MessageCounts, StatusCount
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.outputs.tables import HISTORY, REGISTRY
 from lastlight_state.schedules.tables import FIRES
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
 
@@ -31,6 +33,11 @@ def _distribution(table: sa.Table, status: Any) -> Any:
     return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status))
 
 
+def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
+    """One word where the column is empty, else the other."""
+    return sa.case((column.is_(None), constant(without)), else_=constant(filled))
+
+
 _STATUSES = {
     "workflow_runs": _distribution(RUNS, RUNS.c.status),
     "workflow_approvals": _distribution(APPROVALS, APPROVALS.c.status),
@@ -39,6 +46,12 @@ _STATUSES = {
     "messaging_sessions": _distribution(
         SESSIONS, sa.case((SESSIONS.c.active == sa.true(), constant("active")), else_=constant("inactive"))
     ),
+    "run_signals": _distribution(SIGNALS, _either(SIGNALS.c.consumed_at, "pending", "taken")),
+    "tool_calls": _distribution(TOOL_CALLS, TOOL_CALLS.c.status),
+    "sandboxes": _distribution(SANDBOXES, SANDBOXES.c.status),
+    "scores": _distribution(SCORES, _either(SCORES.c.superseded_at, "current", "superseded")),
+    "output_tables": _distribution(REGISTRY, REGISTRY.c.kind),
+    "output_history": _distribution(HISTORY, HISTORY.c.cause),
 }
 
 _BY_ROLE = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role))

@@ -1,4 +1,7 @@
-"""``log``: the agent's event log of a run, an execution or a session, as lines; also while it grows. Never writes."""
+"""``log``: the agent's event log of a run, an execution or a session, as lines; also while it grows. Never writes.
+
+With ``--events`` what the journal of a run holds.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import click
 from lastlight_state.agent_log import AgentLog, LogLine, LogPage
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.views import log_lines
+from lastlight_state.cli.views import event_lines, log_lines
 from lastlight_state.cli.views.log_sources import Source, source_of
 from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.follow import Reset
 
 PAGE = 500
@@ -20,11 +24,12 @@ PAGE = 500
 
 @command("log")
 @click.argument("key", metavar="ID")
+@click.option("--events", is_flag=True, help="Of a run: the events of its journal, instead of what its agents said.")
 @click.option("--follow", is_flag=True, help="Go on with what comes, until all of it has ended.")
 @click.option("--limit", metavar="N", type=int, help="Of each session only the last N, 1 to 500.")
 @click.option("--raw", is_flag=True, help="The lines as they stand in the file, byte for byte.")
 @click.option("--type", "types", metavar="WORD", multiple=True, help="Only these types; may be given several times.")
-def run(call: Call, key: str, follow: bool, limit: int | None, raw: bool, types: Sequence[str]) -> Answer:
+def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw: bool, types: Sequence[str]) -> Answer:
     """Print the event log of a run (all its sessions), an execution or an agent session, one line for each record.
 
     With --json each record is an object on a line of its own, and the last object tells how many records were printed,
@@ -33,6 +38,10 @@ def run(call: Call, key: str, follow: bool, limit: int | None, raw: bool, types:
     """
     if limit is not None:
         valid.page_limit(limit)
+    if events:
+        if raw:
+            raise InvalidValue("--raw", "must not be given with --events: they are no lines of a file")
+        return _print_events(call, event_lines.Events(call, key, types), last=limit, follow=follow)
     printer = _Printer(call, raw=raw, types=frozenset(types) if types else None)
     source = source_of(call, key)
     for session_id in source.sessions(wait=follow):
@@ -41,6 +50,20 @@ def run(call: Call, key: str, follow: bool, limit: int | None, raw: bool, types:
         if follow:
             printer.follow(source, session_id, cursor)
     return printer.end()
+
+
+def _print_events(call: Call, events: event_lines.Events, *, last: int | None, follow: bool) -> Answer:
+    output, count = call.output, 0
+    for event in events.read(last=last, follow=follow):
+        count += 1
+        output.line({"event": event} if call.flags.json else event_lines.text_of(event, output.screen))
+    if events.damaged:
+        output.note(f"{events.damaged} events could not be read")
+    if call.flags.json:
+        output.line({"records": count, "skipped": events.damaged, "files": []})
+    elif not count:
+        output.note("(no records)")
+    return Answer()
 
 
 class _Printer:

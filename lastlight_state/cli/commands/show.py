@@ -15,12 +15,13 @@ from lastlight_state.cli.opening import look
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import timelines
+from lastlight_state.cli.views.kind import Kind, needed_run
 from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import TimelineEntry
-from lastlight_state.store import StateStore
+from lastlight_state.store import StateStore, View
 
 #: Characters of a text that are shown without ``--full``.
 SHORT = 200
@@ -39,17 +40,23 @@ class Found:
 @command("show")
 @click.argument("kind", metavar="KIND")
 @click.argument("key", metavar="ID")
+@click.option(
+    "--run", "run_id", metavar="ID", help="The run that the record belongs to, for kinds that have a number there."
+)
 @click.option("--full", is_flag=True, help="Show long texts whole, and fields that are empty.")
 @click.option("--history", is_flag=True, help="Of a run: everything that happened to it.")
-def run(call: Call, kind: str, key: str, full: bool, history: bool) -> Answer:
+def run(call: Call, kind: str, key: str, run_id: str | None, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
-    KIND is run, execution, approval, messaging, cron or output. ID is the record's id, name or key.
+    KIND is run, execution, approval, messaging, cron, output, score or input, or with --run one of event, signal,
+    frame, tool-call and sandbox. ID is the record's id, name or key, of an input its run, or the number in the run.
     """
-    valid.word("KIND", kind, BY_NAME)
+    chosen = BY_NAME[valid.word("KIND", kind, BY_NAME)]
     if history and kind != "run":
         raise InvalidValue("--history", "only a run has one")
-    found = look(call, lambda store: _found(store, kind, key, history))
+    if run_id is not None and chosen.part is None:
+        raise InvalidValue("--run", "must not be given: the ID is enough")
+    found = look(call, lambda store: _found(store, chosen, key, run_id, history))
     data: dict[str, Any] = {"record": found.record, "children": found.children}
     if kind == "execution":
         data["output_text"] = found.output_text
@@ -58,13 +65,18 @@ def run(call: Call, kind: str, key: str, full: bool, history: bool) -> Answer:
     return Answer(data, lambda screen: _lines(found, screen, full))
 
 
-def _found(store: StateStore, kind: str, key: str, history: bool) -> Found:
-    chosen = BY_NAME[kind]
+def _found(store: StateStore, kind: Kind, key: str, run_id: str | None, history: bool) -> Found:
     with store.view() as view:
-        record = chosen.get(view, key)
-        children = chosen.children(view, record)
-        output = view.workflows.executions.find_output(key) if kind == "execution" else None
+        record = _record(view, kind, key, run_id)
+        children = kind.children(view, record)
+        output = view.workflows.executions.find_output(key) if kind.name == "execution" else None
     return Found(record, children, output, timelines.whole(store, key) if history else None)
+
+
+def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:
+    if kind.part is not None:
+        return kind.part(view, needed_run(f"{kind.name} records", run_id), key)
+    return kind.get(view, key) if kind.get is not None else None
 
 
 def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:

@@ -130,7 +130,7 @@ class Events(Numbered):
     ) -> Page[Event]:
         """A page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
 
-        An unknown run has none. Raises `CorruptData` where a payload of the page cannot be read.
+        An unknown run has none. An event whose payload cannot be read is in ``damaged``, and hides no other.
         """
         listing = sql.LISTS[valid.word("order", order, words.ORDERS)]
         return self._page(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)

@@ -1,0 +1,154 @@
+"""The kinds of record of the journal. Most belong to a run, and have a number there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lastlight_state.cli.views.kind import Filters, Kind, Store, column
+from lastlight_state.db.records import Page
+from lastlight_state.errors import InvalidValue
+from lastlight_state.journal import EventFilter, ScoreFilter, SignalFilter, ToolCallFilter
+
+EVENTS = (
+    column("SEQ", keep=True, right=True),
+    column("TYPE"),
+    column("NODE", "node_id"),
+    column("AT", "occurred_at", keep=True),
+    column("PAYLOAD"),
+)
+SIGNALS = (
+    column("SEQ", keep=True, right=True),
+    column("NAME", "signal_name"),
+    column("CORRELATION", "correlation_id"),
+    column("RECEIVED", "received_at", keep=True),
+    column("BY", "received_by"),
+    column("TAKEN BY", "consumed_by"),
+    column("PAYLOAD"),
+)
+FRAMES = (
+    column("NUMBER", "frame_no", keep=True, right=True),
+    column("AT", "created_at", keep=True),
+    column("STORED", "encoding"),
+    column("BYTES", "full_bytes", right=True),
+    column("NOTE"),
+)
+TOOL_CALLS = (
+    column("SEQ", keep=True, right=True),
+    column("TOOL", "tool_name"),
+    column("STATUS"),
+    column("NODE", "node_id"),
+    column("ITERATION", right=True),
+    column("ATTEMPT", right=True),
+    column("STARTED", "started_at", keep=True),
+    column("MS", "duration_ms", right=True),
+)
+SANDBOXES = (
+    column("ID", "sandbox_id", keep=True),
+    column("RUN", "run_id", keep=True),
+    column("STATUS"),
+    column("RUNTIME"),
+    column("WORKSPACE", "workspace_id"),
+    column("UPDATED", "updated_at", keep=True),
+)
+SCORES = (
+    column("ID", keep=True),
+    column("RUN", "run_id", keep=True),
+    column("NODE", "node_id"),
+    column("SCORER", "scorer_name"),
+    column("SOURCE"),
+    column("SCORED", "scored_at", keep=True),
+    column("SCORE", right=True),
+)
+
+
+def _events(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("events", "status")
+    where = EventFilter(since=filters.since)
+    return store.journal.events.list(filters.run("events"), where=where, order="newest_first", **filters.paging)
+
+
+def _signals(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("signals", "status")
+    where = SignalFilter(received_after=filters.since)
+    return store.journal.signals.list(filters.run("signals"), where=where, order="newest_first", **filters.paging)
+
+
+def _frames(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("frames", "status", "since")
+    return store.journal.frames.list(filters.run("frames"), **filters.paging)
+
+
+def _tool_calls(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("tool calls", "since")
+    where = ToolCallFilter(status=filters.status)
+    return store.journal.tool_calls.list(filters.run("tool calls"), where=where, **filters.paging)
+
+
+def _sandboxes(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("sandboxes", "since")
+    return store.journal.sandboxes.list(run_id=filters.run_id, status=filters.status, **filters.paging)
+
+
+def _scores(store: Store, filters: Filters) -> Page[Any]:
+    run_ids = None if filters.run_id is None else [filters.run_id]
+    where = ScoreFilter(run_ids=run_ids, since=filters.since, history=_history(filters.status))
+    return store.journal.scores.list(where=where, **filters.paging)
+
+
+def _history(status: Any) -> Any:
+    if status not in (None, "current", "all"):
+        raise InvalidValue("--status", f"{status!r} is not known", permitted=("current", "all"))
+    return status or "current"
+
+
+def _numbered(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, str], Any]:
+    """Gets one by its number in the run."""
+
+    def numbered(store: Store, run_id: str, key: str) -> Any:
+        if not (key.isascii() and key.isdigit()):
+            raise InvalidValue("ID", f"expected a number, got {key!r:.80}")
+        return get(store, run_id, int(key))
+
+    return numbered
+
+
+#: By the word that ``ls`` takes.
+KINDS = {
+    "events": Kind(
+        "event",
+        EVENTS,
+        _events,
+        "(no events)",
+        part=_numbered(lambda store, run_id, seq: store.journal.events.get(run_id, seq)),
+    ),
+    "signals": Kind(
+        "signal",
+        SIGNALS,
+        _signals,
+        "(no signals)",
+        part=_numbered(lambda store, run_id, seq: store.journal.signals.get(run_id, seq)),
+    ),
+    "frames": Kind(
+        "frame",
+        FRAMES,
+        _frames,
+        "(no frames)",
+        part=_numbered(lambda store, run_id, number: store.journal.frames.get(run_id, number)),
+    ),
+    "tool-calls": Kind(
+        "tool-call",
+        TOOL_CALLS,
+        _tool_calls,
+        "(no tool calls)",
+        part=_numbered(lambda store, run_id, seq: store.journal.tool_calls.get(run_id, seq)),
+    ),
+    "sandboxes": Kind(
+        "sandbox",
+        SANDBOXES,
+        _sandboxes,
+        "(no sandboxes)",
+        part=lambda store, run_id, key: store.journal.sandboxes.get(run_id, key),
+    ),
+    "scores": Kind("score", SCORES, _scores, "(no scores)", lambda store, key: store.journal.scores.get(key)),
+}
