@@ -19,7 +19,9 @@ from lastlight_state.testing.contracts.claims import ClaimsContract, QueueContra
 from lastlight_state.testing.contracts.executions import ExecutionsContract
 from lastlight_state.testing.contracts.graphs import GraphsContract
 from lastlight_state.testing.contracts.human_requests import HumanRequestsContract
+from lastlight_state.testing.contracts.journal import JournalContract
 from lastlight_state.testing.contracts.messaging import MessagingContract
+from lastlight_state.testing.contracts.outputs import OutputsContract
 from lastlight_state.testing.contracts.runs import RunsContract
 from lastlight_state.testing.contracts.schedules import SchedulesContract
 
@@ -29,7 +31,9 @@ __all__ = [
     "ExecutionsContract",
     "GraphsContract",
     "HumanRequestsContract",
+    "JournalContract",
     "MessagingContract",
+    "OutputsContract",
     "QueueContract",
     "RunsContract",
     "SchedulesContract",
