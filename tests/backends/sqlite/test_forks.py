@@ -1,5 +1,6 @@
 """A store and ``fork``: the child's copy is refused, the parent goes on, and the child may open a store of its own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from lastlight_state import StateStore
 from lastlight_state.testing import Database
 
 COMMON = """
-import os, sys
+import os, sys, traceback
 from lastlight_state import MisuseError, StateStore
 from lastlight_state.workflows import Trigger
 
@@ -24,12 +25,14 @@ def in_child(work):
         try:
             work()
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     return child
 
 def ended(child):
-    assert os.waitpid(child, 0)[1] == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 store = StateStore.open(sys.argv[1])
 create(store, "before")
@@ -104,7 +107,7 @@ def load(number):
             create(tx, f"load {number}")
 
 def use():
-    signal.alarm(20)  # ends a child that hangs
+    signal.alarm(60)  # ends a child that hangs
     for call in (store.workflows.runs.list, store.transaction().__enter__, lambda: create(store, "child")):
         try:
             call()
@@ -151,8 +154,10 @@ store.close()
 
 
 def run(script: str, url: str, *more: str) -> None:
+    """Run a script without coverage: it writes SQLite files too, and a child of busy threads can hang in SQLite."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     command = [sys.executable, "-W", "error", "-c", COMMON + script, url, *more]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
 
 

@@ -30,9 +30,9 @@ def test_of_fifty_responders_one_wins(every_backend: StateStore, raw: Raw) -> No
         ]
     )
     [won] = [answer for answer in answers if isinstance(answer, Answered)]
-    lost = [answer for answer in answers if isinstance(answer, AlreadyAnswered)]
-    assert len(lost) == 49
-    assert all(answer.winner == won.approval for answer in lost)
+    lost = [answer for answer in answers if answer is not won]
+    assert {type(answer) for answer in lost} == {AlreadyAnswered}, lost
+    assert all(answer.winner == won.approval for answer in lost if isinstance(answer, AlreadyAnswered))
     assert won.run.status == ("running" if won.approval.status == "approved" else "failed")
     assert every_backend.workflows.runs.get(won.run.id) == won.run
     assert len(raw.transitions(won.run.id)) == 3
