@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ DEFINER = Path(__file__).parents[1] / "support" / "outputs" / "definer.py"
 
 def defined(database: Database, *, members: int, shapes: str = "", die_at: int = 0) -> list[Any]:
     words = [sys.executable, str(DEFINER), database.url, str(members), shapes, str(die_at)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=True)
     told: list[Any] = json.loads(done.stdout)
     return told
 

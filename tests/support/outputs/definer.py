@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from pydantic import create_model
+from support.loading import load
 
 from lastlight_state import StateStore
 from lastlight_state.db.unit import Unit
@@ -44,6 +45,7 @@ def _die_at(number: int) -> None:
 
 def main() -> None:
     url, members, shapes, die_at = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(","), int(sys.argv[4])
+    load("db", "backends", "outputs")
     wait, release = os.pipe()
     hearing = []
     for n in range(members):

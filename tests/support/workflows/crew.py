@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,12 @@ class Crew:
 
     def __init__(self) -> None:
         self._leader = subprocess.Popen(
-            [sys.executable, "-c", _LEADER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-c", _LEADER],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
 
     def race(self, script: str, *arguments: Sequence[Any]) -> list[Any]:
@@ -33,7 +39,8 @@ class Crew:
 
 _LEADER = """
 import json, os, sys, traceback
-import lastlight_state.backends.postgres, lastlight_state.backends.sqlite, lastlight_state.store
+from support.loading import load
+load("db", "backends", "workflows", "schedules")
 
 class Member:
     def __init__(self, script, arguments):
