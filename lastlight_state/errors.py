@@ -228,20 +228,19 @@ class NotMigrated(SchemaError):
 
 
 class NewerSchema(SchemaError):
-    """The schema was made by a newer library, and this one may not read it."""
+    """The schema was made by a newer library, and this one may not read it. Files have schema versions, too."""
 
     code = "newer_schema"
     found: str
     head: str
     min_reader: str
 
-    def __init__(self, *, found: str, head: str, min_reader: str) -> None:
+    def __init__(self, *, found: str, head: str, min_reader: str, what: str | None = None) -> None:
+        text = f"the database is at revision {found} and asks for a library that knows {min_reader}"
+        if what is not None:
+            text = f"{what} has the schema version {found}"
         super().__init__(
-            f"the database is at revision {found} and asks for a library that knows {min_reader}; "
-            f"this one knows {head}: upgrade lastlight-state",
-            found=found,
-            head=head,
-            min_reader=min_reader,
+            f"{text}; this one knows {head}: upgrade lastlight-state", found=found, head=head, min_reader=min_reader
         )
 
 

@@ -80,6 +80,7 @@ class Settings(BaseSettings):
     messaging_idle_timeout: Seconds | None = timedelta(minutes=30)
     agent_log_dir: Path | None = None
     session_types: tuple[tuple[tuple[str, ...], str], ...] = ()
+    run_log_root: Path | None = None
     line_sync: Literal["os", "end", "record"] = "end"
 
     @classmethod
@@ -109,6 +110,11 @@ class Settings(BaseSettings):
     def agent_sessions(self) -> Path:
         """The directory of the agent's event logs."""
         return self.agent_log_dir or self.state_dir / "agent-sessions"
+
+    @property
+    def run_logs(self) -> Path:
+        """The directory whose ``sessions`` holds the logs of runs and the states of sessions."""
+        return self.run_log_root or self.state_dir
 
 
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:

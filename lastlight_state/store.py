@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance import Maintenance
     from lastlight_state.messaging import Messaging
     from lastlight_state.outputs import Outputs
+    from lastlight_state.run_log import RunLog
     from lastlight_state.schedules import Schedules
     from lastlight_state.workflows import Claim, Workflows
 
@@ -148,6 +149,13 @@ class StateStore(Domains):
             clock=store._context.clock,
             sync=store.settings.line_sync,
             session_types=store.settings.session_types,
+        ),
+    )
+    #: The logs of runs and the states of sessions: files beside the database, not transactional.
+    run_log: Part[RunLog] = Part(
+        "lastlight_state.run_log.RunLog",
+        lambda store, kind: kind(
+            store.settings.run_logs, clock=store._context.clock, sync=store.settings.line_sync
         ),
     )
     #: Work over many domains at once.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio.maintenance import AsyncMaintenance
     from lastlight_state.aio.messaging import AsyncMessaging
     from lastlight_state.aio.outputs import AsyncOutputs
+    from lastlight_state.aio.run_log import AsyncRunLog
     from lastlight_state.aio.schedules import AsyncSchedules
     from lastlight_state.aio.workflows import AsyncWorkflows
     from lastlight_state.workflows import Claim
@@ -164,6 +165,11 @@ class AsyncStateStore(AsyncDomains):
     agent_log: Part[AsyncAgentLog] = Part(
         "lastlight_state.aio.agent_log.AsyncAgentLog",
         lambda store, kind: kind(store._store.agent_log, _FileRunner(store._lanes)),
+    )
+    #: The logs of runs and the states of sessions: files beside the database, not transactional.
+    run_log: Part[AsyncRunLog] = Part(
+        "lastlight_state.aio.run_log.AsyncRunLog",
+        lambda store, kind: kind(store._store.run_log, _FileRunner(store._lanes)),
     )
     #: Reads and repairs that concern several domains.
     maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")

@@ -133,21 +133,22 @@ class LineReader(Generic[L]):
             found += self._judged(raw, offset)
         return found
 
+    def raw_batch(self, descriptor: int) -> list[RawLine] | None:
+        """The lines that end in the next block, unjudged; None at the end of the file. As `batch` otherwise."""
+        self._descriptor = descriptor
+        block = read_at(descriptor, self._path, self._block_bytes, self.position)
+        if not block:
+            return None
+        self.position += len(block)
+        return self._raw_ended(block)
+
     def raw_lines(self, size: int) -> Iterator[RawLine]:
         """All terminated lines of the first ``size`` bytes, unread and unjudged; not those that come meanwhile."""
-        most = self._max_line_bytes
         while block := read_at(
             self._descriptor, self._path, min(self._block_bytes, max(0, size - self.position)), self.position
         ):
             self.position += len(block)
-            offset = self.offset
-            ended = self._ended(block)
-            if self.offset != offset:
-                yield RawLine(offset, self.offset - offset - 1, None)
-            for raw in ended:
-                offset = self.offset
-                self.offset = offset + len(raw) + 1
-                yield RawLine(offset, len(raw), raw if len(raw) <= most else None)
+            yield from self._raw_ended(block)
 
     def raw_tail(self) -> RawLine | None:
         """The unterminated end of the file, as far as read; None where there is none."""
@@ -176,6 +177,17 @@ class LineReader(Generic[L]):
             self.torn_tail = True
             return None
         return self._kind.line(self.offset, raw, pieces[0].value, self.offset + len(raw), False, self._source)
+
+    def _raw_ended(self, block: bytes) -> list[RawLine]:
+        found: list[RawLine] = []
+        offset = self.offset
+        ended = self._ended(block)
+        if self.offset != offset:
+            found.append(RawLine(offset, self.offset - offset - 1, None))
+        for raw in ended:
+            found.append(RawLine(self.offset, len(raw), raw if len(raw) <= self._max_line_bytes else None))
+            self.offset += len(raw) + 1
+        return found
 
     def _ended(self, block: bytes) -> list[bytes]:
         """The lines that end in this block. What is left of it is kept for the next."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +42,8 @@ class LineWriter:
 
     Below ``base`` (the file's directory unless given) no component may be a symbolic link, whenever the file is opened:
     one that is put there while lines flow is `UnsafePath`, and nothing is written behind it.
+
+    ``check`` is called with the descriptor of each file that is opened, and raises for one that must not be written.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class LineWriter:
         max_line_bytes: int = MAX_LINE_BYTES,
         lock_timeout: float = lock.LOCK_TIMEOUT,
         base: Path | None = None,
+        check: Callable[[int], object] | None = None,
     ) -> None:
         if sync not in SYNC_WORDS:
             raise InvalidValue("sync", f"{shown(sync, 80)} is not in the vocabulary", permitted=SYNC_WORDS)
         self.path = path
         self._name = os.fspath(path)
         self._base = base
+        self._check = check
         self._sync = sync
         self._create = on_removed == "create"
         self._max_line_bytes = max_line_bytes
@@ -185,6 +189,12 @@ class LineWriter:
         self._descriptor, changed = files.open_to_append(self.path, create=self._create, base=self._base)
         found = os.fstat(self._descriptor)
         self._device, self._inode = found.st_dev, found.st_ino
+        if self._check is not None:
+            try:
+                self._check(self._descriptor)
+            except BaseException:
+                self._let_go()
+                raise
         if self._sync != "os":
             for directory in changed:
                 files.sync_directory(directory)

@@ -1,0 +1,196 @@
+"""``store.run_log`` from coroutines. Its calls run on threads of their own: files wait for no database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.streams import streamed
+from lastlight_state.lazy import Part
+from lastlight_state.run_log import (
+    Checks,
+    PromptTurn,
+    Replay,
+    RunHeader,
+    RunLog,
+    RunReading,
+    RunRecord,
+    Runs,
+    RunWriter,
+    States,
+)
+from lastlight_state.run_log.words import OnError
+
+T = TypeVar("T")
+
+
+class _InTurn:
+    """Runs the calls of one writer one after the other, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self.lane = Lane("run-log")
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self.lane.run(call)
+
+    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self.lane.run(call)
+
+    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self.lane.finish(call)
+
+
+class AsyncRunWriter(Face[RunWriter]):
+    """A `RunWriter`, for ``async with``. Calls keep their order, also where they are not awaited one by one."""
+
+    append = writing(RunWriter.append)
+    run_start = writing(RunWriter.run_start)
+    context = writing(RunWriter.context)
+    event = writing(RunWriter.event)
+    tool_output = writing(RunWriter.tool_output)
+    llm_request = writing(RunWriter.llm_request)
+    llm_response = writing(RunWriter.llm_response)
+    status = writing(RunWriter.status)
+    error = writing(RunWriter.error)
+    end = writing(RunWriter.end)
+    flush = writing(RunWriter.flush)
+
+    def __init__(self, target: RunWriter) -> None:
+        self._turns = _InTurn()
+        super().__init__(target, self._turns)
+
+    @property
+    def run_id(self) -> str:
+        """The run that is written."""
+        return self._target.run_id
+
+    @property
+    def path(self) -> Path:
+        """The file of its log."""
+        return self._target.path
+
+    @property
+    def ended(self) -> bool:
+        """As `RunWriter.ended`."""
+        return self._target.ended
+
+    @property
+    def failed_appends(self) -> int:
+        """Number of records that could not be written."""
+        return self._target.failed_appends
+
+    async def close(self) -> None:
+        """As `RunWriter.close`, behind the calls that were made before. Also in a task that is cancelled."""
+        if self._turns.lane.is_open:
+            try:
+                await self._turns.finish(self._target.close)
+            finally:
+                self._turns.lane.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._turns.lane.is_open:
+            return
+        try:
+            await self._turns.finish(partial(self._target.__exit__, kind, error, trace))
+        finally:
+            self._turns.lane.close()
+
+
+class AsyncRunReading:
+    """A `RunReading` from coroutines: ``async for`` gives the records, its attributes are those of the sync one."""
+
+    def __init__(self, target: RunReading) -> None:
+        self.facts = target
+
+    def __aiter__(self) -> AsyncIterator[RunRecord]:
+        return streamed(lambda: iter(self.facts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.facts, name)
+
+
+class AsyncRuns(Face[Runs]):
+    """``store.run_log.runs``"""
+
+    tail = reading(Runs.tail)
+    find = reading(Runs.find)
+    get = reading(Runs.get)
+    list = reading(Runs.list)
+    path = reading(Runs.path)
+
+    async def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> AsyncRunWriter:
+        """As `Runs.start`."""
+        start = partial(self._target.start, header, invoke_seq=invoke_seq, on_error=on_error)
+        return AsyncRunWriter(await self._runner.write(start))
+
+    async def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> AsyncRunWriter:
+        """As `Runs.reopen`."""
+        reopen = partial(self._target.reopen, run_id, invoke_seq=invoke_seq, on_error=on_error)
+        return AsyncRunWriter(await self._runner.write(reopen))
+
+    async def read(
+        self, run_id: str, *, types: Collection[str] | None = None, strict_version: bool = False
+    ) -> AsyncRunReading:
+        """As `Runs.read`."""
+        read = partial(self._target.read, run_id, types=types, strict_version=strict_version)
+        return AsyncRunReading(await self._runner.read(read))
+
+
+class AsyncReplay(Face[Replay]):
+    """``store.run_log.replay``"""
+
+    prompt = reading(Replay.prompt)
+    events = reading(Replay.events)
+    history = reading(Replay.history)
+    summarise = reading(Replay.summarise)
+
+    def prompts(self, run_id: str) -> AsyncIterator[PromptTurn]:
+        """As `Replay.prompts`. `NotFound` comes with the first turn asked for."""
+        return streamed(lambda: self._target.prompts(run_id))
+
+
+class AsyncChecks(Face[Checks]):
+    """``store.run_log.checks``"""
+
+    validate = reading(Checks.validate)
+    salvage = writing(Checks.salvage)
+
+
+class AsyncStates(Face[States]):
+    """``store.run_log.states``. The ``change`` of `update` is a plain function, run on a worker thread."""
+
+    find = reading(States.find)
+    get = reading(States.get)
+    put = writing(States.put)
+    update = writing(States.update)
+    list = reading(States.list)
+    clear = writing(States.clear)
+    reconstruct = reading(States.reconstruct)
+
+
+class AsyncRunLog(Face[RunLog]):
+    """``store.run_log``"""
+
+    #: Starts, continues, reads and lists the logs of runs.
+    runs: Part[AsyncRuns] = Part("lastlight_state.aio.run_log.AsyncRuns")
+    #: Prompts, events and summaries of runs.
+    replay: Part[AsyncReplay] = Part("lastlight_state.aio.run_log.AsyncReplay")
+    #: Validates logs, and copies damaged ones clean.
+    checks: Part[AsyncChecks] = Part("lastlight_state.aio.run_log.AsyncChecks")
+    #: The snapshots from which sessions resume.
+    states: Part[AsyncStates] = Part("lastlight_state.aio.run_log.AsyncStates")
+
+    @property
+    def root(self) -> Path:
+        """The directory whose ``sessions`` holds all files."""
+        return self._target.root

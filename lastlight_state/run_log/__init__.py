@@ -1,0 +1,99 @@
+"""The run log: one append-only file of lines for each run, and one snapshot for each session that may resume.
+
+The log is for inspection, audit and replay, and is never rewritten; the snapshot is replaced whole, and is what a
+session resumes from. They are joined by ``session_id``, and neither is made of the other. Both are files: they take no
+part in transactions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastlight_state.lazy import public
+
+if TYPE_CHECKING:
+    from lastlight_state.run_log.checks import Checks as Checks
+    from lastlight_state.run_log.checks.records import Finding as Finding, Report as Report, Salvaged as Salvaged
+    from lastlight_state.run_log.face import RunLog as RunLog
+    from lastlight_state.run_log.lines import record_of as record_of
+    from lastlight_state.run_log.messages import (
+        Dropped as Dropped,
+        Normalised as Normalised,
+        normalise as normalise,
+        without_marks as without_marks,
+    )
+    from lastlight_state.run_log.paths import new_run_id as new_run_id
+    from lastlight_state.run_log.reading import Damage as Damage, RunReading as RunReading
+    from lastlight_state.run_log.records import (
+        AgentEvent as AgentEvent,
+        CustomRecord as CustomRecord,
+        LlmInput as LlmInput,
+        LlmOutput as LlmOutput,
+        LlmRequest as LlmRequest,
+        LlmResponse as LlmResponse,
+        LlmUsage as LlmUsage,
+        Model as Model,
+        OutputRef as OutputRef,
+        Party as Party,
+        Prompts as Prompts,
+        RunContext as RunContext,
+        RunEnd as RunEnd,
+        RunError as RunError,
+        RunErrorInfo as RunErrorInfo,
+        RunHeader as RunHeader,
+        RunInput as RunInput,
+        RunRecord as RunRecord,
+        RunStart as RunStart,
+        RunStatus as RunStatus,
+        Runtime as Runtime,
+        ToolOutput as ToolOutput,
+        Tools as Tools,
+        UnknownRecord as UnknownRecord,
+    )
+    from lastlight_state.run_log.replay import Replay as Replay
+    from lastlight_state.run_log.replay.records import (
+        HistoryEvent as HistoryEvent,
+        PromptTurn as PromptTurn,
+        RunDigest as RunDigest,
+        SessionHistory as SessionHistory,
+        TokenTotals as TokenTotals,
+    )
+    from lastlight_state.run_log.resume import (
+        EnvironmentChange as EnvironmentChange,
+        ResumePlan as ResumePlan,
+        default_notice as default_notice,
+        prepare_resume as prepare_resume,
+    )
+    from lastlight_state.run_log.runs import Runs as Runs
+    from lastlight_state.run_log.runs.records import RunEntry as RunEntry, RunPage as RunPage, TailChunk as TailChunk
+    from lastlight_state.run_log.states import States as States
+    from lastlight_state.run_log.states.records import (
+        SessionEntry as SessionEntry,
+        SessionPage as SessionPage,
+        SessionState as SessionState,
+    )
+    from lastlight_state.run_log.writer import RunWriter as RunWriter
+
+public(
+    globals(),
+    {
+        "checks": "Checks",
+        "checks.records": "Finding Report Salvaged",
+        "face": "RunLog",
+        "lines": "record_of",
+        "messages": "Dropped Normalised normalise without_marks",
+        "paths": "new_run_id",
+        "reading": "Damage RunReading",
+        "records": "AgentEvent CustomRecord LlmInput LlmOutput LlmRequest LlmResponse LlmUsage Model OutputRef Party "
+        "Prompts RunContext RunEnd RunError RunErrorInfo RunHeader RunInput RunRecord RunStart RunStatus Runtime "
+        "ToolOutput Tools UnknownRecord",
+        "replay": "Replay",
+        "replay.records": "HistoryEvent PromptTurn RunDigest SessionHistory TokenTotals",
+        "resume": "EnvironmentChange ResumePlan default_notice prepare_resume",
+        "runs": "Runs",
+        "runs.records": "RunEntry RunPage TailChunk",
+        "states": "States",
+        "states.records": "SessionEntry SessionPage SessionState",
+        "writer": "RunWriter",
+    },
+)

@@ -1,0 +1,70 @@
+"""Checking logs of runs, and making clean copies of damaged ones."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from lastlight_state.db.gate import checked
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.jsonl import files, repair
+from lastlight_state.run_log import paths, words
+from lastlight_state.run_log.checks.findings import Findings
+from lastlight_state.run_log.checks.records import Report, Salvaged
+from lastlight_state.run_log.lines import accepts
+from lastlight_state.run_log.reading import RunReading
+from lastlight_state.run_log.tree import RunFile, RunTree
+
+_DAY = 3
+
+
+class Checks:
+    """``store.run_log.checks``"""
+
+    def __init__(self, tree: RunTree) -> None:
+        self._tree = tree
+
+    @checked
+    def validate(self, run: str | Path) -> Report:
+        """Check a log, by its run or by its path. Reads all of it, and writes nothing. Raises `NotFound`."""
+        file = self._file_at(run) if isinstance(run, Path) else self._tree.get(run)
+        return Findings(RunReading(self._tree, file)).report(_day_parts(file.path))
+
+    @checked
+    def salvage(self, run_id: str, *, to: Path) -> Salvaged:
+        """Write the whole and recovered records of a damaged log to ``to``, byte for byte, one to a line.
+
+        Every other byte goes to ``<to>.rejects``. The log is untouched; a sound one is not copied. Raises `NotFound`,
+        `AlreadyExists` for a target that is there, `BackendUnavailable`.
+        """
+        file = self._tree.get(run_id)
+        try:
+            done = repair.salvage(file.path, accepts(run_id), to=to)
+        except FileNotFoundError:
+            raise NotFound(words.RUN, run_id) from None
+        except OSError as error:
+            raise files.failure(error, to) from error
+        return Salvaged(
+            run_id=run_id,
+            path=file.path,
+            copy_path=done.copy,
+            rejects=done.rejects,
+            sections=dict(done.account.sections),
+            section_bytes=dict(done.account.bytes),
+        )
+
+    def _file_at(self, path: Path) -> RunFile:
+        run_id = paths.run_of(path.name)
+        if run_id is None:
+            raise InvalidValue("run", "must be a file <run id>.jsonl")
+        parts = _day_parts(path)
+        day = paths.day_of(parts) if parts else None
+        return RunFile(run_id, day or date.min, path.absolute(), 0)
+
+
+def _day_parts(path: Path) -> tuple[str, str, str] | None:
+    """The year, month and day in whose directories the log stands; None for a log elsewhere."""
+    parts = path.absolute().parent.parts[-_DAY:]
+    if len(parts) != _DAY or not all(paths.is_part(name, level) for level, name in enumerate(parts)):
+        return None
+    return parts[0], parts[1], parts[2]

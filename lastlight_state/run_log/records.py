@@ -1,0 +1,368 @@
+"""The records of a run log: the header, nine kinds of events, records of others, and what is not known.
+
+All are frozen. Fields that are not named here are kept, at every depth, and are attributes as well. A record that was
+read keeps its bytes: ``raw`` are these, `to_json` is their value, and appending the record elsewhere writes them as
+they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, Strict, model_validator
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db.records import Record
+from lastlight_state.run_log.paths import moment_of
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+def _moment(value: Any) -> Any:
+    """A time of a file; one of a program is left for the writer to judge."""
+    return value if isinstance(value, datetime) else moment_of(value)
+
+
+#: A time. One that cannot be parsed is read as None; its text stays in the record's bytes.
+Time = Annotated[datetime | None, BeforeValidator(_moment)]
+Text = Annotated[str, Strict()]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+Flag = Annotated[bool, Strict()]
+Messages = tuple[JsonObject, ...]
+
+
+class Open(Record):
+    """A record that keeps the fields it does not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def to_json(self) -> JsonObject:
+        """The record as a JSON object, with exactly the fields that it was given."""
+        given = self.model_fields_set
+        fields = type(self).model_fields
+        named = {name: getattr(self, name) for name in fields if name in given or fields[name].default is not None}
+        return {name: _plain(value) for name, value in (named | (self.model_extra or {})).items()}
+
+    def __repr_args__(self) -> Any:
+        yield from super().__repr_args__()
+
+
+class Party(Open):
+    """A program by name and version."""
+
+    name: Text
+    version: Text
+
+
+class Model(Open):
+    """A model, as the run named it."""
+
+    provider: Text | None = None
+    name: Text | None = None
+    reasoning: Text | None = None
+
+
+class Prompts(Open):
+    """The prompts of a run."""
+
+    system: Text | None = None
+
+
+class Tools(Open):
+    """The tools of a run, and where they were defined."""
+
+    definitions: tuple[Any, ...] | None = None
+    source: Text | None = None
+
+
+class Runtime(Open):
+    """Where a run works."""
+
+    cwd: Text | None = None
+    os: Text | None = None
+    arch: Text | None = None
+    version: Text | None = None
+
+
+class RunInput(Open):
+    """What a run was asked: ``text``, or the ``parts`` of later writers."""
+
+    type: Text = "text"
+    text: Text | None = None
+    parts: tuple[Any, ...] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """The field that the type names must be there; what newer types need is not known."""
+        if self.type in ("text", "parts") and getattr(self, self.type) is None:
+            raise ValueError(f"{self.type} is missing")
+        return self
+
+
+class OutputRef(Open):
+    """Where a tool's output is stored whole. The sizes are its producer's and are never checked."""
+
+    id: Text
+    byte_size: Whole | None = None
+    line_count: Whole | None = None
+
+
+class LlmInput(Open):
+    """The exact prompt of one invocation."""
+
+    messages: Messages
+    tools: tuple[Any, ...] | None = None
+    tool_choice: Any = None
+    model: Text | None = None
+
+
+class LlmUsage(Open):
+    """The tokens of one invocation."""
+
+    model: Text
+    input_tokens: Whole
+    input_cached_tokens: Whole | None = None
+    input_cache_creation_tokens: Whole | None = None
+    input_image_tokens: Whole | None = None
+    output_tokens: Whole
+    total_tokens: Whole
+
+
+class LlmOutput(Open):
+    """What the model answered."""
+
+    messages: Messages
+    usage: LlmUsage | None = None
+    stop_reason: Text | None = None
+    provider_meta: Any = None
+
+
+class RunErrorInfo(Open):
+    """An error by name and message."""
+
+    name: Text
+    message: Text
+    stack: Text | None = None
+
+
+class Logged(Open):
+    """What all records of a run log have."""
+
+    type: Text
+
+    _raw: bytes | None = PrivateAttr(None)
+    _recovered: bool = PrivateAttr(False)
+    _problem: str | None = PrivateAttr(None)
+
+    @property
+    def raw(self) -> bytes | None:
+        """The record's exact bytes without the newline; None for one that was not read from a file."""
+        return self._raw
+
+    @property
+    def recovered(self) -> bool:
+        """Whether it was found inside a damaged line."""
+        return self._recovered
+
+    @property
+    def problem(self) -> str | None:
+        """Why a record of a known type is an `UnknownRecord`: the field that does not fit."""
+        return self._problem
+
+    def to_json(self) -> JsonObject:
+        """The record as a JSON object: that of its bytes if it was read, else exactly the fields that it was given."""
+        return super().to_json() if self._raw is None else dict(codec.load_line(self._raw))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy. One with changes is a new record, without the bytes of this one."""
+        copy = super().model_copy(update=update, deep=deep)
+        if update:
+            copy._raw = None
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Logged) and type(self) is type(other) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RunHeader(Logged):
+    """The first line of a log, written once."""
+
+    type: Literal["header"] = "header"
+    schema_version: Any = 1  # newer files may have any
+    run_id: Text
+    session_id: Text | None = None
+    started_at: Time
+    client: Party | None = None
+    server: Party | None = None
+    model: Model | None = None
+    prompts: Prompts | None = None
+    tools: Tools | None = None
+    runtime: Runtime | None = None
+    meta: JsonObject | None = None
+
+
+class RunStart(Logged):
+    """What the run was asked."""
+
+    type: Literal["run.start"] = "run.start"
+    run_id: Text
+    session_id: Text | None = None
+    ts: Time
+    input: RunInput
+    ui_context: Any = None
+    meta: JsonObject | None = None
+
+
+class RunContext(Logged):
+    """How much of the model's context is left."""
+
+    type: Literal["run.context"] = "run.context"
+    run_id: Text
+    ts: Time
+    context_left_percent: Number
+    meta: JsonObject | None = None
+
+
+class AgentEvent(Logged):
+    """An event for display. ``seq`` is the order of playback."""
+
+    type: Literal["agent.event"] = "agent.event"
+    run_id: Text
+    ts: Time
+    seq: Whole
+    event: JsonObject
+    meta: JsonObject | None = None
+
+
+class ToolOutput(Logged):
+    """The whole output of a tool."""
+
+    type: Literal["tool.output"] = "tool.output"
+    run_id: Text
+    ts: Time
+    tool: Text
+    tool_call_id: Text
+    result_raw: Text
+    is_error: Flag | None = None
+    output_ref: OutputRef | None = None
+    meta: JsonObject | None = None
+
+
+class LlmRequest(Logged):
+    """An invocation of the model, with the prompt exactly as it was sent."""
+
+    type: Literal["llm.request"] = "llm.request"
+    run_id: Text
+    ts: Time
+    seq: Whole
+    model: Model | None = None
+    input: LlmInput
+    meta: JsonObject | None = None
+
+
+class LlmResponse(Logged):
+    """The answer to the request of the same ``seq``."""
+
+    type: Literal["llm.response"] = "llm.response"
+    run_id: Text
+    ts: Time
+    seq: Whole
+    output: LlmOutput
+    meta: JsonObject | None = None
+
+
+class RunStatus(Logged):
+    """How the run stands. A word of a newer writer is returned as it is."""
+
+    type: Literal["run.status"] = "run.status"
+    run_id: Text
+    ts: Time
+    status: Text
+    message: Text | None = None
+    meta: JsonObject | None = None
+
+
+class RunError(Logged):
+    """What went wrong."""
+
+    type: Literal["run.error"] = "run.error"
+    run_id: Text
+    ts: Time
+    error: RunErrorInfo
+    meta: JsonObject | None = None
+
+
+class RunEnd(Logged):
+    """The end of the run."""
+
+    type: Literal["run.end"] = "run.end"
+    run_id: Text
+    ts: Time
+    outcome: Text
+    final: Text | None = None
+    meta: JsonObject | None = None
+
+
+class CustomRecord(Logged):
+    """A record of another program, its type in the form ``x.<org>.<name>``. All its other fields are its own."""
+
+    run_id: Text | None = None
+    ts: Time = None
+    meta: JsonObject | None = None
+
+
+class UnknownRecord(Logged):
+    """A record whose type is not known, or whose fields do not fit its type; then ``problem`` names the field."""
+
+    run_id: Any = None
+    ts: Time = None
+    meta: Any = None
+
+
+RunRecord: TypeAlias = (
+    RunHeader
+    | RunStart
+    | RunContext
+    | AgentEvent
+    | ToolOutput
+    | LlmRequest
+    | LlmResponse
+    | RunStatus
+    | RunError
+    | RunEnd
+    | CustomRecord
+    | UnknownRecord
+)
+
+#: The records of the seed's format by their type.
+KINDS: dict[str, type[Logged]] = {
+    kind.model_fields["type"].default: kind
+    for kind in (
+        RunHeader,
+        RunStart,
+        RunContext,
+        AgentEvent,
+        ToolOutput,
+        LlmRequest,
+        LlmResponse,
+        RunStatus,
+        RunError,
+        RunEnd,
+    )
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Open):
+        return value.to_json()
+    if isinstance(value, datetime):
+        return iso_text(aware_utc("time", value))
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value

@@ -1,0 +1,188 @@
+"""The first and the last lines of logs: what lists tell of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lastlight_state.jsonl import recovery
+from lastlight_state.jsonl.reader import Line, LineKind, read_at
+from lastlight_state.jsonl.tail import read_tail
+from lastlight_state.run_log import locks, paths
+from lastlight_state.run_log.lines import accepts, is_custom
+from lastlight_state.run_log.records import JsonObject
+from lastlight_state.run_log.runs.records import RunEntry
+from lastlight_state.run_log.tree import RunFile, RunTree, open_run
+from lastlight_state.run_log.words import RunState
+
+PREVIEW = 200
+#: Heads that are remembered. Headers are never rewritten.
+_KEPT = 20_000
+_BLOCK_BYTES = 16 * 1024
+_LARGEST_HEAD = 4 * 1024 * 1024
+#: Lines looked at for the input: it stands behind the header.
+_FIRST_LINES = 4
+STATES: dict[locks.Liveness, RunState] = {"held": "running", "free": "crashed", "unknown": "unknown"}
+
+
+class Head(NamedTuple):
+    """What the first lines tell."""
+
+    session_id: str | None
+    started_at: datetime
+    model_name: str | None
+    schema_version: Any
+    preview: str | None
+
+
+class End(NamedTuple):
+    """What the last lines tell: their time, and the run's end where there is one."""
+
+    last_ts: datetime | None
+    is_ended: bool
+    outcome: str | None
+
+
+class Heads:
+    """Reads the heads of logs, and keeps those that are complete."""
+
+    def __init__(self, tree: RunTree) -> None:
+        self._tree = tree
+        self._known: dict[tuple[Path, int], Head] = {}
+
+    def of(self, file: RunFile) -> Head:
+        """The head of a log. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+        key = file.path, file.inode
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        descriptor = open_run(file)
+        try:
+            head, is_complete = _head(file, list(_first_lines(descriptor, file)))
+        finally:
+            os.close(descriptor)
+        if is_complete:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[key] = head
+        return head
+
+    def entry(self, file: RunFile) -> RunEntry:
+        """The run as lists show it. Raises as `of`."""
+        head = self.of(file)
+        descriptor = open_run(file)
+        try:
+            size = os.fstat(descriptor).st_size
+            end = end_of(descriptor, file, size)
+        finally:
+            os.close(descriptor)
+        state = "ended" if end.is_ended else STATES[locks.liveness(self._tree.lock_path(file.run_id))]
+        return RunEntry(
+            run_id=file.run_id,
+            session_id=head.session_id,
+            started_at=head.started_at,
+            last_ts=end.last_ts,
+            state=state,
+            outcome=end.outcome,
+            model_name=head.model_name,
+            input_preview=head.preview,
+            size_bytes=size,
+            schema_version=head.schema_version,
+            path=file.path.relative_to(self._tree.root),
+        )
+
+
+def end_of(descriptor: int, file: RunFile, size: int) -> End:
+    """The end of a log, read backwards over what may stand behind ``run.end``: late outputs and records of others."""
+    kind = LineKind(Line, accepts(file.run_id))
+    last_ts: datetime | None = None
+    before, is_first = size, True
+    while before > 0:
+        found = read_tail(descriptor, file.path, kind, n=1, before=before)
+        if not found.lines:
+            break
+        line = found.lines[0]
+        if is_first:
+            last_ts, is_first = paths.moment_of(line.value.get("ts")), False
+        kind_of_line = line.value.get("type")
+        if kind_of_line == "run.end":
+            outcome = line.value.get("outcome")
+            return End(last_ts, True, outcome if isinstance(outcome, str) else None)
+        if not (isinstance(kind_of_line, str) and (kind_of_line == "tool.output" or is_custom(kind_of_line))):
+            break
+        before = line.offset
+    return End(last_ts, False, None)
+
+
+def _first_lines(descriptor: int, file: RunFile) -> Iterator[JsonObject]:
+    """The values of the first lines, as far as they are whole objects."""
+    data, is_all = b"", False
+    size = _BLOCK_BYTES
+    while data.count(b"\n") < _FIRST_LINES and len(data) < _LARGEST_HEAD and not is_all:
+        block = read_at(descriptor, file.path, size, len(data))
+        is_all = not block
+        data += block
+        size *= 2
+        if data.count(b"\n") >= 2:
+            break
+    for raw in data.split(b"\n")[: _FIRST_LINES if is_all else -1][:_FIRST_LINES]:
+        for piece in recovery.judge(raw, accepts(file.run_id)).pieces:
+            yield piece.value
+
+
+def _head(file: RunFile, lines: list[JsonObject]) -> tuple[Head, bool]:
+    header = next((line for line in lines if line.get("type") == "header"), {})
+    start = next((line for line in lines if line.get("type") == "run.start"), None)
+    model = header.get("model")
+    session_id = header.get("session_id") or (start or {}).get("session_id")
+    head = Head(
+        session_id if isinstance(session_id, str) else None,
+        paths.moment_of(header.get("started_at")) or datetime.combine(file.day, time(), UTC),
+        _text(model.get("name")) if isinstance(model, dict) else None,
+        header.get("schema_version"),
+        None if start is None else preview_of(start.get("input")),
+    )
+    return head, bool(header) and start is not None
+
+
+def preview_of(given: Any, most: int = PREVIEW) -> str | None:
+    """The first characters of a run's input. Images among its parts are ``[image]``."""
+    text = input_text(given)
+    return None if text is None else text[:most]
+
+
+def input_text(given: Any) -> str | None:
+    """The text of a run's input: its text, or its parts joined."""
+    if not isinstance(given, dict):
+        return None
+    if isinstance(given.get("text"), str):
+        return str(given["text"])
+    parts = given.get("parts")
+    return parts_text(parts) if isinstance(parts, list) else None
+
+
+def parts_text(parts: list[Any]) -> str:
+    """Parts of a message as text: what is no text stands as its kind, ``[image]``, ``[document]``, ``[other:…]``."""
+    return "\n".join(_part_text(part) for part in parts)
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return "[other]"
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    kind = part.get("type")
+    if isinstance(kind, str) and kind.startswith("image"):
+        return "[image]"
+    if isinstance(kind, str) and kind in ("document", "file"):
+        return "[document]"
+    return f"[other:{kind}]" if isinstance(kind, str) else "[other]"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,145 @@
+"""Files of snapshots: read whole, replaced whole.
+
+A snapshot is written under another name, brought to disk, and takes its path in one rename. At every instant the path
+names the whole old snapshot or the whole new one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.codec import dump_line, load_line
+from lastlight_state.errors import CorruptData, InvalidValue, PayloadTooLarge
+from lastlight_state.jsonl import files, places
+from lastlight_state.run_log import words
+from lastlight_state.run_log.lines import made
+from lastlight_state.run_log.reading import newer
+from lastlight_state.run_log.records import JsonObject
+from lastlight_state.run_log.states.records import SessionState
+
+MAX_BYTES = 64 * 1024 * 1024
+_MOST_DEPTH = 500
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def load(path: Path, session_id: str) -> SessionState | None:
+    """The snapshot, None without a file. Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`."""
+    try:
+        descriptor = places.opened_file(path, os.O_RDONLY, base=places.ROOT)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if path.is_dir():
+            raise _corrupt(session_id, "is a directory") from None
+        raise files.failure(error, path) from error
+    with os.fdopen(descriptor, "rb") as file:
+        return parsed(file.read(), session_id)
+
+
+def parsed(data: bytes, session_id: str) -> SessionState:
+    """The snapshot of a file's bytes. Raises as `load`."""
+    try:
+        value = load_line(data)
+    except ValueError:
+        raise _corrupt(session_id, "is not JSON") from None
+    if not isinstance(value, dict):
+        raise _corrupt(session_id, "is not an object")
+    version = value.get("schema_version", words.VERSION)
+    if type(version) is int and version > words.VERSION:
+        raise newer(f"session state {session_id}", version)
+    try:
+        state = made(SessionState, value)
+    except InvalidValue as error:
+        raise _corrupt(session_id, f"does not fit: {error}") from None
+    if state.session_id != session_id:
+        raise _corrupt(session_id, "is of another session")
+    return state
+
+
+def encoded(state: SessionState) -> bytes:
+    """The bytes of a snapshot. Raises `InvalidValue` for what would not be read back as it is, `PayloadTooLarge`."""
+    value = state.to_json()
+    for where, number in _floats(value, "state"):
+        if not isfinite(number):
+            raise InvalidValue(where, "NaN or infinity")
+    data = dump_line(value, where="state")
+    if len(data) > MAX_BYTES:
+        raise PayloadTooLarge("state", limit=MAX_BYTES, actual=len(data))
+    return data
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put these bytes in the file's place. For the holder of the session's lock. Raises `BackendUnavailable`."""
+    temporary = f".{path.name}.tmp"
+    try:
+        with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
+            with suppress(FileNotFoundError):  # left behind by a put that was killed
+                os.unlink(temporary, dir_fd=held)
+            try:
+                _write(held, temporary, data)
+                os.rename(temporary, path.name, src_dir_fd=held, dst_dir_fd=held)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=held)
+                raise
+            places.sync(held)
+            for directory in changed:
+                files.sync_directory(directory)
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def set_aside(path: Path, suffix: str) -> None:
+    """Give a damaged snapshot another name, which it keeps. Raises `BackendUnavailable`."""
+    try:
+        path.rename(path.with_name(path.name + suffix))
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def remove(path: Path) -> bool:
+    """Delete the snapshot; returns whether there was one. Raises `BackendUnavailable`."""
+    try:
+        with places.directory(path.parent, base=places.ROOT) as (held, _):
+            os.unlink(path.name, dir_fd=held)
+            places.sync(held)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise files.failure(error, path) from error
+    return True
+
+
+def _write(held: int, name: str, data: bytes) -> None:
+    descriptor = os.open(name, _NEW, places.PRIVATE_FILE, dir_fd=held)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _floats(root: JsonObject, where: str) -> Iterator[tuple[str, float]]:
+    """The floats of a value, with their paths. What is no JSON, or a cycle, is left to the encoder."""
+    stack: list[tuple[str, Any, int]] = [(where, root, 0)]
+    while stack:
+        path, value, depth = stack.pop()
+        if isinstance(value, float):
+            yield path, value
+        elif depth > _MOST_DEPTH:
+            continue
+        elif isinstance(value, dict):
+            stack += [(f"{path}.{key}"[:200], child, depth + 1) for key, child in value.items()]
+        elif isinstance(value, list | tuple):
+            stack += [(f"{path}[{index}]", child, depth + 1) for index, child in enumerate(value)]
+
+
+def _corrupt(session_id: str, problem: str) -> CorruptData:
+    return CorruptData("session_state", session_id, "file", problem=problem)

@@ -1,0 +1,153 @@
+"""RunTree: finds run logs and snapshots in their directories without reading them.
+
+What is not in its place is passed over: other names, links, directories where files are expected.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from lastlight_state.errors import NotFound
+from lastlight_state.jsonl import files, places
+from lastlight_state.run_log import paths, words
+
+
+class RunFile(NamedTuple):
+    """The log of a run: its id and the day of its directory. ``inode`` tells it from another file of that name."""
+
+    run_id: str
+    day: date
+    path: Path
+    inode: int
+
+
+class StateFile(NamedTuple):
+    """The snapshot of a session, as its directory shows it."""
+
+    changed_ns: int
+    session_id: str
+    path: Path
+    size: int
+
+
+class RunTree:
+    """The files below ``<root>/sessions``. The root may be reached through links; nothing below it is followed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = places.real(root)
+        self.sessions = self.root / paths.SESSIONS
+        self.states = self.sessions / paths.STATE
+
+    def path_to_write(self, run_id: str, started_at: datetime) -> Path:
+        """The path of a new log."""
+        return self.sessions.joinpath(*paths.day_parts(started_at.date()), run_id + paths.LOG_SUFFIX)
+
+    def lock_path(self, run_id: str) -> Path:
+        """The lock file of a run's writer."""
+        return self.sessions / paths.LOCKS / run_id
+
+    def state_path(self, session_id: str) -> Path:
+        """The path of a session's snapshot."""
+        return self.states / (session_id + paths.STATE_SUFFIX)
+
+    def state_lock_path(self, session_id: str) -> Path:
+        """The lock file of a session's snapshot."""
+        return self.states / paths.LOCKS / session_id
+
+    def days(self) -> Iterator[tuple[date, Path]]:
+        """The directories of days, the newest first."""
+        for year in _directories(self.sessions, 0):
+            for month in _directories(self.sessions / year, 1):
+                for name in _directories(self.sessions / year / month, 2):
+                    day = paths.day_of((year, month, name))
+                    if day is not None:
+                        yield day, self.sessions / year / month / name
+
+    def find(self, run_id: str) -> RunFile | None:
+        """The log of this run: one look for each day, the newest first. Raises `UnsafePath`, `InvalidValue`."""
+        paths.readable_id("run_id", run_id)
+        name = run_id + paths.LOG_SUFFIX
+        for day, directory in self.days():
+            try:
+                found = (directory / name).lstat()
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                return RunFile(run_id, day, directory / name, found.st_ino)
+        return None
+
+    def get(self, run_id: str) -> RunFile:
+        """Like `find`; without a log `NotFound`."""
+        found = self.find(run_id)
+        if found is None:
+            raise NotFound(words.RUN, run_id)
+        return found
+
+    def runs_of(self, day: date, directory: Path) -> list[RunFile]:
+        """The logs in the directory of a day."""
+        found = []
+        for entry in _entries(directory):
+            run_id = paths.run_of(entry.name)
+            if run_id is not None and _is_file(entry):
+                found.append(RunFile(run_id, day, directory / entry.name, entry.inode()))
+        return found
+
+    def snapshots(self) -> list[StateFile]:
+        """The snapshots, the one changed last first."""
+        found = []
+        for entry in _entries(self.states):
+            session_id = paths.session_of(entry.name)
+            if session_id is None:
+                continue
+            try:
+                seen = entry.stat(follow_symlinks=False)
+            except OSError:  # removed meanwhile
+                continue
+            if stat.S_ISREG(seen.st_mode):
+                found.append(StateFile(seen.st_mtime_ns, session_id, self.states / entry.name, seen.st_size))
+        return sorted(found, reverse=True)
+
+
+def open_run(file: RunFile) -> int:
+    """A descriptor of a log to read from. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+    try:
+        return files.open_to_read(file.path, base=places.ROOT)
+    except FileNotFoundError:
+        raise NotFound(words.RUN, file.run_id) from None
+    except OSError as error:
+        raise files.failure(error, file.path) from error
+
+
+def _directories(path: Path, level: int) -> list[str]:
+    """The names of the years, months or days in a directory, the greatest first."""
+    names = (entry.name for entry in _entries(path) if paths.is_part(entry.name, level) and _is_directory(entry))
+    return sorted(names, reverse=True)
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=False)
+    except OSError:
+        return False

@@ -1,0 +1,139 @@
+"""What may be written next: the order of records and their numbers.
+
+A rule is checked before a record is written and counted after it, so that a refused record leaves no gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.db.valid import word
+from lastlight_state.errors import Conflict, InvalidValue, ReservedName
+from lastlight_state.reprs import shown
+from lastlight_state.run_log import words
+from lastlight_state.run_log.lines import is_custom, is_reserved
+from lastlight_state.run_log.records import (
+    KINDS,
+    AgentEvent,
+    CustomRecord,
+    LlmRequest,
+    LlmResponse,
+    RunContext,
+    RunEnd,
+    RunError,
+    RunHeader,
+    RunRecord,
+    RunStart,
+    RunStatus,
+    ToolOutput,
+    UnknownRecord,
+)
+
+_CHECKED = {RunStatus: ("status", words.STATUSES), RunEnd: ("outcome", words.OUTCOMES)}
+
+
+class Rules:
+    """Where a run stands, as its log says."""
+
+    def __init__(self, header: RunHeader, *, invoke_seq: int = 0) -> None:
+        self.run_id = header.run_id
+        self.session_id = header.session_id
+        self.has_start = False
+        self.has_error = False
+        self.ended = False
+        self.last_status: str | None = None
+        self.last_event = -1
+        self.last_request = invoke_seq
+        self.open_requests: set[int] = set()
+
+    def resume(self, records: Iterable[RunRecord]) -> None:
+        """Count the records of a log, whoever wrote them."""
+        for record in records:
+            self.count(record)
+
+    def check(self, record: RunRecord) -> None:
+        """Refuse a record that may not be written now. Raises `InvalidValue`, `ReservedName`, `Conflict`."""
+        self._check_kind(record)
+        if self.ended and not isinstance(record, ToolOutput | CustomRecord):
+            raise Conflict(f"run {self.run_id!r} has ended: only late tool outputs and x. records follow", code="ended")
+        if record.run_id != self.run_id and not _is_foreign(record):
+            raise InvalidValue("run_id", f"is of another run: expected {self.run_id!r}, got {shown(record.run_id, 80)}")
+        session_id = getattr(record, "session_id", None)
+        if session_id is not None and isinstance(record, RunStart) and session_id != self.session_id:
+            raise InvalidValue("session_id", f"must be that of the header, {self.session_id!r}")
+        if record.ts is not None:
+            aware_utc("ts", record.ts)
+        elif not isinstance(record, UnknownRecord):
+            raise InvalidValue("ts", "must be a time with its zone")
+        self._check_words(record)
+        self._check_numbers(record)
+
+    def count(self, record: RunRecord) -> None:
+        """Count a record that was written."""
+        if isinstance(record, RunStart):
+            self.has_start = True
+        elif isinstance(record, AgentEvent):
+            self.last_event = max(self.last_event, record.seq)
+        elif isinstance(record, LlmRequest):
+            self.last_request = max(self.last_request, record.seq)
+            self.open_requests.add(record.seq)
+        elif isinstance(record, LlmResponse):
+            self.open_requests.discard(record.seq)
+        elif isinstance(record, RunStatus):
+            self.last_status = record.status
+        elif isinstance(record, RunError):
+            self.has_error = True
+        elif isinstance(record, RunEnd):
+            self.ended = True
+
+    def _check_kind(self, record: RunRecord) -> None:
+        if record.type == "header":
+            raise InvalidValue("type", "a log has one header, which is written when the run starts")
+        if isinstance(record, UnknownRecord):
+            if record.raw is None:
+                _refuse_type(record.type)
+        elif isinstance(record, CustomRecord):
+            if not is_custom(record.type):
+                _refuse_type(record.type)
+        elif self.has_start and isinstance(record, RunStart):
+            raise InvalidValue("type", "a log has at most one run.start")
+
+    def _check_words(self, record: RunRecord) -> None:
+        for kind, (name, permitted) in _CHECKED.items():
+            if isinstance(record, kind):
+                word(name, getattr(record, name), permitted)
+        if isinstance(record, RunStart):
+            word("input.type", record.input.type, words.INPUTS)
+
+    def _check_numbers(self, record: RunRecord) -> None:
+        if isinstance(record, AgentEvent) and record.seq <= self.last_event:
+            raise _not_above("seq", record.seq, self.last_event + 1)
+        if isinstance(record, LlmRequest) and record.seq <= self.last_request:
+            raise _not_above("seq", record.seq, self.last_request + 1)
+        if isinstance(record, LlmResponse) and record.seq not in self.open_requests:
+            known = record.seq <= self.last_request
+            problem = "is answered already, or was never asked" if known else "was never asked"
+            raise InvalidValue("seq", f"request {record.seq} {problem}", expected=sorted(self.open_requests)[:20])
+        if isinstance(record, RunContext):
+            percent = record.context_left_percent
+            if not isfinite(percent) or not 0 <= percent <= 100:
+                raise InvalidValue("context_left_percent", f"must be a number from 0 to 100, got {percent}")
+
+
+def _is_foreign(record: RunRecord) -> bool:
+    """Whether it is of a type that is not known, and names no run."""
+    return isinstance(record, UnknownRecord) and not isinstance(record.run_id, str)
+
+
+def _not_above(where: str, got: int, expected: int) -> InvalidValue:
+    return InvalidValue(where, f"must be {expected} or more, got {shown(got, 80)}", expected=expected)
+
+
+def _refuse_type(kind: str) -> None:
+    if is_reserved(kind):
+        raise ReservedName("type", f"{shown(kind, 80)} is kept for later versions of the format")
+    if kind in KINDS:
+        raise InvalidValue("type", f"a record of the type {kind!r} has fields that do not fit")
+    raise InvalidValue("type", f"must be of the form x.<org>.<name>, got {shown(kind, 80)}")
