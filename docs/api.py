@@ -20,6 +20,7 @@ PACKAGES = (
     "lastlight_state.journal",
     "lastlight_state.outputs",
     "lastlight_state.agent_log",
+    "lastlight_state.run_log",
     "lastlight_state.maintenance",
     "lastlight_state.migrations",
     "lastlight_state.testing",

@@ -154,9 +154,7 @@ class StateStore(Domains):
     #: The logs of runs and the states of sessions: files beside the database, not transactional.
     run_log: Part[RunLog] = Part(
         "lastlight_state.run_log.RunLog",
-        lambda store, kind: kind(
-            store.settings.run_logs, clock=store._context.clock, sync=store.settings.line_sync
-        ),
+        lambda store, kind: kind(store.settings.run_logs, clock=store._context.clock, sync=store.settings.line_sync),
     )
     #: Work over many domains at once.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")

@@ -62,15 +62,16 @@ def record_of(value: Mapping[str, Any]) -> RunRecord:
         except ValidationError as error:
             problem = _problem(error)
     unknown = UnknownRecord.model_validate(given)
-    unknown._problem = problem
+    unknown.__dict__["_problem"] = problem
     return unknown
 
 
 def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
     """The record of an object in a file, with its bytes."""
     record = record_of(piece.value)
-    record._raw = piece.raw
-    record._recovered = recovered
+    record.__dict__["_raw"] = piece.raw
+    if recovered:
+        record.__dict__["_recovered"] = True
     return record
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, Strict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, model_validator
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
@@ -154,9 +154,10 @@ class Logged(Open):
 
     type: Text
 
-    _raw: bytes | None = PrivateAttr(None)
-    _recovered: bool = PrivateAttr(False)
-    _problem: str | None = PrivateAttr(None)
+    # Set in an instance's __dict__ alone: private attributes of pydantic cost as much as the validation.
+    _raw: ClassVar[bytes | None] = None
+    _recovered: ClassVar[bool] = False
+    _problem: ClassVar[str | None] = None
 
     @property
     def raw(self) -> bytes | None:
@@ -181,7 +182,7 @@ class Logged(Open):
         """A copy. One with changes is a new record, without the bytes of this one."""
         copy = super().model_copy(update=update, deep=deep)
         if update:
-            copy._raw = None
+            copy.__dict__.pop("_raw", None)
         return copy
 
     def __eq__(self, other: object) -> bool:

@@ -1,0 +1,15 @@
+"""A run log for each test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.run_log.logs import run_log
+
+from lastlight_state.run_log import RunLog
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLog:
+    return run_log(tmp_path)

@@ -1,0 +1,133 @@
+"""Checks: one finding for each thing that is wrong, and clean copies of damaged logs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.run_log.logs import (
+    EXAMPLE_RUN,
+    OTHER_RUN,
+    RUN,
+    ending,
+    event,
+    head,
+    line,
+    put,
+    put_example,
+    request,
+    response,
+    status,
+)
+
+from lastlight_state.codec import dump_line
+from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
+from lastlight_state.run_log import RunLog
+
+
+def test_the_seeds_example_has_no_findings(log: RunLog) -> None:
+    """run-log RL-50, case 35; RL-15, case 64: sizes are never compared with the text beside them."""
+    path = put_example(log)
+    report = log.checks.validate(EXAMPLE_RUN)
+    assert (report.ok, report.findings, report.records) == (True, (), 9)
+    assert log.checks.validate(path) == report
+
+
+LATE = line("tool.output", tool="t", tool_call_id="c", result_raw="")
+
+#: For each code: the lines of a log, and the line where it is found.
+CASES: dict[str, tuple[list[Any], int | None]] = {
+    "missing_header": ([event(0), ending()], None),
+    "header_not_first": ([event(0), head(), ending()], 2),
+    "duplicate_header": ([head(), head(), ending()], 2),
+    "run_id_mismatch": ([head(), event(0, run_id=OTHER_RUN), ending()], 2),
+    "path_mismatch": ([head(started_at="2026-02-04T00:00:00Z"), ending()], None),
+    "torn": ([head(), b'{"type":"run.status","run_id":', ending()], 2),
+    "bad_json": ([head(), b"noise", ending()], 2),
+    "not_object": ([head(), b"[1]", ending()], 2),
+    "nul_bytes": ([head(), b"\0\0\0", ending()], 2),
+    "bad_utf8": ([head(), b"{\xff\xff", ending()], 2),
+    "glued": ([head(), dump_line(event(0))[:-1] + dump_line(event(1))[:-1], ending()], 2),
+    "no_type": ([head(), {"a": 1}, ending()], 2),
+    "missing_field": ([head(), line("run.context"), ending()], 2),
+    "bad_ts": ([head(), event(0, ts="yesterday"), ending()], 2),
+    "event_seq_not_ascending": ([head(), event(0), event(0), ending()], 3),
+    "request_seq_not_ascending": ([head(), request(2), response(2), request(1), response(1), ending()], 4),
+    "response_without_request": ([head(), response(1), ending()], 2),
+    "duplicate_response": ([head(), request(1), response(1), response(1), ending()], 4),
+    "record_after_end": ([head(), ending(), status("completed")], 3),
+    "torn_tail": ([head(), ending(), b'{"type":'], None),
+    "unsupported_version": ([head(schema_version=2), ending()], 1),
+    "id_not_uuid4": ([head(session_id="s-1"), ending()], 1),
+    "unnamespaced_type": ([head(), {"type": "acme.note"}, ending()], 2),
+    "unknown_word": ([head(), status("paused_by_moon"), status("completed"), ending()], 2),
+    "status_and_outcome_differ": ([head(), status("error"), ending("completed")], 3),
+    "no_end": ([head(), event(0)], None),
+    "request_without_response": ([head(), request(1), ending()], 2),
+    "ts_went_back": ([head(), event(0), event(1, ts="2026-02-03T11:00:00Z"), ending()], None),
+    "event_seq_gap": ([head(), event(1), ending()], 2),
+    "unknown_field": ([head(), event(0, extra=1), ending()], 2),
+    "late_record": ([head(), ending(), LATE], 3),
+}
+ERRORS = 19
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_each_thing_that_is_wrong_has_one_finding_at_its_line(log: RunLog, code: str) -> None:
+    """run-log RL-50, case 35."""
+    values, at = CASES[code]
+    data = [value if isinstance(value, bytes) else dump_line(value)[:-1] for value in values]
+    put(log, b"\n".join(data) + (b"" if code == "torn_tail" else b"\n"))
+    report = log.checks.validate(RUN)
+    assert report.counts == {code: 1}
+    (finding,) = report.findings
+    if code != "ts_went_back":
+        assert finding.line == at
+    assert report.ok is (list(CASES).index(code) >= ERRORS)
+
+
+def test_a_file_anywhere_is_checked_and_nothing_is_written(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-50."""
+    path = tmp_path / f"{RUN}.jsonl"
+    path.write_bytes(b"".join(map(dump_line, [head(), ending()])))
+    before = path.stat().st_mtime_ns
+    assert log.checks.validate(path).ok
+    assert path.stat().st_mtime_ns == before
+    with pytest.raises(NotFound):
+        log.checks.validate(RUN)
+    with pytest.raises(InvalidValue):
+        log.checks.validate(tmp_path / "notes.txt")
+
+
+def test_every_byte_of_a_damaged_log_is_in_the_copy_or_among_the_rejects(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-51, case 36."""
+    whole = [dump_line(value)[:-1] for value in (head(), event(0), event(1), ending())]
+    data = b"\n".join([whole[0], whole[1][:30] + whole[2], b"noise\0", whole[3]]) + b'\n{"torn'
+    path = put(log, data)
+    target = tmp_path / "copy.jsonl"
+    done = log.checks.salvage(RUN, to=target)
+    assert target.read_bytes().splitlines() == [whole[0], whole[2], whole[3]]
+    assert done.rejects is not None
+    rejects = [json.loads(text) for text in done.rejects.read_text().splitlines()]
+    rebuilt = bytearray(data)
+    for part in rejects:
+        assert data[part["offset"] :].startswith(base64.b64decode(part["base64"]))
+        rebuilt[part["offset"] : part["offset"] + part["length"]] = b"\0" * part["length"]
+    for kept in (whole[0], whole[2], whole[3]):
+        rebuilt = bytearray(bytes(rebuilt).replace(kept, b"\0" * len(kept), 1))
+    assert rebuilt.strip(b"\0\n") == b""
+    assert path.read_bytes() == data
+    assert sum(done.section_bytes.values()) == len(data)
+    with pytest.raises(AlreadyExists):
+        log.checks.salvage(RUN, to=target)
+
+
+def test_a_sound_log_is_not_copied(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-51."""
+    put_example(log)
+    done = log.checks.salvage(EXAMPLE_RUN, to=tmp_path / "copy.jsonl")
+    assert (done.copy_path, done.rejects) == (None, None)
+    assert not (tmp_path / "copy.jsonl").exists()

@@ -1,0 +1,148 @@
+"""Lists of runs, from their directories and the first lines of their logs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.run_log.logs import (
+    NOW,
+    OTHER_SESSION,
+    RUN,
+    SESSION,
+    ending,
+    event,
+    head,
+    id_of,
+    line,
+    put,
+    read,
+    start,
+)
+
+from lastlight_state.codec import dump_line
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.run_log import RunLog
+from lastlight_state.run_log.runs import heads
+
+
+def _fill(log: RunLog, count: int = 12) -> list[str]:
+    """Runs over four days, two of each three in one session; their ids, the newest first."""
+    for n in range(count):
+        started = f"2026-02-{1 + n % 4:02}T{n:02}:00:00.000Z"
+        asked = line("run.start", id_of(n), input={"type": "text", "text": f"ask {n}" * 100})
+        session = OTHER_SESSION if n % 3 == 2 else SESSION
+        values = [head(id_of(n), session_id=session, started_at=started, model={"name": "m"}), asked]
+        put(log, [*values, *([ending() | {"run_id": id_of(n)}] if n % 2 else [])], id_of(n), f"2026/02/{1 + n % 4:02}")
+    return [id_of(n) for n in sorted(range(count), key=lambda n: (n % 4, n), reverse=True)]
+
+
+def _pages(log: RunLog, limit: int, **given: object) -> list[str]:
+    found: list[str] = []
+    token = None
+    while True:
+        page = log.runs.list(limit=limit, page_token=token, **given)  # type: ignore[arg-type]
+        found += [entry.run_id for entry in page]
+        token = page.next_page_token
+        if token is None:
+            return found
+
+
+def test_runs_are_listed_by_their_start_the_newest_first(log: RunLog) -> None:
+    """run-log RL-62: with what their first and last lines tell."""
+    ids = _fill(log)
+    assert [entry.run_id for entry in log.runs.list()] == ids
+    assert _pages(log, 1) == _pages(log, 5) == _pages(log, 12) == ids
+    entry = log.runs.get(id_of(3))
+    assert (entry.session_id, entry.model_name, entry.state, entry.outcome) == (SESSION, "m", "ended", "completed")
+    assert entry.input_preview == ("ask 3" * 100)[:200]
+    assert entry.path == Path(f"sessions/2026/02/04/{id_of(3)}.jsonl")
+    assert entry.size_bytes == (log.root / entry.path).stat().st_size
+    assert log.runs.find(RUN) is None
+    with pytest.raises(NotFound):
+        log.runs.get(RUN)
+
+
+def test_filters_narrow_the_list(log: RunLog) -> None:
+    """run-log RL-62."""
+    ids = _fill(log)
+    assert _pages(log, 2, session_id=OTHER_SESSION) == [run for run in ids if int(run[:8], 16) % 3 == 2]
+    assert _pages(log, 2, state="ended") == [run for run in ids if int(run[:8], 16) % 2]
+    assert _pages(log, 2, state="crashed") == [run for run in ids if not int(run[:8], 16) % 2]
+    since, until = datetime(2026, 2, 2, 5, tzinfo=UTC), datetime(2026, 2, 3, 6, tzinfo=UTC)
+    assert _pages(log, 2, since=since, until=until) == [id_of(n) for n in (2, 9, 5)]
+    with pytest.raises(InvalidValue):
+        log.runs.list(since=datetime(2026, 2, 2))  # noqa: DTZ001
+    with pytest.raises(InvalidValue):
+        log.runs.list(state="odd")  # type: ignore[arg-type]
+    token = log.runs.list(limit=2).next_page_token
+    with pytest.raises(InvalidValue):
+        log.runs.list(session_id=SESSION, page_token=token)
+
+
+def test_pages_neither_skip_nor_repeat_while_runs_are_added(log: RunLog) -> None:
+    """run-log RL-62."""
+    ids = _fill(log)
+    first = log.runs.list(limit=5)
+    put(log, [head(id_of(99), started_at="2026-02-09T00:00:00Z")], id_of(99), "2026/02/09")
+    rest = log.runs.list(limit=50, page_token=first.next_page_token)
+    assert [entry.run_id for entry in (*first, *rest)] == ids
+
+
+def test_what_is_not_in_its_place_is_passed_over(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-05, case 51."""
+    put(log, [head(), event(0)])
+    sessions = log.root / "sessions"
+    for name in (
+        "notes.txt",
+        "2026/notes.txt",
+        "2026/02/03/notes.txt",
+        "2026/02/03/.x.jsonl.tmp",
+        "2026/02/03/x.jsonl~",
+    ):
+        (sessions / name).write_text("{}\n")
+    for name in ("2026/1/3", "2026/13/01", "2026/02/31", "26/02/03", "2026/02/03/dir.jsonl", "state/.locks"):
+        (sessions / name).mkdir(parents=True)
+        (sessions / name / f"{RUN}.jsonl").write_text("{}\n")
+    (sessions / "2026/02/03" / f"{id_of(1)}.jsonl").symlink_to(tmp_path / "secret")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / f"{id_of(2)}.jsonl").write_bytes(dump_line(head(id_of(2))))
+    (sessions / "2026/02/04").symlink_to(tmp_path / "elsewhere")
+    page = log.runs.list()
+    assert ([entry.run_id for entry in page], page.skipped) == ([RUN], 0)
+    for missing in (id_of(1), id_of(2), "dir"):
+        assert log.runs.find(missing) is None
+
+
+def test_a_run_is_found_in_the_newest_of_its_days(log: RunLog) -> None:
+    """run-log RL-05, RL-06."""
+    for day in ("2026/02/03", "2026/02/05", "2025/12/31"):
+        put(log, [head()], day=day)
+    assert log.runs.path(RUN) == log.root / "sessions" / "2026/02/05" / f"{RUN}.jsonl"
+
+
+def test_first_lines_are_read_once(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-85."""
+    _fill(log)
+    opened: list[str] = []
+    real = heads.open_run
+    monkeypatch.setattr(heads, "open_run", lambda file: (opened.append(file.run_id), real(file))[1])
+    newest_day, page = 3, 2
+    for expected in (newest_day + page, page):
+        log.runs.list(limit=page)
+        assert len(opened) == expected
+        opened.clear()
+
+
+def test_an_existing_root_is_used_as_it_is(log: RunLog) -> None:
+    """run-log RL-01: logs of the original are listed, read and continued."""
+    path = put(log, [head(), event(0)])
+    with log.runs.reopen(RUN) as writer:
+        writer.end("completed")
+    assert log.runs.list().items[0].state == "ended"
+    assert path.read_bytes().startswith(dump_line(head()) + dump_line(event(0)))
+    with start(log, id_of(1)):
+        pass
+    assert [entry.run_id for entry in log.runs.list()] == [RUN, id_of(1)]
+    assert read(log)[1].started_at == NOW

@@ -1,0 +1,298 @@
+"""Session states: replaced whole, never backwards, whatever fails."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.run_log.logs import (
+    EXAMPLE_SESSION,
+    FIXTURES,
+    NOW,
+    OTHER_SESSION,
+    RUN,
+    SESSION,
+    files_below,
+    head,
+    id_of,
+    put,
+    request,
+    response,
+    run_log,
+)
+
+from lastlight_state.errors import (
+    BackendUnavailable,
+    CorruptData,
+    InvalidValue,
+    NewerSchema,
+    NotFound,
+    PayloadTooLarge,
+    StaleVersion,
+    UnsafePath,
+)
+from lastlight_state.run_log import RunLog, SessionState
+from lastlight_state.run_log.states import files
+from lastlight_state.testing.clock import FrozenClock
+
+USER = {"role": "user", "content": "hi"}
+
+
+def state(*messages: dict[str, Any], session_id: str = SESSION, **fields: Any) -> SessionState:
+    return SessionState.model_validate({"session_id": session_id, "messages": messages or (USER,), **fields})
+
+
+def path_of(log: RunLog, session_id: str = SESSION) -> Path:
+    return log.root / "sessions" / "state" / f"{session_id}.json"
+
+
+def leave(log: RunLog, data: bytes | str, session_id: str = SESSION) -> Path:
+    """A snapshot with this content, as somebody else left it."""
+    path = path_of(log, session_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def test_the_seeds_example_is_read_and_put_back_with_equal_json(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-80, case 61."""
+    leave(log, (FIXTURES / "state.json").read_bytes(), EXAMPLE_SESSION)
+    found = log.states.get(EXAMPLE_SESSION)
+    copy = run_log(tmp_path / "copy")
+    assert copy.states.put(found) == found
+    assert json.loads(path_of(copy, EXAMPLE_SESSION).read_text()) == json.loads((FIXTURES / "state.json").read_text())
+
+
+def test_a_snapshot_is_replaced_whole(log: RunLog) -> None:
+    """run-log RL-72, case 43: fields that are not given are gone, unknown ones stay."""
+    log.states.put(state(USER, USER, run_id=RUN, meta={"k": 1}, invoke_seq=1))
+    stored = log.states.put(state(invoke_seq=2, later={"x": None}))
+    assert stored == log.states.get(SESSION)
+    assert json.loads(path_of(log).read_text()) == {
+        "schema_version": 1,
+        "session_id": SESSION,
+        "updated_at": "2026-02-03T12:00:30.001Z",
+        "invoke_seq": 2,
+        "messages": [USER],
+        "later": {"x": None},
+    }
+    assert path_of(log).stat().st_mode & 0o777 == 0o600
+    assert files_below(log.root) == [f"sessions/state/{SESSION}.json"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "based_on"),
+    [
+        ({"updated_at": NOW - timedelta(milliseconds=1), "invoke_seq": 5}, None),
+        ({"invoke_seq": 4}, None),
+        ({}, None),
+        ({"invoke_seq": 6}, NOW - timedelta(seconds=1)),
+    ],
+)
+def test_a_snapshot_never_goes_backwards_unless_forced(
+    log: RunLog, fields: dict[str, Any], based_on: datetime | None
+) -> None:
+    """run-log RL-71, case 39: an older time, a lower or a missing invocation, a save in between."""
+    log.states.put(state(invoke_seq=5))
+    before = path_of(log).read_bytes()
+    with pytest.raises(StaleVersion) as stale:
+        log.states.put(state(USER, USER, **fields), based_on=based_on)
+    assert stale.value.found in ((NOW, 5), NOW)
+    assert path_of(log).read_bytes() == before
+    assert len(log.states.put(state(USER, USER, **fields), based_on=based_on, force=True).messages) == 2
+
+
+def test_equal_numbers_with_other_content_are_written_and_equal_content_is_not(log: RunLog) -> None:
+    """run-log RL-71."""
+    first = log.states.put(state(updated_at=NOW, invoke_seq=1))
+    inode = path_of(log).stat().st_ino
+    assert log.states.put(first) == first
+    assert path_of(log).stat().st_ino == inode
+    assert log.states.put(state(USER, USER, updated_at=NOW, invoke_seq=1), based_on=NOW).messages == (USER, USER)
+
+
+def test_a_clock_that_went_back_does_not_block_the_owner(tmp_path: Path) -> None:
+    """run-log RL-71, case 41."""
+    clock = FrozenClock(NOW)
+    log = run_log(tmp_path, clock=clock)
+    first = log.states.put(state())
+    clock.set(NOW - timedelta(hours=1))
+    second = log.states.put(state(USER, USER))
+    assert first.updated_at is not None
+    assert second.updated_at == first.updated_at + timedelta(milliseconds=1)
+
+
+def test_what_may_not_be_in_a_history_is_refused_before_the_first_byte(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-72, case 11."""
+    monkeypatch.setattr(files, "MAX_BYTES", 10_000)
+    log.states.put(state())
+    before = path_of(log).read_bytes()
+    for bad, error in (
+        (state({"n": float("nan")}), InvalidValue),
+        (state({"n": [float("inf")]}), InvalidValue),
+        (state({"n": object()}), InvalidValue),
+        (state(USER, schema_version=2), InvalidValue),
+        (state(USER, updated_at=datetime(2026, 1, 1)), InvalidValue),  # noqa: DTZ001
+        (state({"n": "x" * 10_000}), PayloadTooLarge),
+        (state(session_id="../x"), UnsafePath),
+        (state(session_id="s-1"), InvalidValue),
+    ):
+        with pytest.raises(error):
+            log.states.put(bad)
+    assert path_of(log).read_bytes() == before
+    assert files_below(log.root) == [f"sessions/state/{SESSION}.json"]
+    assert log.states.put(state({"text": "\ud800"})).messages == ({"text": "\ufffd"},)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "garbage",
+        "[]",
+        "{}",
+        "",
+        json.dumps({"session_id": SESSION, "messages": "x"}),
+        json.dumps({"session_id": SESSION, "messages": [None]}),
+        json.dumps({"session_id": OTHER_SESSION, "messages": []}),
+    ],
+)
+def test_a_damaged_snapshot_is_named_and_kept(log: RunLog, content: str) -> None:
+    """run-log RL-74, case 45."""
+    path = leave(log, content)
+    log.states.put(state(session_id=OTHER_SESSION))
+    for call in (log.states.get, log.states.find, lambda _: log.states.put(state())):
+        with pytest.raises(CorruptData, match=SESSION):
+            call(SESSION)
+    found = {entry.session_id: entry.problem for entry in log.states.list()}
+    assert found[OTHER_SESSION] is None
+    assert found[SESSION] is not None
+    log.states.put(state(), force=True)
+    assert log.states.get(SESSION).messages == (USER,)
+    (kept,) = [name for name in os.listdir(path.parent) if ".bad-" in name]  # noqa: PTH208
+    assert (path.parent / kept).read_text() == content
+    assert len(log.states.list()) == 2
+
+
+def test_a_directory_in_the_place_of_a_snapshot_is_corrupt(log: RunLog) -> None:
+    """run-log RL-74, case 45."""
+    path_of(log).mkdir(parents=True)
+    with pytest.raises(CorruptData, match="directory"):
+        log.states.get(SESSION)
+    assert log.states.list().items == ()
+
+
+def test_a_newer_snapshot_is_never_replaced(log: RunLog) -> None:
+    """run-log RL-72, case 44; RL-74."""
+    path = leave(log, json.dumps({"schema_version": 2, "session_id": SESSION, "messages": {}}))
+    before = path.read_bytes()
+    for call in (
+        lambda: log.states.get(SESSION),
+        lambda: log.states.put(state()),
+        lambda: log.states.put(state(), force=True),
+    ):
+        with pytest.raises(NewerSchema):
+            call()
+    assert path.read_bytes() == before
+
+
+def test_an_update_changes_what_is_stored_and_nothing_else(log: RunLog) -> None:
+    """run-log RL-73."""
+    with pytest.raises(NotFound):
+        log.states.update(SESSION, lambda stored: stored)
+    first = log.states.put(state(invoke_seq=3))
+    assert log.states.update(SESSION, lambda stored: stored) == first
+    second = log.states.update(SESSION, lambda stored: stored.model_copy(update={"meta": {"k": 1}}))
+    assert (second.meta, second.invoke_seq) == ({"k": 1}, 3)
+    assert second.updated_at == NOW + timedelta(milliseconds=1)
+    for bad in (lambda stored: stored.model_copy(update={"session_id": OTHER_SESSION}), lambda _: None):
+        with pytest.raises(InvalidValue):
+            log.states.update(SESSION, bad)
+    with pytest.raises(StaleVersion):
+        log.states.update(SESSION, lambda stored: stored.model_copy(update={"invoke_seq": 1}))
+
+
+def test_a_full_disk_leaves_the_old_snapshot_and_nothing_else(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-70, case 38."""
+    log.states.put(state())
+    before = path_of(log).read_bytes()
+    real = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, bytes(data)[:10])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(BackendUnavailable):
+        log.states.put(state(USER, USER))
+    assert path_of(log).read_bytes() == before
+    assert files_below(log.root) == [f"sessions/state/{SESSION}.json"]
+
+
+def test_a_leftover_changes_nothing_and_goes_with_the_next_save(log: RunLog) -> None:
+    """run-log RL-70, case 37."""
+    log.states.put(state())
+    leftover = path_of(log).with_name(f".{SESSION}.json.tmp")
+    leftover.write_text("half")
+    assert log.states.get(SESSION).messages == (USER,)
+    assert len(log.states.list()) == 1
+    log.states.put(state(USER, USER))
+    assert not leftover.exists()
+
+
+def test_sessions_are_listed_by_their_last_change_and_workspace(log: RunLog) -> None:
+    """run-log RL-75, case 46."""
+    roots: list[str | None] = ["/a/b/", "/a/b", "/a/bc", None, "/a/./b"]
+    content = [{"type": "text", "text": "see"}, {"type": "image"}]
+    for n, root in enumerate(roots):
+        key = "codelia_workspace_root" if n == 1 else "x.lastlight.workspace_root"
+        meta = {} if root is None else {"meta": {key: root}}
+        log.states.put(state({"role": "user", "content": content}, {"role": "assistant"}, session_id=id_of(n), **meta))
+        os.utime(path_of(log, id_of(n)), (n, n))
+    assert [entry.session_id for entry in log.states.list()] == [id_of(n) for n in (4, 3, 2, 1, 0)]
+    for limit in (1, 2, 50):
+        found, token = [], None
+        while True:
+            page = log.states.list(workspace="/a//b", limit=limit, page_token=token)
+            found += [entry.session_id for entry in page]
+            token = page.next_page_token
+            if token is None:
+                break
+        assert found == [id_of(n) for n in (4, 1, 0)]
+    entry = log.states.list().items[0]
+    assert (entry.message_count, entry.last_user_message, entry.workspace_root) == (2, "see\n[image]", "/a/b")
+
+
+def test_clearing_leaves_the_logs(log: RunLog) -> None:
+    """run-log RL-76, case 65."""
+    put(log, [head(session_id=SESSION)])
+    log.states.put(state())
+    assert log.states.clear(SESSION)
+    assert not log.states.clear(SESSION)
+    assert log.states.find(SESSION) is None
+    assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl"]
+
+
+def test_a_lost_state_is_reconstructed_from_the_last_prompt_and_its_answer(log: RunLog) -> None:
+    """run-log RL-77, case 52."""
+    assert log.states.reconstruct(SESSION) is None
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
+    put(log, [head(session_id=SESSION), request(3, "old"), response(3), request(4, "a", "b"), response(4)])
+    put(log, [head(id_of(9), session_id=SESSION, started_at="2026-02-04T00:00:00Z")], id_of(9), "2026/02/04")
+    found = log.states.reconstruct(SESSION)
+    assert found is not None
+    assert [message["content"] for message in found.messages] == ["a", "b", "yes"]
+    assert (found.invoke_seq, found.run_id, found.meta) == (4, RUN, {"x.lastlight.reconstructed": True})
+    put(log, [head(session_id=SESSION), request(5, "a"), response(5) | {"output": {"messages": [call]}}])
+    found = log.states.reconstruct(SESSION)
+    assert found is not None
+    assert [message["content"] for message in found.messages] == ["a"]
+    assert log.states.find(SESSION) is None
+    assert log.states.put(found).updated_at == datetime(2026, 2, 3, 12, 0, 30, tzinfo=UTC)
