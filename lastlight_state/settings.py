@@ -116,6 +116,11 @@ class Settings(BaseSettings):
         """The directory whose ``sessions`` holds the logs of runs and the states of sessions."""
         return self.run_log_root or self.state_dir
 
+    @property
+    def line_directories(self) -> tuple[Path, Path]:
+        """The directories of all line files: those of agents, and those of runs."""
+        return self.agent_sessions, self.run_logs / "sessions"
+
 
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:
     """The settings in force: ``base`` or the environment, with the arguments that are not None on top.

@@ -80,6 +80,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
         ("LIMITS__SCRATCH", "1000", "limits", Limits(scratch=1000)),
         ("MESSAGING_IDLE_TIMEOUT", "90", "messaging_idle_timeout", timedelta(seconds=90)),
         ("AGENT_LOG_DIR", "/var/log", "agent_log_dir", Path("/var/log")),
+        ("RUN_LOG_ROOT", "/var/runs", "run_log_root", Path("/var/runs")),
         ("SESSION_TYPES", '[[["review"], "reviewer"]]', "session_types", ((("review",), "reviewer"),)),
         ("LINE_SYNC", "record", "line_sync", "record"),
     ],

@@ -19,7 +19,7 @@ HELP = """The durable state of agent systems, for operators and deploy pipelines
 Without --url the database is what LASTLIGHT_STATE_URL says, else lastlight.db in the state directory.
 """
 
-#: Each command and the line that help shows of it. Its module has its name.
+#: Each command and the line that help shows of it. Its module has its name, with underscores.
 COMMANDS = {
     "migrate": "Bring the schema to the newest revision, or to one before it.",
     "check": "Say whether the schema fits, and what migrate would do.",
@@ -31,6 +31,8 @@ COMMANDS = {
     "ls": "List runs, executions, approvals or chat sessions.",
     "show": "Show one record with what belongs to it.",
     "log": "Print or follow the agent's event log of a run, execution or session.",
+    "run-log": "List, print, replay and check the logs of runs.",
+    "session-state": "List, show, delete and reconstruct the states of sessions.",
     "repair": "Find what is damaged in line files, and mend it without losing a byte.",
     "stats": "Count and measure everything, database and files.",
     "demo": "Run a real workflow here, with a crash on purpose, and print its story.",
@@ -92,7 +94,7 @@ def commands() -> click.Group:
 
 def command(name: str) -> click.Command:
     """The parser of one command."""
-    return cast(click.Command, import_module(f"{__package__}.commands.{name}").run)
+    return cast(click.Command, import_module(f"{__package__}.commands.{name.replace('-', '_')}").run)
 
 
 def _answer_version(_: click.Context, __: click.Parameter, value: Any) -> None:

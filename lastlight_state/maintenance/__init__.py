@@ -67,7 +67,8 @@ class Maintenance(Face):
     )
     #: Damaged line files: scanned, sealed, copied clean, replaced.
     repair: Part[Repair] = Part(
-        "lastlight_state.maintenance.repair.Repair", lambda face, kind: kind(face._logs.root, face._context.clock)
+        "lastlight_state.maintenance.repair.Repair",
+        lambda face, kind: kind(face._context.settings.line_directories, face._context.clock),
     )
     _logs: Part[AgentLog] = Part(
         "lastlight_state.agent_log.AgentLog",

@@ -1,20 +1,22 @@
-"""Number, size and newest change of the agent's log files. Their contents are not read."""
+"""Number, size and newest change of all line files. Their contents are not read."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from lastlight_state.clock import to_millis
 from lastlight_state.maintenance.records import LineFiles
 
 
-def measured(root: Path) -> LineFiles:
-    """Count and measure the line files under ``root``. Files that cannot be read, or vanish meanwhile, are left out."""
+def measured(roots: Sequence[Path]) -> LineFiles:
+    """Count and measure the line files below these directories. Files that cannot be read or vanish are left out."""
     files, size, newest = 0, 0, 0.0
-    for folder, _, names in os.walk(root):
+    for folder, _, names in chain.from_iterable(map(os.walk, roots)):
         for name in names:
             if not name.endswith(".jsonl"):
                 continue

@@ -7,18 +7,20 @@ name or a second one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from lastlight_state.agent_log.records import LOG_LINES
 from lastlight_state.clock import Clock, iso_text
-from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, UnsafePath
 from lastlight_state.jsonl import files, repair
+from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import Account
 from lastlight_state.maintenance.repair_records import DamagedPart, LineFileScan, Repaired
+from lastlight_state.run_log import lines as run_lines, locks, paths as run_paths
 
 LINES = ".jsonl"
 COPY = ".repaired.jsonl"
@@ -27,20 +29,20 @@ SAMPLES = 20
 
 
 class Repair:
-    """``store.maintenance.repair``. ``root`` is the directory of the agent's logs."""
+    """``store.maintenance.repair``. ``roots`` are the directories of the agent's logs and of the logs of runs."""
 
-    def __init__(self, root: Path, clock: Clock) -> None:
-        self._root = root
+    def __init__(self, roots: Sequence[Path], clock: Clock) -> None:
+        self._roots = roots
         self._clock = clock
 
     def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
-        """Classify every byte of a line file, or of all line files below a directory; by default the agent's logs.
+        """Classify every byte of a line file, or of all line files below a directory; by default of all logs.
 
         Writes nothing. Below a directory, links, clean copies and temporary files are passed over, and a file that
         cannot be read has a ``problem``. Raises `NotFound`, `UnsafePath` for a link, `BackendUnavailable` for a path
         that cannot be read.
         """
-        return tuple(scans(self._root if path is None else Path(path)))
+        return tuple(scans_below(self._roots) if path is None else scans(Path(path)))
 
     def seal(self, path: Path | str) -> bool:
         """End a torn tail with a newline, under the lock of the file's writers; returns whether there was one.
@@ -58,19 +60,27 @@ class Repair:
         The copy is ``to``, or ``<name>.repaired.jsonl`` beside the file. All other bytes go to ``<to>.rejects``, so
         every byte is in one of the two. With ``replace`` the copy takes the file's path while its writers wait, and the
         damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``. A sound file is left as it is. Raises
-        `AlreadyExists` if the target exists, `LostRace` if another call replaces the file at the same time, and as
-        `seal`.
+        `AlreadyExists` if the target exists, `LostRace` if another call replaces the file at the same time, `Conflict`
+        for the log of a run whose writer lives, and as `seal`.
         """
         path = Path(path)
         if replace:
             if to is not None:
                 raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
+            _refuse_living(path)
             suffix = f".damaged-{_stamp(self._clock.now())}"
             with _translated(path):
-                return _repaired(path, repair.replace(path, LOG_LINES.accepts, suffix=suffix))
+                return _repaired(path, repair.replace(path, _accepts(path), suffix=suffix))
         target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
         with _translated(path):
-            return _repaired(path, repair.salvage(path, LOG_LINES.accepts, to=target))
+            return _repaired(path, repair.salvage(path, _accepts(path), to=target))
+
+
+def scans_below(roots: Sequence[Path]) -> Iterator[LineFileScan]:
+    """The scans of all line files below these directories. Raises `NotFound` if none of them is there."""
+    there = [root for root in roots if os.path.lexists(root)]
+    for root in there or roots[:1]:
+        yield from scans(root)
 
 
 def scans(path: Path) -> Iterator[LineFileScan]:
@@ -79,7 +89,7 @@ def scans(path: Path) -> Iterator[LineFileScan]:
     for found in line_files(path, unreadable.append):
         try:
             with _translated(found):
-                account = repair.scan(found, LOG_LINES.accepts)
+                account = repair.scan(found, _accepts(found))
         except (NotFound, UnsafePath, BackendUnavailable) as error:
             if found == path:
                 raise
@@ -109,6 +119,23 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
             found = Path(folder, name)
             if name.endswith(LINES) and not name.startswith(".") and not name.endswith(COPY) and not found.is_symlink():
                 yield found
+
+
+def _run_of(path: Path) -> str | None:
+    """The run whose log the file is: those stand in directories of days. None for other line files."""
+    return run_paths.run_of(path.name) if run_paths.day_parts_of(path) else None
+
+
+def _accepts(path: Path) -> Accepts:
+    """How a record in a damaged line of this file is told from a part of one."""
+    run_id = _run_of(path)
+    return LOG_LINES.accepts if run_id is None else run_lines.accepts(run_id)
+
+
+def _refuse_living(path: Path) -> None:
+    run_id = _run_of(path)
+    if run_id is not None and locks.liveness(path.absolute().parents[3] / run_paths.LOCKS / run_id) == "held":
+        raise Conflict(f"run {run_id!r} has a living writer: its log is not replaced", code="run_open")
 
 
 @contextmanager

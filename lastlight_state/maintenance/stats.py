@@ -32,7 +32,7 @@ class Statistics(Repository):
         """
         backend = self._backend
         state = read_state(backend)
-        files = line_files.measured(self._settings.agent_sessions)
+        files = line_files.measured(self._settings.line_directories)
         found: dict[str, Any] = {"tables": (), "statuses": {}, "messages": table_counts.NO_MESSAGES}
         measures = _NO_MEASURES
         if backend.exists:

@@ -22,32 +22,34 @@ if TYPE_CHECKING:
         normalise as normalise,
         without_marks as without_marks,
     )
-    from lastlight_state.run_log.paths import new_run_id as new_run_id
-    from lastlight_state.run_log.reading import Damage as Damage, RunReading as RunReading
-    from lastlight_state.run_log.records import (
-        AgentEvent as AgentEvent,
-        CustomRecord as CustomRecord,
+    from lastlight_state.run_log.parts import (
         LlmInput as LlmInput,
         LlmOutput as LlmOutput,
-        LlmRequest as LlmRequest,
-        LlmResponse as LlmResponse,
         LlmUsage as LlmUsage,
         Model as Model,
         OutputRef as OutputRef,
         Party as Party,
         Prompts as Prompts,
+        RunErrorInfo as RunErrorInfo,
+        RunInput as RunInput,
+        Runtime as Runtime,
+        Tools as Tools,
+    )
+    from lastlight_state.run_log.paths import new_run_id as new_run_id
+    from lastlight_state.run_log.reading import Damage as Damage, RunReading as RunReading
+    from lastlight_state.run_log.records import (
+        AgentEvent as AgentEvent,
+        CustomRecord as CustomRecord,
+        LlmRequest as LlmRequest,
+        LlmResponse as LlmResponse,
         RunContext as RunContext,
         RunEnd as RunEnd,
         RunError as RunError,
-        RunErrorInfo as RunErrorInfo,
         RunHeader as RunHeader,
-        RunInput as RunInput,
         RunRecord as RunRecord,
         RunStart as RunStart,
         RunStatus as RunStatus,
-        Runtime as Runtime,
         ToolOutput as ToolOutput,
-        Tools as Tools,
         UnknownRecord as UnknownRecord,
     )
     from lastlight_state.run_log.replay import Replay as Replay
@@ -84,9 +86,9 @@ public(
         "messages": "Dropped Normalised normalise without_marks",
         "paths": "new_run_id",
         "reading": "Damage RunReading",
-        "records": "AgentEvent CustomRecord LlmInput LlmOutput LlmRequest LlmResponse LlmUsage Model OutputRef Party "
-        "Prompts RunContext RunEnd RunError RunErrorInfo RunHeader RunInput RunRecord RunStart RunStatus Runtime "
-        "ToolOutput Tools UnknownRecord",
+        "parts": "LlmInput LlmOutput LlmUsage Model OutputRef Party Prompts RunErrorInfo RunInput Runtime Tools",
+        "records": "AgentEvent CustomRecord LlmRequest LlmResponse RunContext RunEnd RunError RunHeader RunRecord "
+        "RunStart RunStatus ToolOutput UnknownRecord",
         "replay": "Replay",
         "replay.records": "HistoryEvent PromptTurn RunDigest SessionHistory TokenTotals",
         "resume": "EnvironmentChange ResumePlan default_notice prepare_resume",

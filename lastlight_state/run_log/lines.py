@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.recovery import Accepts, Piece
-from lastlight_state.run_log.records import KINDS, CustomRecord, JsonObject, Logged, Open, RunRecord, UnknownRecord
+from lastlight_state.run_log.parts import JsonObject, Open
+from lastlight_state.run_log.records import KINDS, CustomRecord, Logged, RunRecord, UnknownRecord
 
 P = TypeVar("P", bound=Open)
 

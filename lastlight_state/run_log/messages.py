@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
 from lastlight_state.run_log import words
-from lastlight_state.run_log.records import JsonObject
+from lastlight_state.run_log.parts import JsonObject
 
 
 class Dropped(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +25,8 @@ LOG_SUFFIX, STATE_SUFFIX = ".jsonl", ".json"
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _YEAR, _TWO_DIGITS = re.compile(r"[0-9]{4}"), re.compile(r"[0-9]{2}")
 _NAME_BYTES = 255
+#: Directories of a day: year, month, day.
+_DAY = 3
 #: The longest name of a file made from an id: a damaged snapshot keeps ``<id>.json.bad-<time>``.
 _SUFFIX_BYTES = 40
 #: Endings of files that repairs leave beside the logs.
@@ -114,6 +117,14 @@ def day_of(parts: tuple[str, str, str]) -> date | None:
         return date(*map(int, parts))
     except ValueError:
         return None
+
+
+def day_parts_of(path: Path) -> tuple[str, str, str] | None:
+    """The year, month and day in whose directories a log stands; None for a file elsewhere."""
+    parts = path.absolute().parent.parts[-_DAY:]
+    if len(parts) != _DAY or not all(is_part(name, level) for level, name in enumerate(parts)):
+        return None
+    return parts[0], parts[1], parts[2]
 
 
 def moment_of(text: Any) -> datetime | None:

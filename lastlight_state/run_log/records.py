@@ -8,145 +8,28 @@ they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, model_validator
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from lastlight_state import codec
-from lastlight_state.clock import aware_utc, iso_text
-from lastlight_state.db.records import Record
-from lastlight_state.run_log.paths import moment_of
-
-JsonObject: TypeAlias = dict[str, Any]
-
-
-def _moment(value: Any) -> Any:
-    """A time of a file; one of a program is left for the writer to judge."""
-    return value if isinstance(value, datetime) else moment_of(value)
-
-
-#: A time. One that cannot be parsed is read as None; its text stays in the record's bytes.
-Time = Annotated[datetime | None, BeforeValidator(_moment)]
-Text = Annotated[str, Strict()]
-Whole = Annotated[int, Strict()]
-Number = Annotated[float, Strict()]
-Flag = Annotated[bool, Strict()]
-Messages = tuple[JsonObject, ...]
-
-
-class Open(Record):
-    """A record that keeps the fields it does not know."""
-
-    model_config = ConfigDict(extra="allow")
-
-    def to_json(self) -> JsonObject:
-        """The record as a JSON object, with exactly the fields that it was given."""
-        given = self.model_fields_set
-        fields = type(self).model_fields
-        named = {name: getattr(self, name) for name in fields if name in given or fields[name].default is not None}
-        return {name: _plain(value) for name, value in (named | (self.model_extra or {})).items()}
-
-    def __repr_args__(self) -> Any:
-        yield from super().__repr_args__()
-
-
-class Party(Open):
-    """A program by name and version."""
-
-    name: Text
-    version: Text
-
-
-class Model(Open):
-    """A model, as the run named it."""
-
-    provider: Text | None = None
-    name: Text | None = None
-    reasoning: Text | None = None
-
-
-class Prompts(Open):
-    """The prompts of a run."""
-
-    system: Text | None = None
-
-
-class Tools(Open):
-    """The tools of a run, and where they were defined."""
-
-    definitions: tuple[Any, ...] | None = None
-    source: Text | None = None
-
-
-class Runtime(Open):
-    """Where a run works."""
-
-    cwd: Text | None = None
-    os: Text | None = None
-    arch: Text | None = None
-    version: Text | None = None
-
-
-class RunInput(Open):
-    """What a run was asked: ``text``, or the ``parts`` of later writers."""
-
-    type: Text = "text"
-    text: Text | None = None
-    parts: tuple[Any, ...] | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        """The field that the type names must be there; what newer types need is not known."""
-        if self.type in ("text", "parts") and getattr(self, self.type) is None:
-            raise ValueError(f"{self.type} is missing")
-        return self
-
-
-class OutputRef(Open):
-    """Where a tool's output is stored whole. The sizes are its producer's and are never checked."""
-
-    id: Text
-    byte_size: Whole | None = None
-    line_count: Whole | None = None
-
-
-class LlmInput(Open):
-    """The exact prompt of one invocation."""
-
-    messages: Messages
-    tools: tuple[Any, ...] | None = None
-    tool_choice: Any = None
-    model: Text | None = None
-
-
-class LlmUsage(Open):
-    """The tokens of one invocation."""
-
-    model: Text
-    input_tokens: Whole
-    input_cached_tokens: Whole | None = None
-    input_cache_creation_tokens: Whole | None = None
-    input_image_tokens: Whole | None = None
-    output_tokens: Whole
-    total_tokens: Whole
-
-
-class LlmOutput(Open):
-    """What the model answered."""
-
-    messages: Messages
-    usage: LlmUsage | None = None
-    stop_reason: Text | None = None
-    provider_meta: Any = None
-
-
-class RunErrorInfo(Open):
-    """An error by name and message."""
-
-    name: Text
-    message: Text
-    stack: Text | None = None
+from lastlight_state.run_log.parts import (
+    Flag,
+    JsonObject,
+    LlmInput,
+    LlmOutput,
+    Model,
+    Number,
+    Open,
+    OutputRef,
+    Party,
+    Prompts,
+    RunErrorInfo,
+    RunInput,
+    Runtime,
+    Text,
+    Time,
+    Tools,
+    Whole,
+)
 
 
 class Logged(Open):
@@ -357,13 +240,3 @@ KINDS: dict[str, type[Logged]] = {
         RunEnd,
     )
 }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Open):
-        return value.to_json()
-    if isinstance(value, datetime):
-        return iso_text(aware_utc("time", value))
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value

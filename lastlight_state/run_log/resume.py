@@ -16,8 +16,9 @@ from lastlight_state.db.records import Record
 from lastlight_state.run_log import words
 from lastlight_state.run_log.lines import made, part
 from lastlight_state.run_log.messages import Dropped, is_notice, normalise
+from lastlight_state.run_log.parts import JsonObject, Runtime
 from lastlight_state.run_log.reading import newer
-from lastlight_state.run_log.records import JsonObject, RunHeader, Runtime
+from lastlight_state.run_log.records import RunHeader
 from lastlight_state.run_log.states.records import SessionState
 
 _SYSTEM = "system"

@@ -53,7 +53,7 @@ def test_a_replaced_log_keeps_its_damage_under_a_name_with_the_time(
 @pytest.fixture
 def repair(tmp_path: Path) -> Repair:
     """Repairs of the logs below a directory, without any database."""
-    return Repair(tmp_path / "agent-sessions", SYSTEM_CLOCK)
+    return Repair([tmp_path / "agent-sessions", tmp_path / "sessions"], SYSTEM_CLOCK)
 
 
 def test_a_tree_is_scanned_in_order_without_copies_links_and_temporary_files(repair: Repair, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from lastlight_state.run_log import RunLog
 
 
 def test_the_seeds_example_has_no_findings(log: RunLog) -> None:
-    """run-log RL-50, case 35; RL-15, case 64: sizes are never compared with the text beside them."""
+    """run-log RL-50, case 35, RL-15, case 64: sizes are never compared with the text beside them."""
     path = put_example(log)
     report = log.checks.validate(EXAMPLE_RUN)
     assert (report.ok, report.findings, report.records) == (True, (), 9)

@@ -96,7 +96,7 @@ def test_the_current_prompt_takes_the_place_of_leading_system_messages() -> None
 
 
 def test_after_any_number_of_moves_there_is_one_notice() -> None:
-    """run-log RL-94, case 55; RL-93: an unchanged place has none."""
+    """run-log RL-94, case 55, RL-93: an unchanged place has none."""
     given, places = state(SYSTEM, USER), [HERE, THERE, HERE, Runtime(cwd="/last", later="x")]
     counts = []
     for place in places:

@@ -189,7 +189,7 @@ def test_a_directory_in_the_place_of_a_snapshot_is_corrupt(log: RunLog) -> None:
 
 
 def test_a_newer_snapshot_is_never_replaced(log: RunLog) -> None:
-    """run-log RL-72, case 44; RL-74."""
+    """run-log RL-72, case 44, RL-74."""
     path = leave(log, json.dumps({"schema_version": 2, "session_id": SESSION, "messages": {}}))
     before = path.read_bytes()
     for call in (

@@ -64,7 +64,7 @@ UUID7 = "01890a5d-ac96-774b-bcce-b302099a8057"
     ],
 )
 def test_a_log_stands_under_the_utc_day_of_its_start(log: RunLog, started_at: str, day: str) -> None:
-    """run-log RL-03, case 17; RL-20: the header is the first line."""
+    """run-log RL-03, case 17, RL-20: the header is the first line."""
     with start(log, started_at=started_at, session_id=SESSION) as writer:
         assert writer.path == log.root / "sessions" / day / f"{RUN}.jsonl"
         writer.event({"type": "text"}, ts=datetime(2027, 1, 1, tzinfo=UTC))
@@ -194,7 +194,7 @@ def test_invocations_go_on_from_the_sessions_last(log: RunLog) -> None:
 
 
 def test_numbers_grow_and_a_refused_record_leaves_no_gap(log: RunLog) -> None:
-    """run-log RL-29, case 19; RL-24."""
+    """run-log RL-29, case 19, RL-24."""
     with start(log) as writer:
         assert [writer.event({}), writer.event({}, seq=5), writer.event({})] == [0, 5, 6]
         with pytest.raises(InvalidValue) as refused:
@@ -309,7 +309,7 @@ def test_later_changes_of_the_callers_objects_do_not_show(log: RunLog) -> None:
 
 
 def test_threads_share_a_writer_and_each_keeps_its_order(log: RunLog) -> None:
-    """run-log RL-24, case 14; RL-23."""
+    """run-log RL-24, case 14, RL-23."""
     with start(log) as writer:
 
         def work(name: int) -> None:

@@ -19,7 +19,7 @@ from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import LineFileScan, Repair
-from lastlight_state.maintenance.repair import scans
+from lastlight_state.maintenance.repair import scans_below
 
 FILES = (
     Column("FILE", lambda scan: scan.path, keep=True),
@@ -74,22 +74,22 @@ class Found:
 def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | None, replace: bool, yes: bool) -> Answer:
     """Find what is damaged in line files, and mend it without losing a byte.
 
-    PATH is a line file or a directory, by default that of the agent's logs.
+    PATH is a line file or a directory, by default those of agents' and runs' logs.
 
     Without --seal, --out or --replace it only looks; then, and with --dry-run, damage found is exit code 1. A clean
     copy has every whole record byte for byte, and everything else is in a file of rejects beside it.
     """
     if sum((seal, out is not None, replace)) > 1:
         raise InvalidValue("--seal, --out, --replace", "one at a time")
-    root = settings_of(call).agent_sessions if path is None else path
+    roots = settings_of(call).line_directories if path is None else (path,)
     found = Found()
-    for scan in scans(root):
+    for scan in scans_below(roots):
         found.add(scan)
     acts = found.damaged and not dry_run and (seal or out is not None or replace)
     if acts and replace:
         consent.ask(f"Replace {_files(found.damaged)}?", yes=yes)
     if acts:
-        _mend(call, found, root, seal=seal, out=out, replace=replace)
+        _mend(call, found, roots, seal=seal, out=out, replace=replace)
     failure = None
     if found.unread:
         failure = Failure(NO, "unread", f"{_files(found.unread)} could not be read", {"files": len(found.unread)})
@@ -105,19 +105,25 @@ def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | No
     return Answer(data, lambda screen: _lines(found, screen), failure)
 
 
-def _mend(call: Call, found: Found, root: Path, *, seal: bool, out: Path | None, replace: bool) -> None:
+def _mend(call: Call, found: Found, roots: Sequence[Path], *, seal: bool, out: Path | None, replace: bool) -> None:
     """Do to each damaged file what was asked. What is written is told at once, and stays when a later file fails."""
-    repair = Repair(root, SYSTEM_CLOCK)
+    repair = Repair(roots, SYSTEM_CLOCK)
     for scan in found.damaged:
         if seal:
             written = [scan.path] if repair.seal(scan.path) else []
         else:
-            to = None if out is None else out / (scan.path.name if scan.path == root else scan.path.relative_to(root))
+            to = None if out is None else out / _name_below(scan.path, roots)
             done = repair.salvage(scan.path, to=to, replace=replace)
             written = [name for name in (done.copy_path, done.rejects, done.damaged) if name is not None]
         for name in written:
             call.output.note(f"wrote {name}")
         found.written += written
+
+
+def _name_below(path: Path, roots: Sequence[Path]) -> Path:
+    """The path of a file below the directory that it was found in; its name where it was named itself."""
+    found = next(root for root in roots if path.is_relative_to(root))
+    return Path(path.name) if path == found else path.relative_to(found)
 
 
 def damage_of(scan: LineFileScan) -> Iterator[tuple[str, int]]:

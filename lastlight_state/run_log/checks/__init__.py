@@ -15,8 +15,6 @@ from lastlight_state.run_log.lines import accepts
 from lastlight_state.run_log.reading import RunReading
 from lastlight_state.run_log.tree import RunFile, RunTree
 
-_DAY = 3
-
 
 class Checks:
     """``store.run_log.checks``"""
@@ -28,7 +26,7 @@ class Checks:
     def validate(self, run: str | Path) -> Report:
         """Check a log, by its run or by its path. Reads all of it, and writes nothing. Raises `NotFound`."""
         file = self._file_at(run) if isinstance(run, Path) else self._tree.get(run)
-        return Findings(RunReading(self._tree, file)).report(_day_parts(file.path))
+        return Findings(RunReading(self._tree, file)).report(paths.day_parts_of(file.path))
 
     @checked
     def salvage(self, run_id: str, *, to: Path) -> Salvaged:
@@ -57,14 +55,6 @@ class Checks:
         run_id = paths.run_of(path.name)
         if run_id is None:
             raise InvalidValue("run", "must be a file <run id>.jsonl")
-        parts = _day_parts(path)
+        parts = paths.day_parts_of(path)
         day = paths.day_of(parts) if parts else None
         return RunFile(run_id, day or date.min, path.absolute(), 0)
-
-
-def _day_parts(path: Path) -> tuple[str, str, str] | None:
-    """The year, month and day in whose directories the log stands; None for a log elsewhere."""
-    parts = path.absolute().parent.parts[-_DAY:]
-    if len(parts) != _DAY or not all(paths.is_part(name, level) for level, name in enumerate(parts)):
-        return None
-    return parts[0], parts[1], parts[2]

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from lastlight_state.run_log import paths, words
 from lastlight_state.run_log.checks.records import Finding, Report, severity_of
 from lastlight_state.run_log.lines import is_custom
+from lastlight_state.run_log.parts import Open
 from lastlight_state.run_log.reading import Placed, RunReading
 from lastlight_state.run_log.records import (
     AgentEvent,
     CustomRecord,
     LlmRequest,
     LlmResponse,
-    Open,
     RunEnd,
     RunHeader,
     RunRecord,

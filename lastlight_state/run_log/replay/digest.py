@@ -6,12 +6,12 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
+from lastlight_state.run_log.parts import LlmUsage
 from lastlight_state.run_log.reading import RunReading
 from lastlight_state.run_log.records import (
     AgentEvent,
     LlmRequest,
     LlmResponse,
-    LlmUsage,
     RunContext,
     RunEnd,
     RunError,

@@ -13,7 +13,7 @@ from lastlight_state.jsonl.reader import Line, LineKind, read_at
 from lastlight_state.jsonl.tail import read_tail
 from lastlight_state.run_log import locks, paths
 from lastlight_state.run_log.lines import accepts, is_custom
-from lastlight_state.run_log.records import JsonObject
+from lastlight_state.run_log.parts import JsonObject
 from lastlight_state.run_log.runs.records import RunEntry
 from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 from lastlight_state.run_log.words import RunState

@@ -9,7 +9,7 @@ from typing import Any
 from lastlight_state.db.valid import identifier
 from lastlight_state.errors import StateError
 from lastlight_state.run_log import words
-from lastlight_state.run_log.records import JsonObject
+from lastlight_state.run_log.parts import JsonObject
 from lastlight_state.run_log.runs.heads import parts_text
 from lastlight_state.run_log.states import files
 from lastlight_state.run_log.states.records import SessionEntry, SessionState

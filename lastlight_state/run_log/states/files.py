@@ -18,13 +18,13 @@ from lastlight_state.errors import CorruptData, InvalidValue, PayloadTooLarge
 from lastlight_state.jsonl import files, places
 from lastlight_state.run_log import words
 from lastlight_state.run_log.lines import made
+from lastlight_state.run_log.parts import JsonObject
 from lastlight_state.run_log.reading import newer
-from lastlight_state.run_log.records import JsonObject
 from lastlight_state.run_log.states.records import SessionState
+from lastlight_state.run_log.whole import write_new
 
 MAX_BYTES = 64 * 1024 * 1024
 _MOST_DEPTH = 500
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def load(path: Path, session_id: str) -> SessionState | None:
@@ -81,7 +81,7 @@ def replace(path: Path, data: bytes) -> None:
             with suppress(FileNotFoundError):  # left behind by a put that was killed
                 os.unlink(temporary, dir_fd=held)
             try:
-                _write(held, temporary, data)
+                write_new(held, temporary, data)
                 os.rename(temporary, path.name, src_dir_fd=held, dst_dir_fd=held)
             except BaseException:
                 with suppress(OSError):
@@ -113,17 +113,6 @@ def remove(path: Path) -> bool:
     except OSError as error:
         raise files.failure(error, path) from error
     return True
-
-
-def _write(held: int, name: str, data: bytes) -> None:
-    descriptor = os.open(name, _NEW, places.PRIVATE_FILE, dir_fd=held)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _floats(root: JsonObject, where: str) -> Iterator[tuple[str, float]]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.db.records import Page, Record
-from lastlight_state.run_log.records import JsonObject, Messages, Open, Text, Time, Whole
+from lastlight_state.run_log.parts import JsonObject, Messages, Open, Text, Time, Whole
 
 
 class SessionState(Open):

@@ -25,22 +25,24 @@ from lastlight_state.jsonl.writer import LineWriter
 from lastlight_state.run_log import words
 from lastlight_state.run_log.lines import made, part
 from lastlight_state.run_log.locks import LockFile
-from lastlight_state.run_log.records import (
-    AgentEvent,
-    CustomRecord,
+from lastlight_state.run_log.parts import (
     JsonObject,
     LlmInput,
     LlmOutput,
+    Model,
+    OutputRef,
+    RunErrorInfo,
+    RunInput,
+)
+from lastlight_state.run_log.records import (
+    AgentEvent,
+    CustomRecord,
     LlmRequest,
     LlmResponse,
     Logged,
-    Model,
-    OutputRef,
     RunContext,
     RunEnd,
     RunError,
-    RunErrorInfo,
-    RunInput,
     RunRecord,
     RunStart,
     RunStatus,

@@ -11,8 +11,8 @@ from pathlib import Path
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.jsonl import files, places
 from lastlight_state.run_log import words
+from lastlight_state.run_log.whole import write_new
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 #: What file systems say that have no hard links.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES})
 
@@ -41,25 +41,16 @@ def publish(path: Path, run_id: str, line: bytes, *, sync: bool) -> None:
 def _linked(held: int, name: str, line: bytes, *, sync: bool) -> None:
     temporary = f".{name}.{secrets.token_hex(4)}.tmp"
     try:
-        _write(held, temporary, line, sync=sync)
+        write_new(held, temporary, line, sync=sync)
         try:
             os.link(temporary, name, src_dir_fd=held, dst_dir_fd=held, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _write(held, name, line, sync=sync)
+            write_new(held, name, line, sync=sync)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=held)
-
-
-def _write(held: int, name: str, data: bytes, *, sync: bool) -> None:
-    descriptor = os.open(name, _NEW, places.PRIVATE_FILE, dir_fd=held)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        if sync:
-            os.fsync(descriptor)
 
 
 def _exists(held: int, name: str) -> bool:

@@ -1,0 +1,165 @@
+"""``run-log``: the logs of runs, listed, summarised, followed, replayed and checked. Needs no database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import NO, Failure
+from lastlight_state.cli.opening import settings_of
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views import run_records
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.run_log import Finding, Report, RunLog, RunPage
+
+#: Seconds between two looks of ``tail --follow``.
+POLL = 0.5
+
+RUNS = (
+    Column("ID", lambda run: run.run_id, keep=True),
+    Column("SESSION", lambda run: run.session_id, keep=True),
+    Column("STATE", lambda run: run.state),
+    Column("OUTCOME", lambda run: run.outcome),
+    Column("STARTED", lambda run: run.started_at, keep=True),
+    Column("MODEL", lambda run: run.model_name),
+    Column("BYTES", lambda run: run.size_bytes, right=True),
+    Column("INPUT", lambda run: run.input_preview),
+)
+FINDINGS = (
+    Column("SEVERITY", lambda finding: finding.severity),
+    Column("CODE", lambda finding: finding.code, keep=True),
+    Column("LINE", lambda finding: finding.line, right=True),
+    Column("OFFSET", lambda finding: finding.offset, right=True),
+    Column("TEXT", lambda finding: finding.text),
+)
+
+
+class Asked:
+    """What the command line says, and the run log that it is about."""
+
+    def __init__(self, call: Call, log: RunLog, key: str | None, options: dict[str, Any]) -> None:
+        self.call = call
+        self.log = log
+        self.options = options
+        self._key = key
+
+    @property
+    def run_id(self) -> str:
+        """The run that is named. Raises `InvalidValue` where none is."""
+        if self._key is None:
+            raise InvalidValue("ID", "must be given: the id of a run")
+        return self._key
+
+
+@command("run-log")
+@click.argument("action", metavar="ls|show|tail|replay|validate|salvage")
+@click.argument("key", metavar="[ID]", required=False)
+@click.option("--session", metavar="ID", help="With ls: only runs of this session.")
+@click.option("--state", metavar="WORD", help="With ls: only running, crashed, unknown or ended ones.")
+@click.option("--limit", metavar="N", default=50, help="With ls: the number of runs on a page, 1 to 500.")
+@click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
+@click.option("--follow", is_flag=True, help="With tail: go on with what comes, until the run's writer is gone.")
+@click.option("--to", metavar="FILE", type=click.Path(path_type=Path), help="With salvage: the clean copy.")
+def run(call: Call, action: str, key: str | None, **options: Any) -> Answer:
+    """Look at the logs of runs: list them, sum one up, print its records or its prompts, check it, copy it clean.
+
+    With tail and replay, --json gives an object on a line of its own for each record or prompt, and a last one that
+    counts. With validate, errors found are exit code 1. No log is ever changed.
+    """
+    work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
+    return work(Asked(call, RunLog(settings_of(call).anchored().run_logs), key, options))
+
+
+def _ls(asked: Asked) -> Answer:
+    names = {"session": "session_id", "state": "state", "limit": "limit", "page_token": "page_token"}
+    page = asked.log.runs.list(**{names[name]: value for name, value in asked.options.items() if name in names})
+    data = {"items": page.items, "next_page_token": page.next_page_token, "skipped": page.skipped}
+    return Answer(data, lambda screen: _page(page, screen))
+
+
+def _show(asked: Asked) -> Answer:
+    digest = asked.log.replay.summarise(asked.run_id)
+    shown = {name: getattr(digest, name) for name in type(digest).model_fields if name not in ("header", "damage")}
+    usage = {model: totals.model_dump() for model, totals in digest.usage.items()}
+    return Answer(
+        {"run": digest.model_dump(), "path": asked.log.runs.path(asked.run_id)},
+        lambda screen: screen.fields(shown | {"usage": usage, "path": asked.log.runs.path(asked.run_id)}),
+    )
+
+
+def _tail(asked: Asked) -> Answer:
+    records, cursor = 0, None
+    while True:
+        chunk = asked.log.runs.tail(asked.run_id, after=cursor)
+        for record in chunk.records:
+            records += 1
+            asked.call.output.line(run_records.shown(record, asked.call))
+        cursor = chunk.cursor
+        if chunk.at_end and not (asked.options["follow"] and chunk.live):
+            break
+        if chunk.at_end:
+            time.sleep(POLL)
+    return _counted(asked, "records", records)
+
+
+def _replay(asked: Asked) -> Answer:
+    prompts = 0
+    for turn in asked.log.replay.prompts(asked.run_id):
+        prompts += 1
+        for line in run_records.of_turn(turn, asked.call):
+            asked.call.output.line(line)
+    return _counted(asked, "prompts", prompts)
+
+
+def _validate(asked: Asked) -> Answer:
+    report = asked.log.checks.validate(asked.run_id)
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    failure = None if report.ok else Failure(NO, "damaged", f"{errors} errors in run {report.run_id}", {})
+    return Answer({"report": report.model_dump()}, lambda screen: _findings(report, screen), failure)
+
+
+def _salvage(asked: Asked) -> Answer:
+    if asked.options["to"] is None:
+        raise InvalidValue("--to", "must be given: the file for the clean copy")
+    done = asked.log.checks.salvage(asked.run_id, to=asked.options["to"])
+    lines = [f"wrote {path}" for path in (done.copy_path, done.rejects) if path is not None]
+    return Answer({"salvaged": done.model_dump()}, lambda _: lines or ["sound: nothing to do"])
+
+
+ACTIONS: dict[str, Callable[[Asked], Answer]] = {
+    "ls": _ls,
+    "show": _show,
+    "tail": _tail,
+    "replay": _replay,
+    "validate": _validate,
+    "salvage": _salvage,
+}
+
+
+def _counted(asked: Asked, what: str, count: int) -> Answer:
+    if asked.call.flags.json:
+        asked.call.output.line({what: count, "path": str(asked.log.runs.path(asked.run_id))})
+    return Answer()
+
+
+def _page(page: RunPage, screen: Screen) -> Iterator[Any]:
+    if page.items:
+        yield from screen.table(RUNS, page.items)
+    else:
+        yield "(no runs)"
+    if page.next_page_token is not None:
+        yield f"more: --page-token {page.next_page_token}"
+
+
+def _findings(report: Report, screen: Screen) -> Iterator[Any]:
+    yield f"{report.records} records, {report.finding_count} findings"
+    found: tuple[Finding, ...] = report.findings
+    if found:
+        yield from screen.table(FINDINGS, found)

@@ -1,0 +1,131 @@
+"""The commands for logs of runs and states of sessions."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from support.cli.calls import Said, lastlight_state
+from support.run_log.logs import (
+    EXAMPLE_RUN,
+    RUN,
+    SESSION,
+    event,
+    files_below,
+    head,
+    id_of,
+    put,
+    put_example,
+    request,
+    response,
+    start,
+)
+
+from lastlight_state.cli.commands import run_log as module
+from lastlight_state.codec import dump_line
+from lastlight_state.run_log import RunLog, SessionState
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLog:
+    """The seed's example, and a run with an error in it."""
+    log = RunLog.open(tmp_path)
+    put_example(log)
+    put(log, [head(session_id=SESSION), request(1, "one"), response(1), event(0), event(0)])
+    return log
+
+
+def said(log: RunLog, *words: object) -> Said:
+    return lastlight_state(*words, "--state-dir", log.root)
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_runs_are_listed_page_by_page(log: RunLog) -> None:
+    """run-log RL-84."""
+    shown = said(log, "run-log", "ls").out.splitlines()
+    assert [line.split()[0] for line in shown] == ["ID", RUN, EXAMPLE_RUN]
+    first = said(log, "run-log", "ls", "--limit", 1, "--json").data
+    rest = said(log, "run-log", "ls", "--page-token", first["next_page_token"], "--json").data
+    assert [run["run_id"] for run in (*first["items"], *rest["items"])] == [RUN, EXAMPLE_RUN]
+    for words in (("--session", SESSION), ("--state", "crashed")):
+        assert [run["run_id"] for run in said(log, "run-log", "ls", *words, "--json").data["items"]] == [RUN]
+    assert said(log, "run-log", "ls", "--session", id_of(1)).out == "(no runs)\n"
+
+
+def test_a_run_is_summed_up_printed_and_replayed(log: RunLog) -> None:
+    """run-log RL-84."""
+    assert "gpt-4.1-mini" in said(log, "run-log", "show", EXAMPLE_RUN).out
+    assert said(log, "run-log", "show", EXAMPLE_RUN, "--json").data["run"]["tool_calls"] == 1
+    assert len(said(log, "run-log", "tail", EXAMPLE_RUN).out.splitlines()) == 9
+    *records, last = lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--json").out)
+    assert (len(records), last["records"]) == (9, 9)
+    assert said(log, "run-log", "replay", EXAMPLE_RUN).out.startswith("prompt 1\nsystem")
+    turn, last = lines(said(log, "run-log", "replay", EXAMPLE_RUN, "--json").out)
+    assert (turn["seq"], last["prompts"]) == (1, 1)
+
+
+def test_a_run_is_followed_until_its_writer_is_gone(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-84."""
+    monkeypatch.setattr(module, "POLL", 0.001)
+    writer = start(log, id_of(7))
+
+    def write() -> None:
+        with writer:
+            for _ in range(50):
+                writer.event({})
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    followed = said(log, "run-log", "tail", id_of(7), "--follow", "--json")
+    thread.join()
+    assert lines(followed.out)[-1]["records"] == 51
+
+
+def test_a_check_fails_on_errors_and_a_copy_is_made_of_a_damaged_log(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-84."""
+    assert said(log, "run-log", "validate", EXAMPLE_RUN).code == 0
+    bad = said(log, "run-log", "validate", RUN, "--json")
+    assert (bad.code, bad.error, bad.data["report"]["counts"]["event_seq_not_ascending"]) == (1, "damaged", 1)
+    copy = tmp_path / "copy.jsonl"
+    assert said(log, "run-log", "salvage", RUN, "--to", copy).out == "sound: nothing to do\n"
+    put(log, dump_line(head()) + b"noise\n")
+    assert said(log, "run-log", "salvage", RUN, "--to", copy).out == f"wrote {copy}\nwrote {copy}.rejects\n"
+    for wrong in (("run-log", "salvage", RUN), ("run-log", "show"), ("run-log", "odd"), ("session-state", "show")):
+        assert said(log, *wrong).code == 2
+
+
+def test_states_are_listed_shown_deleted_and_reconstructed(log: RunLog) -> None:
+    """run-log RL-84."""
+    assert said(log, "session-state", "ls").out == "(no sessions)\n"
+    made = said(log, "session-state", "reconstruct", SESSION, "--json").data["state"]
+    assert [message["content"] for message in made["messages"]] == ["one", "yes"]
+    assert said(log, "session-state", "show", SESSION).code == 1
+    log.states.put(SessionState.model_validate(made))
+    assert said(log, "session-state", "ls", "--workspace", "/x").out == "(no sessions)\n"
+    assert [one["session_id"] for one in said(log, "session-state", "ls", "--json").data["items"]] == [SESSION]
+    assert "messages (2)" in said(log, "session-state", "show", SESSION).out
+    assert said(log, "session-state", "clear", SESSION).code == 1
+    assert said(log, "session-state", "clear", SESSION, "-y", "--json").data == {"cleared": True}
+    assert said(log, "session-state", "clear", SESSION, "-y").code == 1
+    assert said(log, "session-state", "reconstruct", id_of(1)).code == 1
+
+
+def test_repair_covers_the_logs_of_runs(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-52: and does not replace one whose writer lives."""
+    with start(log, id_of(8)) as writer:
+        with writer.path.open("ab") as file:
+            file.write(b"noise\n" + dump_line(event(0, run_id=id_of(8)))[:40])
+        found = said(log, "repair", "--json")
+        assert (found.code, [Path(one["path"]).stem for one in found.data["files"]]) == (1, [id_of(8)])
+        refused = said(log, "repair", "--replace", "-y", "--json")
+        assert (refused.code, refused.error) == (1, "run_open")
+    before = files_below(log.root)
+    assert said(log, "repair", "--replace", "-y").code == 0
+    assert said(log, "repair").code == 0
+    assert writer.path.read_bytes() == dump_line(head(id_of(8)))
+    assert len(files_below(log.root)) == len(before) + 2
