@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import approvals, awaited, claims, executions, lines, lists, messages, opening, outputs, runs
+from benchmarks import approvals, awaited, claims, executions, lines, lists, messages, opening, outputs, run_logs, runs
 from benchmarks.databases import Side, sides
 from benchmarks.measure import Result
 
@@ -49,6 +49,8 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
             yield from _on_each(databases, group)
     if only in (None, "lines"):
         yield from lines.results()
+    if only in (None, "run_logs"):
+        yield from run_logs.results()
     if only in (None, "opening"):
         yield from opening.import_results()
         yield from opening.command_results()

@@ -18,7 +18,7 @@ class Dropped(NamedTuple):
     """A call or a result that was dropped, or a message that had nothing left, by its place in the history."""
 
     kind: Literal["call", "result", "message"]
-    index: int
+    position: int
     call_id: str | None = None
 
 

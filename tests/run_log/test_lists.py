@@ -25,6 +25,7 @@ from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.run_log import RunLog
 from lastlight_state.run_log.runs import heads
+from lastlight_state.run_log.tree import RunFile, open_run
 
 
 def _fill(log: RunLog, count: int = 12) -> list[str]:
@@ -126,8 +127,12 @@ def test_first_lines_are_read_once(log: RunLog, monkeypatch: pytest.MonkeyPatch)
     """run-log RL-85."""
     _fill(log)
     opened: list[str] = []
-    real = heads.open_run
-    monkeypatch.setattr(heads, "open_run", lambda file: (opened.append(file.run_id), real(file))[1])
+
+    def counted(file: RunFile) -> int:
+        opened.append(file.run_id)
+        return open_run(file)
+
+    monkeypatch.setattr(heads, "open_run", counted)
     newest_day, page = 3, 2
     for expected in (newest_day + page, page):
         log.runs.list(limit=page)

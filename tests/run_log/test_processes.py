@@ -157,7 +157,7 @@ def test_saves_of_two_processes_never_go_back_and_are_never_mixed(log: RunLog) -
             log.states.update(SESSION, change)
 
     children = [forked(lambda name=name: save(name)) for name in range(count)]  # type: ignore[misc]
-    seen = []
+    seen: list[SessionState] = []
     while not seen or seen[-1].invoke_seq != count * each:
         seen.append(log.states.get(SESSION))
         if os.waitid(os.P_PID, children[0], os.WEXITED | os.WNOHANG | os.WNOWAIT):

@@ -34,7 +34,7 @@ from lastlight_state.run_log import (
     record_of,
 )
 
-EXTRA = {"x": [1, {"y": None}], "a": 0.5}
+EXTRA: dict[str, Any] = {"x": [1, {"y": None}], "a": 0.5}
 
 
 def test_the_seeds_example_is_read_and_written_back_byte_by_byte(log: RunLog, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_complete_exchange_is_left_as_it_is() -> None:
         {"role": "odd"},
         {"role": "assistant", "content": ""},
     ]
-    messages = [SYSTEM, USER, CALL, result("b"), result("a"), *blocks]
+    messages: list[dict[str, Any]] = [SYSTEM, USER, CALL, result("b"), result("a"), *blocks]
     assert normalise(messages) == (tuple(messages), ())
 
 
@@ -97,8 +97,9 @@ def test_the_current_prompt_takes_the_place_of_leading_system_messages() -> None
 
 def test_after_any_number_of_moves_there_is_one_notice() -> None:
     """run-log RL-94, case 55, RL-93: an unchanged place has none."""
-    given, places = state(SYSTEM, USER), [HERE, THERE, HERE, Runtime(cwd="/last", later="x")]
+    given, places = state(SYSTEM, USER), [HERE, THERE, HERE, Runtime.model_validate({"cwd": "/last", "later": "x"})]
     counts = []
+    plan = prepare_resume(given, environment=HERE)
     for place in places:
         plan = prepare_resume(given, environment=place)
         notices = [message for message in plan.messages if "meta" in message]

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from support.run_log.logs import (
     status,
 )
 
+from lastlight_state.codec import dump_line
 from lastlight_state.errors import (
     AlreadyExists,
     BackendUnavailable,
@@ -179,6 +181,9 @@ def test_reopening_needs_a_header_of_this_version(log: RunLog) -> None:
         put(log, [value])
         with pytest.raises(error):
             log.runs.reopen(RUN)
+    put(log, b"noise\n" + dump_line(head()))
+    with pytest.raises(CorruptData):
+        log.runs.reopen(RUN)
     assert files_below(log.root / "sessions" / ".locks") == []
 
 
@@ -231,8 +236,10 @@ def test_behind_the_end_only_late_outputs_and_custom_records_follow(log: RunLog)
         writer.append(record_of({"type": "x.acme.note"}))
         with pytest.raises(Conflict):
             writer.status("running")
-    late = lines_of(writer.path)[2:]
-    assert [value["meta"] for value in late] == [{"k": 1, "x.lastlight.late": True}, {"x.lastlight.late": True}]
+    assert [value["meta"] for value in lines_of(writer.path)[2:]] == [
+        {"k": 1, "x.lastlight.late": True},
+        {"x.lastlight.late": True},
+    ]
     entry = log.runs.get(RUN)
     assert (entry.state, entry.outcome) == ("ended", "cancelled")
     report = log.checks.validate(RUN)
@@ -301,7 +308,7 @@ def test_a_record_past_the_limit_is_refused_whole(log: RunLog) -> None:
 
 def test_later_changes_of_the_callers_objects_do_not_show(log: RunLog) -> None:
     """run-log RL-23, case 13."""
-    messages = [{"role": "user", "content": "before"}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "before"}]
     with start(log) as writer:
         writer.llm_request({"messages": messages})
         messages[0]["content"] = "after"
@@ -435,6 +442,14 @@ def test_a_block_that_ends_well_invents_nothing(log: RunLog) -> None:
     assert [value["type"] for value in lines_of(writer.path)] == ["header", "run.status", "run.end"]
 
 
+def _noting(calls: list[str], real: Callable[[int], None]) -> Callable[[int], None]:
+    def call(descriptor: int) -> None:
+        calls.append("")
+        real(descriptor)
+
+    return call
+
+
 def _write_all(writer: RunWriter, calls: list[str]) -> list[str]:
     """One record of each kind; which of them were synced."""
     synced = []
@@ -469,8 +484,7 @@ def test_lines_reach_the_disk_as_the_setting_says(
     """run-log RL-26, case 62: under the latter two the header and its directories, too."""
     calls: list[str] = []
     for name in ("fsync", "fdatasync"):
-        real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda descriptor, real=real: (calls.append(""), real(descriptor))[1])
+        monkeypatch.setattr(os, name, _noting(calls, getattr(os, name)))
     writer = start(run_log(tmp_path, sync=sync))
     assert bool(calls) == (sync != "os")
     assert _write_all(writer, calls) == expected

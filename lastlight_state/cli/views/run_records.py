@@ -54,5 +54,5 @@ def _line(screen: Screen, when: str | None, kind: str, width: int, told: Any) ->
     text = told if isinstance(told, str) else orjson.dumps(plain(told)).decode()
     short = screen.shown(text if len(text) <= SHORT else f"{text[:SHORT]}… [{len(text):,} characters]")
     marked = f"{screen.shown(kind[:SHORT]):<{width}}"
-    times = [(screen.shown(when[:SHORT]), "dim"), GAP] if when is not None else []
-    return Text.assemble(*times, (marked, "bold"), GAP, short)
+    line = Text.assemble((marked, "bold"), GAP, short)
+    return line if when is None else Text.assemble((screen.shown(when[:SHORT]), "dim"), GAP, line)

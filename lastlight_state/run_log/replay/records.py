@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from lastlight_state.db.records import Record
+from lastlight_state.run_log.parts import JsonObject
 from lastlight_state.run_log.reading import Damage
 from lastlight_state.run_log.records import LlmRequest, LlmResponse, RunHeader
 from lastlight_state.run_log.words import RunState
@@ -24,7 +25,7 @@ class HistoryEvent(Record):
     run_id: str
     seq: int
     ts: datetime | None
-    event: dict[str, object]
+    event: JsonObject
 
 
 class SessionHistory(Record):

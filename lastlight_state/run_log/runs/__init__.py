@@ -96,15 +96,16 @@ class Runs:
             raise LostRace(f"run {run_id!r} has a living writer", kind="run log writer", run_id=run_id)
         with _unless_kept(held):
             reading = RunReading(self._tree, file)
-            records = iter(reading)
-            first = next(records, None)
+            placed = reading.placed()
+            head = next(placed, None)
+            first = head.record if head is not None and head.offset == 0 else None
             if not isinstance(first, RunHeader) or first.raw is None or first.recovered:
                 raise CorruptData("run_log", run_id, "header", problem="is missing or damaged")
             if not is_supported(first):
                 raise newer(f"run {run_id}", first.schema_version)
             rules = Rules(first, invoke_seq=invoke_seq)
             rules.run_id = run_id
-            rules.resume(records)
+            rules.resume(found.record for found in placed)
             return self._writer(rules, file.path, first.raw, held, on_error)
 
     @checked

@@ -31,8 +31,6 @@ from lastlight_state.run_log.records import (
     UnknownRecord,
 )
 
-_CHECKED = {RunStatus: ("status", words.STATUSES), RunEnd: ("outcome", words.OUTCOMES)}
-
 
 class Rules:
     """Where a run stands, as its log says."""
@@ -56,6 +54,8 @@ class Rules:
     def check(self, record: RunRecord) -> None:
         """Refuse a record that may not be written now. Raises `InvalidValue`, `ReservedName`, `Conflict`."""
         self._check_kind(record)
+        if isinstance(record, RunHeader):
+            raise InvalidValue("type", "a log has one header, which is written when the run starts")
         if self.ended and not isinstance(record, ToolOutput | CustomRecord):
             raise Conflict(f"run {self.run_id!r} has ended: only late tool outputs and x. records follow", code="ended")
         if record.run_id != self.run_id and not _is_foreign(record):
@@ -89,22 +89,21 @@ class Rules:
             self.ended = True
 
     def _check_kind(self, record: RunRecord) -> None:
-        if record.type == "header":
-            raise InvalidValue("type", "a log has one header, which is written when the run starts")
         if isinstance(record, UnknownRecord):
-            if record.raw is None:
+            if record.raw is None or record.type == "header":
                 _refuse_type(record.type)
         elif isinstance(record, CustomRecord):
             if not is_custom(record.type):
                 _refuse_type(record.type)
-        elif self.has_start and isinstance(record, RunStart):
+        elif isinstance(record, RunStart) and self.has_start:
             raise InvalidValue("type", "a log has at most one run.start")
 
     def _check_words(self, record: RunRecord) -> None:
-        for kind, (name, permitted) in _CHECKED.items():
-            if isinstance(record, kind):
-                word(name, getattr(record, name), permitted)
-        if isinstance(record, RunStart):
+        if isinstance(record, RunStatus):
+            word("status", record.status, words.STATUSES)
+        elif isinstance(record, RunEnd):
+            word("outcome", record.outcome, words.OUTCOMES)
+        elif isinstance(record, RunStart):
             word("input.type", record.input.type, words.INPUTS)
 
     def _check_numbers(self, record: RunRecord) -> None:
