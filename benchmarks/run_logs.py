@@ -86,7 +86,7 @@ def _list(log: RunLog) -> Result:
 
 
 def _put(log: RunLog, folder: Path) -> Result:
-    state = SessionState(session_id=new_run_id(), **STATE)
+    state = SessionState.model_validate({"session_id": new_run_id(), **STATE})
     path, aside = folder / "raw.json", folder / "raw.json.tmp"
 
     def raw() -> None:

@@ -27,7 +27,7 @@ def state(*messages: dict[str, Any], **fields: Any) -> SessionState:
 
 def test_a_complete_exchange_is_left_as_it_is() -> None:
     """run-log RL-92, case 54: unknown roles and fields, too."""
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "u"}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u"}]},
         {"role": "odd"},
