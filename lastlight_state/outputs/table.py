@@ -44,7 +44,7 @@ class OutputTable(Generic[M]):
         """The model, or None for an untyped handle."""
         return None if self.shape is None else self.shape.model
 
-    @property
+    @cached_property
     def is_payload(self) -> bool:
         """Whether the whole value stands in the one column ``payload``."""
         return len(self.domain) == 1 and self.domain[0].name == words.PAYLOAD and self.domain[0].type == "json"
@@ -53,6 +53,21 @@ class OutputTable(Generic[M]):
     def domain(self) -> tuple[OutputColumn, ...]:
         """The columns of what the task produced."""
         return tuple(column for column in self.columns if column.field is not None)
+
+    @cached_property
+    def has_iteration(self) -> bool:
+        """Whether rows have iterations: tables of the caller's making may have none."""
+        return "iteration" in self.table.c
+
+    @cached_property
+    def has_times(self) -> tuple[bool, bool]:
+        """Whether rows say when they were made, and when they were last written."""
+        return "row_created_at" in self.table.c, "row_updated_at" in self.table.c
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """The field and the column of each part of what the task produced."""
+        return tuple((str(column.field), column.name) for column in self.domain)
 
     @property
     def writable(self) -> bool:

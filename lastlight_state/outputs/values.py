@@ -23,6 +23,14 @@ from lastlight_state.outputs.shapes import OutputColumn, Shape
 
 _WHERE = "value"
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
+#: What a column gives back as JSON has it.
+_AS_THEY_ARE: dict[str, type] = {"text": str, "boolean": bool}
+#: What a column gives back otherwise.
+_NOT_JSON = frozenset({"timestamp", "decimal", "real"})
+#: What JSON and a parameter have otherwise than the caller.
+_WRITTEN = frozenset({"timestamp", "decimal", "blob"})
+#: Values that hold no others.
+_SCALARS = frozenset({str, int, float, bool, type(None), datetime, Decimal})
 _KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boolean": (bool,), "blob": (bytes,)}
 
 
@@ -52,7 +60,12 @@ def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
     """A caller's value, validated. Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming a field."""
     instance = validated(shape, value)
     dumped = _dumped(shape, instance)
-    data = {column.field: _read(column, instance, dumped) for column in shape.columns}
+    data = {
+        column.field: found
+        if (found := dumped[column.field]).__class__ is _AS_THEY_ARE.get(column.type)
+        else _read(column, instance, found)
+        for column in shape.columns
+    }
     return sized(shape.columns, shape.kind == "payload", data, max_bytes)
 
 
@@ -87,13 +100,6 @@ def instance_of(shape: Shape, data: Any) -> Any:
         return shape.adapter.validate_json(orjson.dumps(plain), by_alias=False, by_name=True)
     except ValidationError as error:
         raise invalid(error, "the row was written under an earlier shape of the model") from None
-
-
-def data_of(columns: Sequence[OutputColumn], row: Mapping[str, Any], *, payload: bool) -> Any:
-    """The domain fields of a stored row by field name, or the payload."""
-    if payload:
-        return row[words.PAYLOAD]
-    return {column.field: _in_utc(row[column.name]) for column in columns if column.field is not None}
 
 
 def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any], *, payload: bool) -> Any:
@@ -132,7 +138,7 @@ def jsonable(token: str, value: Any) -> Any:
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105 - a word for a type
-        return iso_text(aware_utc("stored", _in_utc(value)))
+        return iso_text(aware_utc("stored", in_utc(value)))
     if token == "decimal":  # noqa: S105
         return format(value, "f")
     if token == "blob":  # noqa: S105
@@ -140,7 +146,7 @@ def jsonable(token: str, value: Any) -> Any:
     return value
 
 
-def _in_utc(value: Any) -> Any:
+def in_utc(value: Any) -> Any:
     """A time of a table that keeps no zones, as the UTC that was written; anything else as it is."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
@@ -163,6 +169,8 @@ def bare(value: Any) -> Any:
 
 
 def _bare(value: Any) -> Any:
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, BaseModel):
         known = type(value).model_fields
         if "root" in known:
@@ -195,13 +203,12 @@ def _dumped(shape: Shape, instance: Any) -> Any:
     return dumped
 
 
-def _read(column: OutputColumn, instance: Any, dumped: Mapping[str, Any]) -> Any:
-    where = f"{_WHERE}.{column.field}"
+def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
+    """What a column gives back of an instance, whose JSON is ``dumped``."""
     if column.type == "json":
-        return dumped[str(column.field)]
-    if column.type in ("timestamp", "decimal", "real"):
-        return checked(where, column.type, getattr(instance, str(column.field)))
-    return checked(where, column.type, dumped[str(column.field)])
+        return dumped
+    kept = getattr(instance, str(column.field)) if column.type in _NOT_JSON else dumped
+    return checked(f"{_WHERE}.{column.field}", column.type, kept)
 
 
 def checked(where: str, token: str, value: Any) -> Any:
@@ -246,18 +253,24 @@ def _decimal(where: str, value: Any) -> Decimal:
 
 
 def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], max_bytes: int) -> Content:
-    plain = {column.field: jsonable(column.type, data[column.field]) for column in columns}
+    plain = {
+        column.field: jsonable(column.type, data[column.field]) if column.type in _WRITTEN else data[column.field]
+        for column in columns
+    }
     whole = plain[words.PAYLOAD] if payload else plain
     where = f"{_WHERE}.{words.PAYLOAD}" if payload else _WHERE
     size = len(codec.encode_bytes(where, whole, max_depth=words.ROW_DEPTH))
     if size > max_bytes:
         largest = max(plain, key=lambda name: len(codec.encode_sound(plain[name])))
         raise PayloadTooLarge(f"{_WHERE}.{largest}", limit=max_bytes, actual=size)
-    row = {column.name: _parameter(column, data[column.field]) for column in columns}
+    row = {
+        column.name: _parameter(column, data[column.field]) if column.type == "json" else data[column.field]
+        for column in columns
+    }
     return Content(data[words.PAYLOAD] if payload else data, whole, row)
 
 
 def _parameter(column: OutputColumn, value: Any) -> Any:
-    if column.type != "json" or value is None:
-        return value
+    if value is None:
+        return None
     return codec.encode(column.name, value, max_bytes=2**40, max_depth=words.ROW_DEPTH)

@@ -46,12 +46,15 @@ class Targeted(Repository):
         try:
             return call()
         except BackendError as error:
-            if type(error) is not BackendError or self._exists(table):
-                raise
-            raise gone(table.key, table.table_name) from error
+            self._refuse_gone(table, error)
+            raise
 
-    def _exists(self, table: OutputTable[Any]) -> bool:
-        return bool(self._viewing(lambda unit: reconcile.present(unit, [table.table_name])))
+    def _refuse_gone(self, table: OutputTable[Any], error: BackendError) -> None:
+        """Raise `SchemaMismatch` where the table is physically gone, which may be why a call failed."""
+        if type(error) is not BackendError:
+            return
+        if not self._viewing(lambda unit: reconcile.present(unit, [table.table_name])):
+            raise gone(table.key, table.table_name) from error
 
 
 def gone(key: str, table_name: str) -> SchemaMismatch:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.runs import of_known_run
-from lastlight_state.errors import CorruptData, InvalidValue, LostRace
+from lastlight_state.errors import BackendError, CorruptData, InvalidValue, LostRace
 from lastlight_state.outputs import checks, words
 from lastlight_state.outputs.catalog.targets import Targeted
 from lastlight_state.outputs.custom import content_for
@@ -51,7 +51,7 @@ class Results(Targeted):
     def get(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M]:
         """The row. Raises `NotFound`."""
         table = self._target(target)
-        found = self.find(table, run_id, node_id, iteration=iteration)
+        found = self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
         if found is None:
             raise valid.not_found(words.OUTPUT, (table.key, run_id, node_id, iteration))
         return found
@@ -59,8 +59,7 @@ class Results(Targeted):
     def find(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M] | None:
         """The row, or None."""
         table = self._target(target)
-        place = checks.sought(run_id, node_id, iteration)
-        return self._row(table, statements_of(table).get, place)
+        return self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, run_id: str, node_id: str) -> Output[M] | None:
         """The row of the node's highest iteration, or None."""
@@ -146,9 +145,12 @@ class Results(Targeted):
 
     def _row(self, table: OutputTable[Any], statement: Any, place: dict[str, Any]) -> Output[Any] | None:
         try:
-            found = self._there(table, lambda: self._reading(lambda unit: unit.row(statement, place)))
+            found = self._reading(lambda unit: unit.row(statement, place))
         except CorruptData as error:
             raise rows.at_place(error, place) from error
+        except BackendError as error:
+            self._refuse_gone(table, error)
+            raise
         return None if found is None else rows.output(table, found)
 
 
@@ -158,5 +160,5 @@ def _filters(run_id: Any, node_id: Any) -> dict[str, Any]:
 
 
 def _refuse_iteration(table: OutputTable[Any], iteration: int) -> None:
-    if iteration and "iteration" not in table.table.c:
+    if iteration and not table.has_iteration:
         raise InvalidValue("iteration", f"the table {table.table_name!r} has no column for iterations")
