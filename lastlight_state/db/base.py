@@ -76,9 +76,9 @@ class Base(DeclarativeBase):
     }
 
 
-def json_column(**options: Any) -> MappedColumn[Any]:
-    """A column that holds JSON."""
-    return mapped_column(columns.Json, **options)
+def json_column(*, shape: type | None = None, **options: Any) -> MappedColumn[Any]:
+    """A column that holds JSON. With ``shape``, which is dict or list, a value of another shape is damage."""
+    return mapped_column(columns.Json, info={} if shape is None else {"shape": shape}, **options)
 
 
 def described(holds: str, **options: Any) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 from lastlight_state.db import columns, pages, valid
 from lastlight_state.db.indexes import through
-from lastlight_state.db.records import DamagedRow, Page
+from lastlight_state.db.records import Page
 from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
-from lastlight_state.db.unit import Found, Unit
-from lastlight_state.errors import CorruptData
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Placed, parted, placed, window
 
 T = TypeVar("T")
 
@@ -31,24 +31,6 @@ _Several: TypeAlias = int | tuple[str, ...]
 MOST_VALUES = 50
 #: The most statements that one list keeps compiled.
 MOST_SHAPES = 512
-
-
-class _Window(NamedTuple):
-    rows: list[dict[str, Any] | CorruptData]
-    last: list[Any] | None
-
-
-def parted(
-    rows: Sequence[dict[str, Any] | CorruptData], make: Callable[[dict[str, Any]], T]
-) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
-    """What ``make`` makes of the rows, and what a page says about those that are damaged."""
-    items = tuple(make(row) for row in rows if not isinstance(row, CorruptData))
-    return items, tuple(damaged_row(row) for row in rows if isinstance(row, CorruptData))
-
-
-def damaged_row(error: CorruptData) -> DamagedRow:
-    """A damaged row as a page shows it."""
-    return DamagedRow(table=error.table, key=error.key, column=error.column, problem=str(error))
 
 
 class Listing:
@@ -117,36 +99,19 @@ class Listing:
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
-        shown = self._window(unit, chosen, key, limit, also)
+        shown = window(lambda size: self.placed(unit, chosen, key, size, also=also), limit)
         items, damaged = parted(shown.rows, make)
         token = None if shown.last is None else pages.encode_token([self._name, chosen], shown.last)
         return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
 
-    def _window(
-        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, also: Values
-    ) -> _Window:
-        """The rows of a page and the key after which the next begins, None at the end.
-
-        That is the last key that can be read. Where none can, more rows are looked at until one is found: a damaged key
-        must not end the list.
-        """
-        while True:
-            found = self._readable(unit, chosen, key, limit + 1, also)
-            if len(found.rows) <= limit:
-                return _Window(found.rows, None)
-            for at in range(limit - 1, -1, -1):
-                last = found.columns(at, self._key)
-                if last is not None:
-                    return _Window(found.rows[:limit], last)
-            limit *= 2
-
-    def _readable(
-        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, also: Values
-    ) -> Found:
+    def placed(
+        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
+    ) -> Placed:
+        """The next ``limit`` rows after ``key``, and the key of each."""
         if any(name in self._spread and not value for name, value in chosen.items()):
-            return Found([], lambda _at, _names: None)
+            return Placed((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
-        return unit.readable(statement, {**values, **also})
+        return placed(unit.readable(statement, {**values, **also}), self._key)
 
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
         """How many rows pass the filters ``given``: as many as all pages have together."""
@@ -155,21 +120,6 @@ class Listing:
             return 0
         statement, values = self._statement(chosen, None, 0)
         return int(unit.value(statement, {**values, **also}))
-
-    def rows(
-        self,
-        unit: Unit,
-        chosen: Mapping[str, Any],
-        key: Sequence[Any] | None,
-        limit: int,
-        *,
-        also: Values = NO_VALUES,
-    ) -> list[dict[str, Any]]:
-        """The next ``limit`` rows after ``key``."""
-        if any(name in self._spread and not value for name, value in chosen.items()):
-            return []
-        statement, values = self._statement(chosen, key, limit)
-        return unit.rows(statement, {**values, **also})
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
         """The key of a row: its values in the order columns."""

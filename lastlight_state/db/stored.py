@@ -42,9 +42,12 @@ def cell(entry: Any, dialect: Dialect) -> Cell:
     kind = entry.type.dialect_impl(dialect)
     column = next(_columns(entry.objects), None)
     convert = kind.result_processor(dialect, None)
-    if column is not None and "shape" in column.info:
-        convert = _shaped(convert, column.info["shape"], nullable=bool(column.nullable))
-    types = None if column is None else columns.stored_types(kind)
+    types = columns.stored_types(kind)
+    shape = None if column is None else column.info.get("shape")
+    if shape is not None and convert is None:  # read by the driver
+        types = (shape,)
+    elif shape is not None:
+        convert = _shaped(convert, shape)
     return Cell(entry.keyname, convert, types, column)
 
 
@@ -93,12 +96,12 @@ def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
     return key[0] if len(key) == 1 else tuple(key) or None
 
 
-def _shaped(convert: Callable[[Any], Any] | None, shape: type, *, nullable: bool) -> Callable[[Any], Any]:
-    """A converter of JSON that takes values of one shape alone."""
+def _shaped(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
+    """A converter of JSON that takes values of one shape, and null."""
 
     def read(value: Any) -> Any:
-        found = value if convert is None else convert(value)
-        if not isinstance(found, shape) and not (found is None and nullable):
+        found = convert(value)
+        if found.__class__ is not shape and found is not None:
             raise TypeError(f"expected JSON of type {shape.__name__}")
         return found
 

@@ -67,10 +67,24 @@ class Unit:
     def sound(self, statement: Statement, values: Values = NO_VALUES) -> tuple[list[dict[str, Any]], int]:
         """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""
         found = self.readable(statement, values).rows
+        return self.passing(found), len(found)
+
+    @staticmethod
+    def passing(found: Sequence[dict[str, Any] | CorruptData]) -> list[dict[str, Any]]:
+        """The rows that can be read. The others are logged."""
         for row in found:
             if isinstance(row, CorruptData):
                 _log.error("passed over a row that cannot be read: %s", row)
-        return [row for row in found if not isinstance(row, CorruptData)], len(found)
+        return [row for row in found if not isinstance(row, CorruptData)]
+
+    def first_sound(self, statement: Statement, values: Values, limit: int) -> list[dict[str, Any]]:
+        """The first ``limit`` rows that can be read, of a statement with the parameter ``limit``."""
+        size = limit
+        while True:
+            found, in_all = self.sound(statement, {**values, "limit": size})
+            if len(found) >= limit or in_all < size:
+                return found[:limit]
+            size *= 2
 
     def value(self, statement: Statement, values: Values = NO_VALUES) -> Any:
         """The first column of the first row, or None where there is no row."""

@@ -39,7 +39,7 @@ class RunEventModel(Base):
     occurred_at: Mapped[datetime]
     node_id: Mapped[str | None]
     event_id: Mapped[str | None]
-    payload: Mapped[Any] = json_column(nullable=False)
+    payload: Mapped[Any] = json_column(shape=dict, nullable=False)
 
 
 class RunSignalModel(Base):
@@ -73,8 +73,8 @@ class RunFrameModel(Base):
     content_hash: Mapped[str]
     full_bytes: Mapped[int]
     note: Mapped[str | None]
-    mounted_task_ids: Mapped[Any] = json_column(nullable=True)
-    task_index: Mapped[Any] = json_column(nullable=True)
+    mounted_task_ids: Mapped[Any] = json_column(shape=list, nullable=True)
+    task_index: Mapped[Any] = json_column(shape=dict, nullable=True)
     body: Mapped[str]
 
 
@@ -120,7 +120,7 @@ class SandboxModel(Base):
     completed_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    config: Mapped[Any] = json_column(nullable=False, server_default=text("'{}'"))
+    config: Mapped[Any] = json_column(shape=dict, nullable=False, server_default=text("'{}'"))
 
 
 class ScoreModel(Base):

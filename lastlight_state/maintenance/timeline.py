@@ -6,19 +6,24 @@ does not grow with the pages before. Facts of one moment are in the order of `FA
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Placed, Row, parted, window
+from lastlight_state.errors import CorruptData
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
 from lastlight_state.workflows.kernel.rows import EXISTS
 
 #: The time, the index in `FACTS`, and the key of a fact: the order of a timeline.
 Place: TypeAlias = "tuple[Any, int, Any]"
+
+#: Before every fact.
+_START: Place = (datetime.min.replace(tzinfo=UTC), -1, "")
 
 
 class Timeline(Repository):
@@ -31,22 +36,29 @@ class Timeline(Repository):
         after = _place(asked, page_token)
 
         def work(unit: Unit) -> Page[TimelineEntry]:
-            found = _next(unit, run_id, after, limit + 1)
-            if not found and unit.row(EXISTS, {"run_id": run_id}) is None:
+            found = window(lambda size: _next(unit, run_id, after, size), limit)
+            if not found.rows and unit.row(EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
-            more = len(found) > limit
-            token = pages.encode_token(asked, found[limit - 1][0]) if more else None
-            return Page(items=tuple(entry for _, entry in found[:limit]), next_page_token=token)
+            items, damaged = parted(found.rows, lambda row: FACTS[row["rank"]].entry(row))
+            token = None if found.last is None else pages.encode_token(asked, found.last)
+            return Page(items=items, next_page_token=token, damaged=damaged)
 
         return self._viewing(work)
 
 
-def _next(unit: Unit, run_id: str, after: Place | None, limit: int) -> Sequence[tuple[Place, TimelineEntry]]:
-    found: list[tuple[Place, TimelineEntry]] = []
+def _next(unit: Unit, run_id: str, after: Place | None, limit: int) -> Placed:
+    """The next facts of all lists. One whose place cannot be read stands behind the fact before it in its list."""
+    facts: list[tuple[bool, Place, Row]] = []
     for rank, fact in enumerate(FACTS):
-        rows = fact.listing.rows(unit, {"run_id": run_id}, _after(fact.bounds, rank, after), limit)
-        found += [((*fact.listing.key(row)[:1], rank, fact.listing.key(row)[1]), fact.entry(row)) for row in rows]
-    return sorted(found, key=lambda placed: placed[0])[:limit]
+        found = fact.listing.placed(unit, {"run_id": run_id}, _after(fact.bounds, rank, after), limit)
+        place = after or _START
+        for at, row in enumerate(found.rows):
+            key = found.key(at)
+            if key is not None:
+                place = key[0], rank, key[1]
+            facts.append((key is not None, place, row if isinstance(row, CorruptData) else {**row, "rank": rank}))
+    facts.sort(key=lambda fact: fact[1])
+    return Placed([row for *_, row in facts[:limit]], lambda at: [*facts[at][1]] if facts[at][0] else None)
 
 
 def _after(bounds: tuple[Any, Any], rank: int, after: Place | None) -> list[Any] | None:

@@ -15,7 +15,9 @@ from lastlight_state.db import pages, valid
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import Statement, Values
 from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import parted, placed, window
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.messaging import deliveries, message_checks, message_statements as sql, session_checks, words
 from lastlight_state.messaging.arguments import MessageDraft, ThreadPlace
@@ -90,23 +92,21 @@ class Messages(Repository):
     ) -> builtins.list[MessagingMessage]:
         """The newest ``limit`` messages (1 to 500), oldest first; with ``before``, the newest with a smaller id.
 
-        An unknown session has no messages.
+        An unknown session has no messages. Messages that cannot be read are logged and left out; `list` names them.
         """
         values = {
             "session_id": valid.sought("session_id", session_id),
-            "limit": valid.page_limit(limit),
             "before": sql.GREATEST_ID if before is None else valid.number("before", before),
         }
-        return self._all(MessagingMessage, sql.BEFORE, values)[::-1]
+        return self._sound(sql.BEFORE, values, limit)[::-1]
 
     def since(self, session_id: str, *, after: int, limit: int = 200) -> builtins.list[MessagingMessage]:
         """Messages with an id above ``after`` (0 is the start), oldest first. Polling with the last id misses none."""
         values = {
             "session_id": valid.sought("session_id", session_id),
             "after": valid.number("after", after),
-            "limit": valid.page_limit(limit),
         }
-        return self._all(MessagingMessage, sql.SINCE, values)
+        return self._sound(sql.SINCE, values, limit)
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
         """A page of messages, newest first, with the first 280 characters of each."""
@@ -114,12 +114,17 @@ class Messages(Repository):
         valid.page_limit(limit)
         asked = ["messaging_messages", found]
         [before] = pages.key(asked, page_token, _KEY) or [sql.GREATEST_ID]
-        values = {"session_id": found, "before": before, "limit": limit + 1}
-        rows = self._all(MessagingMessageSummary, sql.SUMMARIES_BEFORE, values)
-        items = tuple(rows[:limit])
-        return Page(
-            items=items, next_page_token=pages.encode_token(asked, [items[-1].id]) if len(rows) > limit else None
-        )
+        values = {"session_id": found, "before": before}
+
+        def read(unit: Unit) -> Page[MessagingMessageSummary]:
+            shown = window(
+                lambda size: placed(unit.readable(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]), limit
+            )
+            items, damaged = parted(shown.rows, MessagingMessageSummary.of)
+            token = None if shown.last is None else pages.encode_token(asked, shown.last)
+            return Page(items=items, next_page_token=token, damaged=damaged)
+
+        return self._reading(read)
 
     def get(self, message_id: int) -> MessagingMessage:
         """The message. Raises `NotFound`."""
@@ -134,6 +139,12 @@ class Messages(Repository):
             "platform_message_id": valid.sought("platform_message_id", platform_message_id),
         }
         return self._find(MessagingMessage, sql.FIND_PLATFORM_ID, values)
+
+    def _sound(self, statement: Statement, values: Values, limit: int) -> builtins.list[MessagingMessage]:
+        """The first ``limit`` messages that can be read. The others are logged and counted."""
+        valid.page_limit(limit)
+        rows = self._reading(lambda unit: unit.first_sound(statement, values, limit))
+        return [MessagingMessage.of(row) for row in rows]
 
     def _append_here(self, where: dict[str, Any], row: dict[str, Any], now: datetime) -> Appended | None:
         """Find the session and append to it in one unit. `LostRace` if the session was retired before it was locked."""

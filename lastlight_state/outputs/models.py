@@ -27,7 +27,7 @@ class RunInputModel(Base):
     created_at: Mapped[datetime]
     created_by: Mapped[str | None]
     reason: Mapped[str | None]
-    payload: Mapped[Any] = json_column(nullable=False)
+    payload: Mapped[Any] = json_column(shape=dict, nullable=False)
     given: Mapped[Any] = json_column(nullable=True)
 
 
@@ -44,7 +44,7 @@ class OutputTableModel(Base):
     model_digest: Mapped[str | None]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    columns: Mapped[Any] = json_column(nullable=False)
+    columns: Mapped[Any] = json_column(shape=list, nullable=False)
     json_schema: Mapped[Any] = json_column(nullable=True)
 
 

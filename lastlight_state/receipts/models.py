@@ -29,7 +29,7 @@ class MaintenanceReceiptModel(Base):
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
-    counts: Mapped[Any] = json_column(nullable=False, server_default=text("'{}'"))
+    counts: Mapped[Any] = json_column(shape=dict, nullable=False, server_default=text("'{}'"))
     cursor: Mapped[Any] = json_column(nullable=True)
     error: Mapped[str | None]
     policy: Mapped[Any] = json_column(nullable=False)

@@ -28,11 +28,11 @@ class WorkflowRunModel(Base):
     repo: Mapped[str | None]
     issue_number: Mapped[int | None]
     current_phase: Mapped[str]
-    phase_history: Mapped[Any] = json_column(nullable=False, server_default=text("'[]'"))
+    phase_history: Mapped[Any] = json_column(shape=list, nullable=False, server_default=text("'[]'"))
     status: Mapped[str] = mapped_column(server_default="running")
     context: Mapped[Any] = json_column(nullable=True)
     scratch: Mapped[Any] = json_column(nullable=True)
-    node_statuses: Mapped[Any] = json_column(nullable=True)
+    node_statuses: Mapped[Any] = json_column(shape=dict, nullable=True)
     restart_count: Mapped[int] = mapped_column(server_default=text("0"))
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]

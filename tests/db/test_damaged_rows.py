@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from lastlight_state.errors import CorruptData
+from lastlight_state.journal import NewEvent
+from lastlight_state.messaging import ConversationKey
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Trigger
@@ -90,3 +93,142 @@ def test_expiring_gates_passes_one_that_cannot_be_read(database: Database) -> No
         moment = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         raw.execute(f"UPDATE workflow_approvals SET expires_at = '{moment}' WHERE id = 'ap-{n}'")
     assert {"ap-1", "ap-2"} <= set(store.workflows.approvals.expire_due())
+
+
+#: A value that no column of a time can hold.
+NEVER = {"sqlite": "'soon'", "postgresql": "'infinity'"}
+
+
+def broken(database: Database, table: str, column: str, key: str) -> None:
+    """Put a value into a column of a time that cannot be read."""
+    database.raw().execute(f"UPDATE {table} SET {column} = {NEVER[database.name]} WHERE id = '{key}'")
+
+
+def unguarded(database: Database, table: str) -> Any:
+    """A plain connection that may change rows which never change."""
+    raw = database.raw()
+    raw.execute(
+        f"DROP TRIGGER {table}_no_update" if database.name == "sqlite" else "SET session_replication_role = replica"
+    )
+    return raw
+
+
+def test_taking_one_run_passes_bad_rows_at_the_head(database: Database) -> None:
+    """house H-52: also where they fill the limit."""
+    store = database.open()
+    runs(store, 4)
+    for n in range(3):
+        broken(database, "workflow_runs", "cancel_requested_at", f"run-{n}")
+    database.clock.advance(seconds=7200)
+    [claim] = store.workflows.claims.take_next(owner="w", limit=1)
+    assert claim.run_id == "run-3"
+    assert store.workflows.claims.take_next(owner="w", limit=1) == ()
+
+
+def test_admitting_one_run_passes_bad_rows_at_the_head_of_the_line(database: Database) -> None:
+    """house H-52: they keep their places."""
+    store = database.open()
+    for n in range(5):
+        options = RunOptions(id=f"run-{n}", status="queued")
+        store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=options)
+    for n in range(3):
+        broken(database, "workflow_runs", "cancel_requested_at", f"run-{n}")
+    admit = store.workflows.queue.admit_next
+    assert [claim.run_id for claim in admit(cap=9, owner="w", limit=1)] == ["run-3"]
+    assert [claim.run_id for claim in admit(cap=9, owner="w", limit=9)] == ["run-4"]
+    assert admit(cap=9, owner="w", limit=1) == ()
+
+
+def test_a_sweep_reaches_rows_behind_bad_ones_that_fill_its_limit(database: Database) -> None:
+    """house H-52: rows that can be read but not worked on, as well."""
+    store = database.open()
+    for n in range(4):
+        spent = RunOptions(id=f"run-{n}", max_restarts=0)
+        store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=spent)
+        queued = RunOptions(id=f"queued-{n}", status="queued")
+        store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=queued)
+        soon = database.clock.now() + timedelta(minutes=1)
+        store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id=f"gated-{n}"))
+        store.workflows.approvals.create(f"gated-{n}", Gate("g", "Sure?", id=f"ap-{n}", expires_at=soon))
+    database.clock.advance(seconds=7200)
+    for n in range(3):
+        broken(database, "workflow_runs", "updated_at", f"run-{n}")
+        broken(database, "workflow_runs", "updated_at", f"queued-{n}")
+        broken(database, "workflow_runs", "updated_at", f"gated-{n}")
+    assert store.workflows.queue.expire(timedelta(minutes=1), reason="old", limit=1) == ("queued-3",)
+    assert store.workflows.approvals.expire_due(limit=1) == ("ap-3",)
+    assert store.workflows.claims.give_up(limit=1) == ("run-3",)
+
+
+def test_messages_behind_one_that_cannot_be_read_are_given(database: Database) -> None:
+    """house H-52: to pollers and prompts; a page of the list names the damaged one."""
+    store = database.open()
+    session = store.messaging.sessions.create(ConversationKey("chat", "c", "u"), session_id="ms").id
+    messages = store.messaging.messages
+    for n in range(5):
+        messages.append(session, role="user", content=f"message {n}")
+    ids = [message.id for message in messages.since(session, after=0)]
+    raw = unguarded(database, "messaging_messages")
+    for bad in ids[1:4]:
+        raw.execute(f"UPDATE messaging_messages SET timestamp = {NEVER[database.name]} WHERE id = {bad}")
+    assert [message.id for message in messages.since(session, after=ids[0], limit=1)] == [ids[4]]
+    assert [message.id for message in messages.history(session, limit=2)] == [ids[0], ids[4]]
+    page = messages.list(session, limit=50)
+    assert [message.id for message in page] == [ids[4], ids[0]]
+    assert [row.key for row in page.damaged] == ids[3:0:-1]
+
+
+def test_a_follower_goes_on_behind_an_event_that_cannot_be_read(database: Database) -> None:
+    """house H-52: it is logged, and its number is not given again."""
+    store = database.open()
+    runs(store, 1)
+    store.journal.events.append_many("run-0", [NewEvent("e", {"n": n}) for n in range(3)])
+    unguarded(database, "run_events").execute("UPDATE run_events SET payload = '[1]' WHERE seq = 1")
+    assert [event.seq for event in store.journal.events.follow("run-0", idle_timeout=0)] == [0, 2]
+
+
+@pytest.mark.parametrize("order", ["newest", "active_first"])
+def test_every_order_of_a_list_goes_on_behind_keys_that_cannot_be_read(database: Database, order: Any) -> None:
+    """house H-52: page by page."""
+    store = database.open()
+    runs(store)
+    for n in (1, 2, 3):
+        broken(database, "workflow_runs", "started_at", f"run-{n}")
+    shown, damaged, token = [], set(), None
+    while True:
+        page = store.workflows.runs.list(order=order, limit=1, page_token=token)
+        shown += [run.id for run in page]
+        damaged |= {row.key for row in page.damaged}
+        token = page.next_page_token
+        if token is None:
+            break
+    assert sorted(shown) == ["run-0", "run-4"]
+    assert damaged == {"run-1", "run-2", "run-3"}
+
+
+def test_json_of_another_shape_is_damage(database: Database) -> None:
+    """house H-52: a list where an object must be."""
+    store = database.open()
+    runs(store, 2)
+    database.raw().execute("UPDATE workflow_runs SET phase_history = '{\"a\": 1}' WHERE id = 'run-0'")
+    with pytest.raises(CorruptData) as refused:
+        store.workflows.runs.get("run-0")
+    assert (refused.value.table, refused.value.key, refused.value.column) == (
+        "workflow_runs",
+        "run-0",
+        "phase_history",
+    )
+    assert store.workflows.runs.get("run-1").phase_history == ()
+
+
+def test_a_run_whose_question_cannot_be_read_hides_no_unhealthy_runs(database: Database) -> None:
+    """house H-52: it is named, and the others are judged."""
+    store = database.open()
+    runs(store, 3)
+    for n in range(3):
+        store.workflows.approvals.create(f"run-{n}", Gate("g", "Sure?", id=f"ap-{n}"))
+    database.clock.advance(seconds=7200)
+    broken(database, "workflow_approvals", "created_at", "ap-1")
+    page = store.workflows.health.list_unhealthy()
+    assert sorted(run.id for run in page) == ["run-0", "run-2"]
+    assert [row.key for row in page.damaged] == ["ap-1"]

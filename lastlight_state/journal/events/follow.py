@@ -5,6 +5,7 @@ The numbers of a run are in the order of its commits, so that an event which is 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,6 +21,7 @@ from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
+from lastlight_state.db.windows import Window, parted, window
 from lastlight_state.errors import NotFound
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter
@@ -29,6 +31,8 @@ from lastlight_state.journal.records import Event
 from lastlight_state.journal.tables import SEQUENCES
 
 T = TypeVar("T")
+
+_log = logging.getLogger("lastlight_state.journal")
 #: A run and a stream of it.
 Key = tuple[str, str]
 
@@ -104,12 +108,16 @@ class Follower:
         while True:
             given = checks.filters(run_id, self._where, self._cursors[run_id])
             chosen = {name: value for name, value in given.items() if value is not None}
-            rows = self._scope.reading(_page(chosen))
-            for row in rows:
+            found = self._scope.reading(_page(chosen))
+            items, damaged = parted(found.rows, dict)
+            for row in items:
                 self._cursors[run_id] = row["seq"]
                 yield Event.of(row)
-            if len(rows) < words.PAGE:
+            for event in damaged:
+                _log.error("a follower passed over an event that cannot be read: %s", event.problem)
+            if found.last is None:
                 break
+            [self._cursors[run_id]] = found.last
         cursor = self._cursors[run_id]
         if cursor is None or cursor < next_seq - 1:
             self._cursors[run_id] = next_seq - 1
@@ -126,5 +134,6 @@ class Follower:
             raise NotFound(words.EVENT, (run_id, left), reason=f"events after {cursor} were pruned; {left} comes next")
 
 
-def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], list[dict[str, Any]]]:
-    return lambda unit: sql.LISTS["oldest_first"].rows(unit, chosen, None, words.PAGE)
+def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window]:
+    listing = sql.LISTS["oldest_first"]
+    return lambda unit: window(lambda size: listing.placed(unit, chosen, None, size), words.PAGE)

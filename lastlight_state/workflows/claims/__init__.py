@@ -179,8 +179,11 @@ class Claims(Repository, Generic[W]):
         moment = kinds.moment(self._now())
         said = valid.content("reason", reason, words.SUMMARY)
         valid.page_limit(limit)
-        found = self._reading(lambda unit: lists.spent(unit, moment, limit))
-        swept = sweeps.over(found, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
+
+        def spent(size: int) -> sweeps.Found:
+            return self._reading(lambda unit: lists.spent(unit, moment, size))
+
+        swept = sweeps.over(spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
         return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:

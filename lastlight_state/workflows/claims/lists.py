@@ -18,9 +18,11 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import Statement, number
 from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Window, parted, placed, window
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims.kinds import ABANDONED, BELOW_LIMIT, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
 from lastlight_state.workflows.claims.records import ClaimableRun
+from lastlight_state.workflows.kernel import sweeps
 from lastlight_state.workflows.tables import RUNS
 
 _PROVENANCE = tuple(Provenance.__dataclass_fields__)
@@ -35,29 +37,29 @@ _SHOWN = (
     RUNS.c.max_restarts,
     *(RUNS.c[name] for name in _PROVENANCE),
 )
+#: The key of a claimable run.
+_KEY = ("seen_at", "id")
 _HEARTBEAT, _WAKE = "ix_workflow_runs_heartbeat", "ix_workflow_runs_wake"
 
 
 def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_token: str | None) -> Page[ClaimableRun]:
     """A page of claimable runs, those at their restart limit included. ``now`` is `moment` with this ``grace``."""
     asked = ["claimable", grace.total_seconds()]
-    key = pages.key(asked, page_token, (datetime, str))
-    found = _rows(unit, LISTED, now, key, limit + 1)
-    token = pages.encode_token(asked, _key_of(found[limit - 1])) if len(found) > limit else None
-    return Page(items=tuple(map(_claimable, found[:limit])), next_page_token=token)
+    found = _window(unit, LISTED, now, pages.key(asked, page_token, (datetime, str)), limit)
+    items, damaged = parted(found.rows, _claimable)
+    token = None if found.last is None else pages.encode_token(asked, found.last)
+    return Page(items=items, next_page_token=token, damaged=damaged)
 
 
-def candidates(
-    unit: Unit, now: dict[str, Any], after: dict[str, Any] | None, limit: int
-) -> tuple[list[dict[str, Any]], int]:
-    """The runs that may be taken and come after this row, and how many rows were looked at."""
-    key = _key_of(after) if after else None
-    return unit.sound(TAKEN_NEXT.statement(key is not None, limit), _values(now, key))
+def candidates(unit: Unit, now: dict[str, Any], after: list[Any] | None, limit: int) -> Window:
+    """The next ``limit`` runs that may be taken, after this key."""
+    return _window(unit, TAKEN_NEXT, now, after, limit)
 
 
-def spent(unit: Unit, now: dict[str, Any], limit: int) -> list[str]:
-    """The ids of the abandoned runs at their restart limit that were silent for longest, in ascending order."""
-    return sorted(row["id"] for row in unit.sound(SPENT.statement(False, limit), now)[0])
+def spent(unit: Unit, now: dict[str, Any], limit: int) -> sweeps.Found:
+    """The ids of the abandoned runs at their restart limit that were silent for longest."""
+    rows, in_all = unit.sound(SPENT.statement(False, limit), now)
+    return sweeps.Found([row["id"] for row in rows], in_all)
 
 
 class Ranges:
@@ -100,12 +102,9 @@ TAKEN_NEXT = Ranges((RUNS.c.id,), TAKEABLE)
 SPENT = Ranges((RUNS.c.id,), sa.and_(ABANDONED, ~BELOW_LIMIT), due=False)
 
 
-def _rows(unit: Unit, ranges: Ranges, now: dict[str, Any], key: list[Any] | None, limit: int) -> list[dict[str, Any]]:
-    return unit.rows(ranges.statement(key is not None, limit), _values(now, key))
-
-
-def _values(now: dict[str, Any], key: list[Any] | None) -> dict[str, Any]:
-    return now if key is None else {**now, **pages.after_values(key)}
+def _window(unit: Unit, ranges: Ranges, now: dict[str, Any], key: list[Any] | None, limit: int) -> Window:
+    values = now if key is None else {**now, **pages.after_values(key)}
+    return window(lambda size: placed(unit.readable(ranges.statement(key is not None, size), values), _KEY), limit)
 
 
 def _claimable(row: dict[str, Any]) -> ClaimableRun:
@@ -125,7 +124,3 @@ def _claimable(row: dict[str, Any]) -> ClaimableRun:
             "provenance": Provenance(**{name: row[name] for name in _PROVENANCE}),
         }
     )
-
-
-def _key_of(row: dict[str, Any]) -> list[Any]:
-    return [row["seen_at"], row["id"]]

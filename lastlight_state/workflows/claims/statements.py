@@ -23,7 +23,7 @@ from lastlight_state.workflows.claims.kinds import (
     SEEN,
     TAKEABLE,
 )
-from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, PUT_BACK, SAVED_ONCE, TAKEN
+from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, KEPT, PUT_BACK, SAVED_ONCE, TAKEN
 from lastlight_state.workflows.kernel.rows import STATE, locking
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
@@ -85,7 +85,7 @@ LOCK = locking(RUNS.c.lease_expires_at, RUNS.c.wake_at, KIND)
 
 def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
-        sa.select(RUNS.c.id, RUNS.c.transition_seq, SEEN)
+        sa.select(*KEPT, SEEN)
         .where(RUNS.c.id.in_(ids), unindexed(sa.or_(TAKEABLE, DUE)))
         .order_by(SEEN, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))

@@ -5,7 +5,6 @@ One conditional UPDATE decides; if it changes nothing, a second look at the lock
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +14,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Row
 from lastlight_state.errors import ClaimLost, Conflict, CorruptData, LostRace
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, lists, statements as sql
@@ -24,9 +24,6 @@ from lastlight_state.workflows.kernel import fence, rows, transitions
 _SPARE = 50
 #: The most candidates of one statement.
 _MOST = 500
-_TAKING = "lastlight_taking"
-
-_log = logging.getLogger("lastlight_state.workflows")
 
 
 def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
@@ -85,34 +82,32 @@ def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: st
 
 
 def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """Take the runs that were silent for longest, skipping those that others are locking."""
+    """Take the runs that were silent for longest, skipping those that others are locking or that cannot be read."""
     size = min(limit + _SPARE, _MOST)
     taken: list[dict[str, Any]] = []
-    last: dict[str, Any] | None = None
+    last = None
     while len(taken) < limit:
-        found, in_all = lists.candidates(unit, values, last, size)
-        if found:
-            statement, ids = sql.LOCK_FREE.of([row["id"] for row in found])
-            locked, _ = unit.sound(statement, {**values, **ids, "limit": limit - len(taken)})
-            taken += _take_sound(unit, locked, values)
-            last = found[-1]
-        if in_all < size or not found:
+        found = lists.candidates(unit, values, last, size)
+        taken += _take_free(unit, found.rows, values, limit - len(taken))
+        last = found.last
+        if last is None:
             break
     return taken
 
 
-def _take_sound(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str, Any]) -> list[dict[str, Any]]:
-    """`_take_locked`, past runs whose rows cannot be read: those stay as they are, and are logged."""
-    unit.plain(f"SAVEPOINT {_TAKING}")
-    try:
-        taken = _take_locked(unit, locked, values)
-    except CorruptData as error:
-        unit.undo_to(_TAKING)
-        if len(locked) == 1:
-            _log.error("run %s was not taken: %s", locked[0]["id"], error)
-            return []
-        return [run for row in locked for run in _take_sound(unit, [row], values)]
-    unit.plain(f"RELEASE SAVEPOINT {_TAKING}")
+def _take_free(unit: Unit, candidates: Sequence[Row], values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    """Take the first ``limit`` of these runs that nobody is locking. Those that cannot be read stay as they are."""
+    taken: list[dict[str, Any]] = []
+    left = [row["id"] for row in unit.passing(candidates)]
+    while left and len(taken) < limit:
+        statement, ids = sql.LOCK_FREE.of(left)
+        asked = limit - len(taken)
+        locked = unit.readable(statement, {**values, **ids, "limit": asked}).rows
+        taken += _take_locked(unit, unit.passing(locked), values)
+        if len(locked) < asked:
+            break
+        tried = {row.key if isinstance(row, CorruptData) else row["id"] for row in locked}
+        left = [run_id for run_id in left if run_id not in tried]
     return taken
 
 

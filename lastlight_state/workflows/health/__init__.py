@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.unit import Found, Unit
+from lastlight_state.db.windows import damaged_row
+from lastlight_state.errors import CorruptData
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.health import statements as sql
@@ -26,17 +28,19 @@ class Health(Repository):
         """The state of a run, what it waits for, and what is wrong with it.
 
         ``owner_alive(owner)`` is called for an owner whose lease is over, for programs that can look at its process. No
-        transaction is open meanwhile, unless the caller has opened one. Raises `NotFound`.
+        transaction is open meanwhile, unless the caller has opened one. Raises `NotFound`, `CorruptData`.
         """
         now = self._now()
 
-        def work(unit: Unit) -> Facts | None:
+        def work(unit: Unit) -> Facts | CorruptData | None:
             row = unit.row(sql.ONE, {"run_id": run_id})
             return None if row is None else _facts(unit, [row])[0]
 
         facts = self._viewing(work)
         if facts is None:
             raise valid.not_found("workflow_run", run_id)
+        if isinstance(facts, CorruptData):
+            raise facts
         return derive(facts, now, owner_alive)
 
     def list_unhealthy(self, *, limit: int = 50, page_token: str | None = None) -> Page[UnhealthyRun]:
@@ -50,36 +54,50 @@ class Health(Repository):
 
         def work(unit: Unit) -> Page[UnhealthyRun]:
             page = sql.LIVE.page(unit, dict, limit=limit, page_token=page_token, given=_LIVE)
-            judged = [_judged(row, facts, now) for row, facts in zip(page.items, _facts(unit, page.items), strict=True)]
+            found = [*zip(page.items, _facts(unit, page.items), strict=True)]
+            judged = [_judged(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
+            damaged = [damaged_row(facts) for _, facts in found if isinstance(facts, CorruptData)]
             return Page(
                 items=tuple(run for run in judged if run.state.unhealthy),
                 next_page_token=page.next_page_token,
-                damaged=page.damaged,
+                damaged=(*page.damaged, *damaged),
             )
 
         return self._viewing(work)
 
 
-def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts]:
-    """The facts of at most 500 runs, with three more statements for all of them."""
+def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts | CorruptData]:
+    """The facts of at most 500 runs, with three more statements for all of them; or which of them cannot be read."""
     if not rows:
         return []
     ids = [row["id"] for row in rows]
+    damaged: dict[str, CorruptData] = {}
     questions: dict[str, tuple[PendingQuestions, ...]] = {}
     for family in sql.QUESTIONS:
-        for found in unit.rows(*family.of(ids)):
+        for found in _sound(unit.readable(*family.of(ids)), damaged):
             run_id = found.pop("run_id")
             questions[run_id] = (*questions.get(run_id, ()), _questions(found))
-    silent = {found["workflow_run_id"]: found["silent_since"] for found in unit.rows(*sql.SILENT.of(ids))}
+    silent = {row["run_id"]: row["silent_since"] for row in _sound(unit.readable(*sql.SILENT.of(ids)), damaged)}
     names = (*sql.STORED, "status_since", "disabled_since")
     return [
-        Facts(
+        damaged.get(row["id"])
+        or Facts(
             **{name: row[name] for name in names},
             silent_since=silent.get(row["id"]),
             questions=questions.get(row["id"], ()),
         )
         for row in rows
     ]
+
+
+def _sound(found: Found, damaged: dict[str, CorruptData]) -> Iterator[dict[str, Any]]:
+    """The rows that can be read. The others are noted with their run."""
+    for at, row in enumerate(found.rows):
+        if isinstance(row, CorruptData):
+            for run_id in found.columns(at, ["run_id"]) or ():
+                damaged[run_id] = row
+        else:
+            yield row
 
 
 def _questions(found: dict[str, Any]) -> PendingQuestions:

@@ -102,7 +102,7 @@ _last_sign = sa.func.coalesce(EXECUTIONS.c.heartbeat_at, EXECUTIONS.c.started_at
 
 def _silent(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     run_id = EXECUTIONS.c.workflow_run_id
-    oldest = sa.select(run_id, sa.func.min(_last_sign).label("silent_since"))
+    oldest = sa.select(run_id.label("run_id"), sa.func.min(_last_sign).label("silent_since"))
     return through(oldest, EXECUTIONS, "ix_executions_in_flight").where(run_id.in_(ids), IN_FLIGHT).group_by(run_id)
 
 

@@ -27,6 +27,9 @@ CLAIMED = (
     RUNS.c.transition_seq,
 )
 
+#: Those of them that a take keeps or counts up. A run is taken only if they can be read.
+KEPT = (RUNS.c.id, RUNS.c.claim_epoch, RUNS.c.restart_count, RUNS.c.cancel_requested_at, RUNS.c.transition_seq)
+
 #: Columns and what a statement sets them to.
 Sets = Mapping[str, Any]
 

@@ -11,6 +11,7 @@ from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Window, parted, placed, window
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.arguments import NodeRef, RunFilter
 from lastlight_state.workflows.executions.records import ExecutionSummary
@@ -115,29 +116,39 @@ class Lookups(Repository):
         """A page of the names of workflows that have runs, ascending. The cost does not grow with their number."""
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]
-        values = {"after": after, "most": limit + 1}
-        names = [row["name"] for row in self._reading(lambda unit: unit.rows(sql.NAMES, values))]
-        token = pages.encode_token(_NAMES, [names[limit - 1]]) if len(names) > limit else None
-        return Page(items=tuple(names[:limit]), next_page_token=token)
+
+        def read(unit: Unit) -> Window:
+            asked = {"after": after}
+            return window(lambda size: placed(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
+
+        found = self._reading(read)
+        items, damaged = parted(found.rows, lambda row: str(row["name"]))
+        token = None if found.last is None else pages.encode_token(_NAMES, found.last)
+        return Page(items=items, next_page_token=token, damaged=damaged)
 
     def repos(self, *, limit: int = 500, page_token: str | None = None) -> Page[RepoRuns]:
         """A page of repositories that have runs, by owner and name; those without an owner come first.
 
         Foreign rows that hold ``owner/name`` as one text count with the others of that repository. Each call reads an
-        index of all runs, because it counts them.
+        index of all runs, because it counts them. Repositories that cannot be read are on the first page.
         """
         valid.page_limit(limit)
         after = tuple(pages.key(_REPOS, page_token, (str, str)) or ("", ""))
-        found = _folded(self._reading(lambda unit: unit.rows(sql.REPOS)))
+        rows, damaged = parted(self._reading(lambda unit: unit.readable(sql.REPOS).rows), dict)
+        found = _folded(rows)
         page = [found[key] for key in sorted(found) if key > after][: limit + 1]
         last = page[limit - 1] if len(page) > limit else None
         token = pages.encode_token(_REPOS, [last.owner or "", last.repo]) if last else None
-        return Page(items=tuple(page[:limit]), next_page_token=token)
+        return Page(items=tuple(page[:limit]), next_page_token=token, damaged=() if page_token else damaged)
 
     def activity(self, owner: str | None, repo: str, *, since: datetime) -> tuple[RunActivity, ...]:
-        """The runs of a repository that started at ``since`` or later, counted by workflow and status."""
+        """The runs of a repository that started at ``since`` or later, counted by workflow and status.
+
+        Runs of which neither can be read are logged and left out.
+        """
         values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
-        return tuple(self._all(RunActivity, sql.ACTIVITY, values))
+        found, _ = self._reading(lambda unit: unit.sound(sql.ACTIVITY, values))
+        return tuple(map(RunActivity.of, found))
 
     def get_task(self, run_id: str, node: NodeRef) -> TaskStory:
         """The history of a node in one iteration: its attempts, and the questions that it waited for.

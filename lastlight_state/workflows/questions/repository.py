@@ -80,8 +80,14 @@ class QuestionRepository(Repository, Generic[Q]):
 
     def _expire_due(self, now: datetime, limit: int) -> tuple[str, ...]:
         """Expire overdue questions, one transaction for each run that has any."""
-        due = self._reading(lambda unit: self._questions.due(unit, now, limit))
-        swept = sweeps.over(due, lambda run_id: self._expire(run_id, due[run_id], now))
+        due: dict[str, list[str]] = {}
+
+        def read(size: int) -> sweeps.Found:
+            found, rows = self._reading(lambda unit: self._questions.due(unit, now, size))
+            due.update(found)
+            return sweeps.Found(tuple(found), rows)
+
+        swept = sweeps.over(read, limit, lambda run_id: self._expire(run_id, due[run_id][:limit], now))
         return tuple(question_id for _, expired in swept for question_id in expired)
 
     def _expire(self, run_id: str, ids: Sequence[str], now: datetime) -> list[str]:

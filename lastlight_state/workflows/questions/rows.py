@@ -162,15 +162,17 @@ class QuestionRows(Generic[Q]):
             return AlreadyAnswered(self._shape.name, question.id, winner=question)
         return self._closed_as(question, question.status)
 
-    def due(self, unit: Unit, now: datetime, limit: int) -> dict[str, list[str]]:
-        """The ids of at most ``limit`` overdue questions, the longest overdue first, by run in ascending id.
+    def due(self, unit: Unit, now: datetime, limit: int) -> tuple[dict[str, list[str]], int]:
+        """The ids of the ``limit`` questions that are overdue for longest, by run, and how many there were in all.
 
-        Questions whose run is missing are left out, or they would fill the limit forever.
+        Questions whose run is missing are left out, or they would fill the limit forever. Those that cannot be read
+        are counted only.
         """
         found: dict[str, list[str]] = {}
-        for row in unit.sound(self.due_statement, {"at": now, "limit": limit})[0]:
+        rows, in_all = unit.sound(self.due_statement, {"at": now, "limit": limit})
+        for row in rows:
             found.setdefault(row["run_id"], []).append(row["id"])
-        return dict(sorted(found.items()))
+        return found, in_all
 
     def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[dict[str, Any]]:
         """Expire the overdue among these questions of a locked run. Returns their rows, the longest overdue first."""

@@ -118,8 +118,11 @@ class Queue(Repository):
         cutoff = to_millis(now - valid.duration("older_than", older_than, most=LONGEST))
         error = valid.content("reason", reason, words.ERROR)
         valid.page_limit(limit)
-        found = self._reading(lambda unit: _overdue(unit, cutoff, limit))
-        swept = sweeps.over(found, lambda run_id: self._expire(run_id, cutoff, error, now))
+
+        def overdue(size: int) -> sweeps.Found:
+            return self._reading(lambda unit: _overdue(unit, cutoff, size))
+
+        swept = sweeps.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
         return tuple(run_id for run_id, expired in swept if expired)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
@@ -138,18 +141,30 @@ def _admit_next(
     if room <= 0:
         return []
     statement, names = (sql.NEXT, {}) if workflow_names is None else sql.NEXT_OF.of(workflow_names)
-    first = [row["id"] for row in unit.sound(statement, {**names, "at": holder["at"], "limit": room})[0]]
-    if not first:
+    taken: list[dict[str, Any]] = []
+    size = room
+    while True:
+        found, in_all = unit.sound(statement, {**names, "at": holder["at"], "limit": size})
+        taken += _take(unit, holder, [row["id"] for row in found][: room - len(taken)])
+        if len(taken) == room or in_all < size:
+            return taken
+        size *= 2  # rows that cannot be read stay at the head of the line: look behind them
+
+
+def _take(unit: Unit, holder: dict[str, Any], run_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Admit and take locked runs. Returns their rows, in this order."""
+    if not run_ids:
         return []
-    take, ids = sql.TAKE.of(first)
+    take, ids = sql.TAKE.of(run_ids)
     taken = {row["id"]: row for row in unit.rows(take, {**holder, **ids})}
-    transitions.record_takes(unit, first, holder["at"])
-    return [taken[run_id] for run_id in first]
+    transitions.record_takes(unit, run_ids, holder["at"])
+    return [taken[run_id] for run_id in run_ids]
 
 
-def _overdue(unit: Unit, cutoff: datetime, limit: int) -> list[str]:
-    """The first runs in line that were queued before ``cutoff``, by ascending id."""
-    return sorted(row["id"] for row in unit.sound(sql.OVERDUE, {"cutoff": cutoff, "limit": limit})[0])
+def _overdue(unit: Unit, cutoff: datetime, limit: int) -> sweeps.Found:
+    """The first runs in line that were queued before ``cutoff``."""
+    rows, in_all = unit.sound(sql.OVERDUE, {"cutoff": cutoff, "limit": limit})
+    return sweeps.Found([row["id"] for row in rows], in_all)
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:

@@ -11,7 +11,7 @@ from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import through, unindexed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, prepared
-from lastlight_state.workflows.kernel.claims import CLAIMED, TAKEN
+from lastlight_state.workflows.kernel.claims import CLAIMED, KEPT, TAKEN
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.runs.statements import SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
@@ -39,13 +39,13 @@ _running = (
 COUNT_RUNNING = prepared(sa.select(sa.func.count()).select_from(_running))
 
 
-def _first(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    first = through(sa.select(RUNS.c.id), RUNS, _INDEX).where(*_in_line, *conditions)
+def _first(shown: Sequence[sa.Column[Any]], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    first = through(sa.select(*shown), RUNS, _INDEX).where(*_in_line, *conditions)
     return first.order_by(*_line).limit(_limit)
 
 
 def _next(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    return _first(_enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
+    return _first(KEPT, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
 
 
 def _next_of(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
@@ -79,5 +79,5 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 TAKE = Family("run", _take)
 
 #: The first runs in line that were queued before ``:cutoff``.
-OVERDUE = prepared(_first(RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at)))
+OVERDUE = prepared(_first((RUNS.c.id,), RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at)))
 LOCK = locking(RUNS.c.queued_at)

@@ -10,6 +10,7 @@ from lastlight_state.db import pages, valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import DamagedRow, Page
 from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Placed, Row, parted, window
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
@@ -42,24 +43,36 @@ def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | N
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """A page of all runs: running, paused, queued, then ended ones; newest first in each group.
-
-    Each group is a range of an index, read after the one before it; nothing is sorted.
-    """
+    """A page of all runs: running, paused, queued, then ended ones; newest first in each group."""
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
-    found: list[tuple[int, dict[str, Any]]] = []
-    while rank < len(_RANKS) and len(found) <= limit:
+    found = window(lambda size: _ranked(unit, chosen, rank, key, size), limit)
+    items, damaged = parted(found.rows, _as_it_is)
+    token = None if found.last is None else pages.encode_token(asked, found.last)
+    return _page(unit, items, token, damaged)
+
+
+def _ranked(unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int) -> Placed:
+    """The next runs after this key in the group of this rank, then those of the groups that follow.
+
+    Each group is a range of an index, read after the one before it; nothing is sorted.
+    """
+    rows: list[Row] = []
+    places: list[tuple[int, int, Placed]] = []
+    while rank < len(_RANKS) and len(rows) < limit:
         statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
-        rows = sql.LIST.rows(unit, {**chosen, "statuses": statuses}, key, limit + 1)
-        found += [(rank, row) for row in rows]
+        found = sql.LIST.placed(unit, {**chosen, "statuses": statuses}, key, limit - len(rows))
+        rows += found.rows
+        places += [(rank, at, found) for at in range(len(found.rows))]
         rank, key = rank + 1, None
-    token = None
-    if len(found) > limit:
-        last_rank, last = found[limit - 1]
-        token = pages.encode_token(asked, [last_rank, *sql.LIST.key(last)])
-    return _page(unit, [row for _, row in found[:limit]], token)
+
+    def key_of(at: int) -> list[Any] | None:
+        group, place, found = places[at]
+        key = found.key(place)
+        return None if key is None else [group, *key]
+
+    return Placed(rows, key_of)
 
 
 ORDERS = {"newest": newest, "active_first": active_first}
