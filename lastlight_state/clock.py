@@ -1,4 +1,4 @@
-"""The only source of time, so that tests can hold it still.
+"""Every time that this library reads comes from here, so that tests can hold the clock still.
 
 Every time in this library is an aware UTC `datetime` of millisecond precision, because that is what both
 databases store: what a call returns equals what a later read returns.
@@ -34,7 +34,7 @@ FIRST_YEAR, LAST_YEAR = 1000, 8999
 
 
 class KeptClock:
-    """A caller's clock, its times made into what this library keeps.
+    """A caller's clock, whose times are checked and cut to milliseconds.
 
     Naive times are `InvalidValue`, and so are years outside 1000 to 8999: leases, windows and timeouts are added to the
     present and taken from it, and must stay in the calendar.
@@ -59,7 +59,7 @@ def to_millis(moment: datetime) -> datetime:
 def aware_utc(where: str, moment: datetime) -> datetime:
     """A caller's time as the library keeps it. Naive values are `InvalidValue`: their zone would be a guess."""
     if not isinstance(moment, datetime):
-        raise InvalidValue(where, f"a datetime is needed, not {type(moment).__name__}")
+        raise InvalidValue(where, f"expected a datetime, got {type(moment).__name__}")
     if moment.tzinfo is UTC:
         return to_millis(moment)
     if moment.tzinfo is None or moment.utcoffset() is None:

@@ -3,12 +3,12 @@
 Five fields, or six with leading seconds; names and ``L``, ``LW``, ``5L``, ``1#1``; ``@daily`` and its like. The day
 matches by day of month **or** day of week when both are restricted. Times go in aware and come out in UTC.
 
-At a change of the clocks, a pattern with fixed minutes and hours runs once: in the hour that is left out at the first
-minute after it, in the hour that comes twice the first time. One whose minutes or hours begin with ``*``, or that has
-seconds, follows the wall clock: it has nothing in the hour that is left out, and everything twice in the other.
+When the clocks change, a pattern with fixed minutes and hours still runs once: if its hour is skipped, at the first
+minute after the gap; if its hour comes twice, the first time. A pattern whose minutes or hours begin with ``*``, or
+that has seconds, follows the wall clock: it does not run in a skipped hour, and runs in both of a repeated one.
 
-Parsing and stepping are those of the library cronsim, in the extra ``cron``; without it all three functions raise
-`MisuseError`. A pattern that matches nothing within 50 years counts as one that never matches.
+The library cronsim, in the extra ``cron``, parses and steps; without it all three functions raise `MisuseError`. A
+pattern that matches nothing within 50 years is taken never to match.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lastlight_state.reprs import shown
 
 PATTERN_BYTES = 255
 ZONE_BYTES = 64
-#: Instants that one call gives at most.
+#: The most instants that one call gives.
 MOST = 100
 
 _SHORTHANDS = {
@@ -59,7 +59,7 @@ def available() -> bool:
 def trimmed(pattern: str) -> str:
     """The pattern without needless blanks, otherwise unread. Raises `InvalidValue` for a blank or too long one."""
     if not isinstance(pattern, str):
-        raise InvalidValue("pattern", f"text is needed, not {type(pattern).__name__}")
+        raise InvalidValue("pattern", f"expected text, got {type(pattern).__name__}")
     if not pattern.isascii():
         raise InvalidValue("pattern", f"{shown(pattern, 80)}: only ASCII characters")
     kept = " ".join(pattern.split())
@@ -73,8 +73,8 @@ def trimmed(pattern: str) -> str:
 def validate(pattern: str, timezone: str = "UTC") -> str:
     """The pattern as it is to be stored: without needless blanks.
 
-    Raises `InvalidValue` naming pattern and field for one that cannot be read or never matches, and for a zone that
-    this machine does not know by that name.
+    Raises `InvalidValue`, which names the field, for a pattern that cannot be read or never matches, and for a zone
+    that this machine does not know.
     """
     kept = trimmed(pattern)
     _zone(timezone)
@@ -92,7 +92,7 @@ def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
 def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
     """The next ``count`` (1 to 100) instants strictly after ``after``, ascending; fewer when there are no more."""
     if type(count) is not int or not 1 <= count <= MOST:
-        raise InvalidValue("count", f"a whole number between 1 and {MOST} is needed")
+        raise InvalidValue("count", f"must be a whole number from 1 to {MOST}")
     start = aware_utc("after", after)
     return list(islice(_after(trimmed(pattern), _zone(timezone), start), count))
 
@@ -100,8 +100,8 @@ def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[d
 def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """Instants after ``after``, strictly ascending.
 
-    Where a pattern runs once, the library steps through wall-clock times: around a change of the clocks it may give the
-    same instant twice, or one that has passed.
+    For patterns with fixed hours, cronsim steps through wall-clock times: around a change of the clocks it may give
+    the same instant twice, or an earlier one.
     """
     last = after
     found = _by_the_wall if zone is not UTC and _follows_the_wall(pattern) else _matches
@@ -114,9 +114,9 @@ def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """All that matches on the zone's clocks. From one change of theirs to the next they are a fixed distance from UTC.
+    """The instants at which the zone's clocks match. Between two changes the clocks are a fixed distance from UTC.
 
-    The library itself steps by whole hours, and is out of step after a change that is not one of hours (Lord Howe).
+    cronsim itself steps by whole hours, and is wrong after a change by half an hour (Lord Howe).
     """
     asked, reached, distance = after, after, _distance(zone, after)
     while True:
@@ -156,7 +156,7 @@ def _follows_the_wall(pattern: str) -> bool:
 
 
 def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """The library's answers, to their end. Raises `InvalidValue` for a pattern that it does not take."""
+    """What cronsim answers. Raises `InvalidValue` for a pattern that it cannot parse."""
     library = _library()
     expression = _SHORTHANDS.get(pattern.lower(), pattern)
     try:
@@ -167,11 +167,11 @@ def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 def _zone(name: str) -> tzinfo:
     if not isinstance(name, str):
-        raise InvalidValue("timezone", f"text is needed, not {type(name).__name__}")
+        raise InvalidValue("timezone", f"expected text, got {type(name).__name__}")
     if name == "UTC":
         return UTC
     if len(name) > ZONE_BYTES or not _ZONE.fullmatch(name) or name.startswith(_LOCAL):
-        raise InvalidValue("timezone", f"{shown(name, 80)} is no name of an IANA time zone")
+        raise InvalidValue("timezone", f"{shown(name, 80)} is not the name of an IANA time zone")
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -104,7 +104,7 @@ class LostRace(Conflict):
 
 
 class AlreadyAnswered(Conflict):
-    """Somebody has answered; ``winner`` is the answered record."""
+    """The question has been answered already; ``winner`` is the answered record."""
 
     code = "already_answered"
     winner: Any
@@ -114,9 +114,9 @@ class AlreadyAnswered(Conflict):
 
 
 class ClaimLost(Conflict):
-    """The write presented a claim that does not hold the run (or none, and somebody does). Nothing was written.
+    """A write whose claim does not hold the run, or one without a claim while the run is held. Nothing was written.
 
-    Of a fire's claim, ``kind`` is ``fire`` and ``fire_id`` stands for ``run_id``.
+    For the claim on a cron's fire, ``kind`` is ``fire``, and ``fire_id`` is set in place of ``run_id``.
     """
 
     code = "claim_lost"
@@ -150,7 +150,7 @@ class ClaimLost(Conflict):
 
 
 class StaleVersion(Conflict):
-    """What the caller looked at has changed: ``expected`` against ``found``."""
+    """The stored state is not the one that the caller expected: ``expected`` against ``found``."""
 
     code = "stale_version"
     expected: Any
@@ -195,13 +195,13 @@ class ReservedName(InvalidValue):
 
 
 class UnsafePath(InvalidValue):
-    """The name would not stay inside its directory, or is no safe file name."""
+    """The name would leave its directory, or is not a safe file name."""
 
     code = "unsafe_path"
 
 
 class SchemaError(StateError):
-    """The database's schema is not one that this library can work on."""
+    """This library cannot work on the schema of the database."""
 
     code = "schema"
 
@@ -297,13 +297,13 @@ class BackendError(StateError):
 
 
 class BackendBusy(BackendError):
-    """Locked by others for longer than every retry."""
+    """Others held the locks for longer than all retries took."""
 
     code = "backend_busy"
 
 
 class BackendUnavailable(BackendError):
-    """Unreachable, full, or gone."""
+    """The database cannot be reached, is full, or went away during the call."""
 
     code = "backend_unavailable"
 

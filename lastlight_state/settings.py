@@ -26,7 +26,7 @@ DATABASE_FILE = "lastlight.db"
 
 
 def _seconds(value: Any) -> Any:
-    """A number that came as text is one of seconds, as a number is; other texts are ISO 8601 durations."""
+    """Read numbers, and texts of numbers, as seconds; pydantic reads other texts as ISO 8601 durations."""
     with suppress(TypeError, ValueError):
         return float(value)
     return value
@@ -49,7 +49,7 @@ class Limits(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Durations are in seconds where they are numbers."""
+    """Everything that can be set; `docs/deploying.md` and `docs/promises.md` say what each means."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -92,7 +92,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual ones, but a bare ``SCHEMA`` in the environment is some other program's."""
+        """The usual sources, but without the variable ``SCHEMA`` of the environment: it belongs to other programs."""
         if isinstance(env_settings, EnvSettingsSource):
             env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name != "schema"}
         return init_settings, env_settings, dotenv_settings, file_secret_settings

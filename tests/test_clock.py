@@ -53,7 +53,7 @@ def test_a_time_without_an_offset_is_refused(moment: datetime) -> None:
 
 @pytest.mark.parametrize("value", ["2026-02-03T00:00:00Z", 1770076800, None])
 def test_what_is_no_datetime_is_refused_by_its_type(value: object) -> None:
-    with pytest.raises(InvalidValue, match="since: a datetime is needed"):
+    with pytest.raises(InvalidValue, match="since: expected a datetime"):
         aware_utc("since", value)  # type: ignore[arg-type]
 
 

@@ -35,5 +35,5 @@ def of_text(where: str, text: str | None) -> dict[str, Position]:
     try:
         parts = [(str(name), str(mark), latest) for name, mark, latest in opaque.unpack(where, text)]
     except (ValueError, TypeError):
-        raise InvalidValue(where, "damaged, or no cursor") from None
+        raise InvalidValue(where, "damaged, or not a cursor") from None
     return {name: Position(mark_of_text(where, mark), envelopes.parse_time(latest)) for name, mark, latest in parts}

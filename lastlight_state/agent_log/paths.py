@@ -105,7 +105,7 @@ def scope_of(slug: str) -> Scope:
 def component_problem(name: str) -> str | None:
     """Why a text cannot be one component of a path; None if it can."""
     if name in {"", ".", ".."}:
-        return f"{name!r} is no name"
+        return f"{name!r} is not a name"
     if "/" in name or "\0" in name:
         return "a separator or NUL in a name"
     try:

@@ -57,7 +57,7 @@ class Sessions:
         """
         limit = page_limit(limit)
         if scope not in _SCOPES:
-            raise InvalidValue("scope", f"{shown(scope, 80)}", permitted=_SCOPES)
+            raise InvalidValue("scope", f"unknown: {shown(scope, 80)}", permitted=_SCOPES)
         asked = [scope, None if slug is None else paths.checked_slug(slug)]
         after = _key_of(asked, page_token)
         slugs, skipped = self._tree.slugs()

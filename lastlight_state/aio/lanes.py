@@ -31,7 +31,7 @@ class Outcome(asyncio.Future[Any]):
 
     #: Told of a cancellation, so that what is waited for can come to its end.
     on_cancel: Callable[[], object] | None = None
-    #: How long the call waits for others. None for one that ends something, and is made whoever is cancelled.
+    #: How long the call waits for others. None for a call that ends something, which is made even if it is cancelled.
     patience: Patience | None = None
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,7 +39,7 @@ class Outcome(asyncio.Future[Any]):
         self._call = [call]
 
     def take(self) -> Call | None:
-        """The call, for whoever asks first; None for everybody else."""
+        """The call for the first thread that asks; None for all others."""
         try:
             return self._call.pop()
         except IndexError:

@@ -31,7 +31,7 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
     """The backend over a caller's engine, which stays the caller's."""
     expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(engine.dialect.name)
     if expected is not None and engine.dialect.driver != expected:
-        raise NotSupported(f"engine= uses the driver {engine.dialect.driver!r}; {expected!r} is needed")
+        raise NotSupported(f"engine= must use the driver {expected!r}, not {engine.dialect.driver!r}")
     return _opener(engine.dialect.name)(engine.url, options, engine=engine)
 
 

@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.05
 
 
 class Turn(Held):
-    """One that stands in a line."""
+    """A caller that waits in a line."""
 
     #: Where its thread waits, if it had to.
     gate: threading.Lock | None = None

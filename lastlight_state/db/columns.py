@@ -102,7 +102,7 @@ class IntegerFlag(TypeDecorator[bool]):
 
 
 class NumericFlag(IntegerFlag):
-    """The same in a column declared BOOLEAN, so that a stranger sees what it holds."""
+    """The same in a column declared BOOLEAN, so that people see what it holds."""
 
     impl = sa.Boolean  # type: ignore[assignment]
     cache_ok = True

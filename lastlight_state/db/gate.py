@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: What Python raises for a value that is not what its code takes it for.
 _UNFIT = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError, ArithmeticError)
 _MOST_DEPTH = 20
-#: From here on an integer is no float.
+#: Floats hold every integer below this, and not every one above.
 _FLOAT_BITS = 1_023
 
 

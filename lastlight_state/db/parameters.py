@@ -21,7 +21,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 #: Combinations of types that are remembered for one statement.
 _MOST_KINDS = 4_096
 
-#: Of a type that says itself what it takes, as a column of somebody's own table may have.
+#: For types that check their values themselves, such as those of columns in a service's own tables.
 _OPEN = (object, bool), "a value"
 
 #: What a parameter of a column's type may be, and how that is called.

@@ -78,7 +78,7 @@ def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
 
 
 def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Iterator[Difference]:
-    """What stands in the way of working on the table as declared; what is merely missing is no difference."""
+    """The differences that make the table unusable as it is declared. What is only missing can be added."""
     if not found.is_table:
         yield Difference(table.name, None, "kind", "a table", "a view")
         return

@@ -89,7 +89,7 @@ class ToolCallFilter:
 
 @dataclass(frozen=True)
 class SandboxChanges:
-    """The fields of a sandbox that are set; None clears one that may be empty, and the others stay."""
+    """The fields of a sandbox to change: None clears a field, and what is not given stays."""
 
     runtime: str | UnsetType = UNSET
     status: SandboxStatus | UnsetType = UNSET

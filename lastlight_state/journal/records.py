@@ -9,7 +9,7 @@ from lastlight_state.db.records import Record
 
 
 class Appended(Record):
-    """The number of an event, and whether this call stored it: False for one that was there already."""
+    """The number of an event, and whether this call stored it: False if it was there already."""
 
     seq: int
     created: bool
@@ -30,7 +30,7 @@ class Event(Record):
 
 
 class SignalSent(Record):
-    """The number of a signal, and whether this call stored it: False for one that was there already."""
+    """The number of a signal, and whether this call stored it: False if it was there already."""
 
     seq: int
     created: bool

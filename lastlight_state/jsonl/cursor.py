@@ -57,7 +57,7 @@ def mark_of_text(where: str, text: str) -> Mark:
     try:
         offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except (ValueError, TypeError, binascii.Error, struct.error):
-        raise InvalidValue(where, "damaged, or no cursor") from None
+        raise InvalidValue(where, "damaged, or not a cursor") from None
     if checked > min(offset, _CHECKED_BYTES):
-        raise InvalidValue(where, "damaged, or no cursor")
+        raise InvalidValue(where, "damaged, or not a cursor")
     return Mark(offset, checked, checksum)

@@ -19,7 +19,7 @@ _APPEND = os.O_RDWR | os.O_APPEND
 def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
     """The error of this library for a failed file operation, to be raised ``from`` it."""
     if error.errno == errno.ELOOP:
-        return UnsafePath(str(path), "a symbolic link, or behind a loop of them")
+        return UnsafePath(str(path), "a symbolic link, or a loop of symbolic links")
     return BackendUnavailable(f"{path}: {error.strerror or error}", outcome=outcome, path=str(path), errno=error.errno)
 
 
@@ -39,7 +39,7 @@ def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tup
 
 
 def open_to_read(path: Path, *, base: Path | None = None) -> int:
-    """A descriptor of a regular file. Raises OSError, FileNotFoundError for what is no regular file."""
+    """A descriptor of a regular file. Raises FileNotFoundError for anything else, and OSError."""
     try:
         return places.opened_file(path, os.O_RDONLY, base=base)
     except OSError as error:

@@ -26,7 +26,7 @@ class Stop(Protocol):
         ...
 
     def wait(self, timeout: float) -> object:
-        """Wait for so many seconds, or until it is set."""
+        """Wait until it is set, at most for this many seconds."""
         ...
 
 

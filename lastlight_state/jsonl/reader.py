@@ -1,7 +1,7 @@
 """LineReader: the records of a line file, streamed, whatever is in the file.
 
-It works on bytes and splits at ``\\n`` alone. What is no JSON object is skipped and counted, with what can be recovered
-from it (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit is skipped
+It works on bytes and splits at ``\\n`` alone. A line that is not a JSON object is skipped and counted, with what can be
+recovered from it (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit is skipped
 without being held.
 """
 
@@ -69,7 +69,7 @@ class LineReader(Generic[L]):
     """Reads an open file from an offset on. ``lines`` may be called again when the file has grown.
 
     ``offset`` is where the next line begins, ``issues`` the first 1,000 of ``issue_count``, ``torn_tail`` whether the
-    last call of `tail` saw an end that is no record (yet). ``position`` is how far the file has been read.
+    last call of `tail` saw an end that is not a record (yet). ``position`` is how far the file has been read.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class LineWriter:
         check: Callable[[int], object] | None = None,
     ) -> None:
         if sync not in SYNC_WORDS:
-            raise InvalidValue("sync", f"{shown(sync, 80)} is not in the vocabulary", permitted=SYNC_WORDS)
+            raise InvalidValue("sync", f"{shown(sync, 80)} is unknown", permitted=SYNC_WORDS)
         self.path = path
         self._name = os.fspath(path)
         self._base = base
@@ -159,7 +159,7 @@ class LineWriter:
         for line in lines:
             size = line.find(_NEWLINE)
             if size != len(line) - 1 or size < 1:
-                raise InvalidValue("line", "a line ends in its one newline")
+                raise InvalidValue("line", "must be one line, which ends in a newline")
             if size > self._max_line_bytes:
                 raise PayloadTooLarge("line", limit=self._max_line_bytes, actual=size)
         return lines[0] if len(lines) == 1 else b"".join(lines)

@@ -1,4 +1,4 @@
-"""Compares a schema with the one that a revision promises, before that version is written."""
+"""Compares a schema with what a revision promises, before that revision is recorded."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state = 'running'"
 
 
 def read_state(backend: Backend) -> SchemaState:
-    """The state of the schema of any database, or of one that does not exist. Creates nothing."""
+    """The state of a database's schema; the database may not exist. Creates nothing."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
     rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}")

@@ -31,7 +31,7 @@ def refuse(state: SchemaState) -> None:
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
     if state.state == "foreign":
         raise SchemaMismatch(
-            f"the version table holds {state.revision!r}, which is no revision of lastlight-state; "
+            f"the version table holds {state.revision!r}, which is not a revision of lastlight-state; "
             "if the tables are ours, `lastlight-state stamp --to REVISION` corrects it"
         )
     if state.unfinished_copy:

@@ -1,4 +1,4 @@
-"""What the database refuses about inputs, the registry and the history of outputs, whoever asks."""
+"""Triggers by which the database refuses changes of inputs, of the registry and of the history of outputs."""
 
 from __future__ import annotations
 

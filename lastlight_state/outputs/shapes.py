@@ -199,7 +199,7 @@ def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
 
 
 def adapter_of(model: Any) -> TypeAdapter[Any]:
-    """What validates with a model or another type. Raises `InvalidValue` for what is no type."""
+    """The validator of a model or another type. Raises `InvalidValue` for a value that is not a type."""
     if isinstance(model, Mapping | str | int | float):  # a core schema of pydantic's own, a name, no type at all
         raise InvalidValue("model", f"must be a model or another type, got {type(model).__name__}")
     try:

@@ -18,7 +18,7 @@ def name(where: str, value: Any) -> str:
 
 
 def owner(value: Any) -> str:
-    """The name of whoever runs fires."""
+    """The name of the process that runs fires."""
     return valid.identifier("owner", value, words.OWNER)
 
 

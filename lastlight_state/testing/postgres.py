@@ -126,7 +126,7 @@ def _ways() -> list[str]:
     names = [name.strip() for name in chosen.split(",")] if chosen else list(WAYS)
     for name in names:
         if name not in WAYS:
-            raise InvalidValue(CHOICE_VARIABLE, f"{name!r} is no way to a server", permitted=list(WAYS))
+            raise InvalidValue(CHOICE_VARIABLE, f"{name!r} is not a way to a server", permitted=list(WAYS))
     return names
 
 

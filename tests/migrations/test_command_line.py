@@ -194,7 +194,7 @@ def test_a_version_table_of_another_program(place: Place) -> None:
     for words in (("migrate",), ("migrate", "--dry-run"), ("migrate", "--sql"), ("check",)):
         said = lastlight_state(*words, "--url", place.url, "--quiet")
         assert said.code == 1
-        assert "no revision of lastlight-state; if the tables are ours, `lastlight-state stamp" in said.err
+        assert "not a revision of lastlight-state; if the tables are ours, `lastlight-state stamp" in said.err
     assert lastlight_state("current", "--url", place.url).code == 0
     assert raw.execute("SELECT version_num FROM lastlight_state_version").fetchone() == ("ae1027a6acf",)
 
@@ -206,7 +206,7 @@ def test_a_file_that_is_no_database(words: tuple[str, ...], tmp_path: Path) -> N
     file.write_text("a letter to somebody\n" * 100)
     said = lastlight_state(*words, "--url", file, "--quiet")
     assert said.code == 6
-    assert "is no sound SQLite database (SQLITE_NOTADB): check the path, or restore a backup" in one_line(said)
+    assert "is not a sound SQLite database (SQLITE_NOTADB): check the path, or restore a backup" in one_line(said)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.db"]
     assert file.read_text() == "a letter to somebody\n" * 100
 

@@ -116,7 +116,7 @@ def test_a_version_of_another_program_is_refused(place: Place) -> None:
     backend = at(place, "ae1027a6acf")
     assert read_state(backend).state == "foreign"
     for ask in (verify, migrate):
-        with pytest.raises(SchemaMismatch, match="'ae1027a6acf', which is no revision"):
+        with pytest.raises(SchemaMismatch, match="'ae1027a6acf', which is not a revision"):
             ask(backend)
 
 

@@ -44,7 +44,7 @@ class Writer:
         the file system, for runs that must go on without a disk. Raises `UnsafePath` and `ReservedName`.
         """
         if on_error not in ("raise", "report"):
-            raise InvalidValue("on_error", f"{shown(on_error, 80)}", permitted=("raise", "report"))
+            raise InvalidValue("on_error", f"unknown: {shown(on_error, 80)}", permitted=("raise", "report"))
         slug = None if place is None else paths.slug_of(place)
         pin = None if session_id is None else Pin(paths.checked_session_id(session_id), slug)
         lines = SessionLines(options, pin=pin, slug=slug, prompt=prompt, model=model)

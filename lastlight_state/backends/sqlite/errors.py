@@ -62,7 +62,7 @@ def _of_file(error: Exception, name: str) -> StateError:
         return BackendUnavailable(f"the database file cannot be opened or written ({name}); {_CHECK_RIGHTS}")
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return BackendUnavailable(
-            f"the file is no sound SQLite database ({name}): check the path, or restore a backup",
+            f"the file is not a sound SQLite database ({name}): check the path, or restore a backup",
             reason="not_a_database",
         )
     return _other(error, name)

@@ -80,5 +80,5 @@ def _moment(text: str | None) -> datetime | None:
         return aware_utc("--since", datetime.fromisoformat(text))
     except ValueError:
         raise InvalidValue(
-            "--since", f"{text!r:.80} is no time", permitted=("2026-02-03T12:00Z", "24h", "7d")
+            "--since", f"{text!r:.80} is not a time", permitted=("2026-02-03T12:00Z", "24h", "7d")
         ) from None

@@ -106,7 +106,7 @@ def _active(statuses: Sequence[str] | None) -> bool | None:
     if statuses is None or set(statuses) == {"active", "inactive"}:
         return None
     if len(statuses) != 1 or statuses[0] not in ("active", "inactive"):
-        raise InvalidValue("--status", f"{', '.join(statuses)} is none", permitted=("active", "inactive"))
+        raise InvalidValue("--status", f"unknown: {', '.join(statuses)}", permitted=("active", "inactive"))
     return statuses[0] == "active"
 
 
@@ -114,7 +114,7 @@ def _cron_state(statuses: Sequence[str] | None) -> Mapping[str, Any]:
     if statuses is None:
         return {}
     if len(statuses) != 1 or statuses[0] not in _CRON_STATES:
-        raise InvalidValue("--status", f"{', '.join(statuses)} is none", permitted=tuple(_CRON_STATES))
+        raise InvalidValue("--status", f"unknown: {', '.join(statuses)}", permitted=tuple(_CRON_STATES))
     return _CRON_STATES[statuses[0]]
 
 

@@ -18,7 +18,7 @@ Key = tuple[str, int, str]
 
 
 class FrameCache:
-    """Texts by run, number and digest; the one that was not used for longest goes first."""
+    """Texts by run, number and digest. The least recently used text is dropped first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -26,7 +26,7 @@ _TEXT, _ELEMENT = {"kind", "text"}, {"kind", "tag", "props", "children"}
 
 
 def canonical(tree: Any) -> str:
-    """The one text of a tree. Raises `InvalidValue` with the path of what is no tree, `PayloadTooLarge` past 4 MiB."""
+    """The canonical text of a tree. Raises `InvalidValue` with the path of what no tree holds, `PayloadTooLarge`."""
     return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=FRAME, max_depth=2 * FRAME_DEPTH)
 
 
@@ -255,7 +255,7 @@ def _checked(op: Any) -> Op:
     if set(op) - {"nodeId"} != wanted:
         raise _bad("has an op with unknown or missing keys")
     if not isinstance(op["path"], list) or not all(type(step) in (str, int) for step in op["path"]):
-        raise _bad("has a path that is none")
+        raise _bad("has a path that is not a path")
     return op
 
 

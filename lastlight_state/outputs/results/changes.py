@@ -20,7 +20,7 @@ from lastlight_state.outputs.values import Content, json_of
 def replaced(
     unit: Unit, table: OutputTable[Any], place: dict[str, Any], content: Content, at: datetime
 ) -> Output[Any] | None:
-    """The row, which now holds the content; one that holds it already is left as it is. None without a row."""
+    """Write the content into the row and return the row; equal content changes nothing. None if there is no row."""
     wide, old = _locked(unit, table, place)
     if old is None:
         return None

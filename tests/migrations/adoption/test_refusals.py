@@ -136,6 +136,6 @@ def test_a_damaged_file_is_not_taken_over(sqlite_place: Place) -> None:
 
 def test_a_file_that_is_no_database_stays_what_it_is(sqlite_place: Place) -> None:
     sqlite_place.path.write_text("a letter to somebody\n" * 100)
-    with pytest.raises(BackendUnavailable, match="no sound SQLite database"):
+    with pytest.raises(BackendUnavailable, match="not a sound SQLite database"):
         migrate(sqlite_place.backend())
     assert sqlite_place.path.read_text() == "a letter to somebody\n" * 100
