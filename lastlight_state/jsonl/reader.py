@@ -1,8 +1,8 @@
 """LineReader: the records of a line file, streamed, whatever is in the file.
 
 It works on bytes and splits at ``\\n`` alone. A line that is not a JSON object is skipped and counted, with what can be
-recovered from it (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit is skipped
-without being held.
+recovered from it (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit
+is skipped without being held.
 """
 
 from __future__ import annotations
