@@ -269,6 +269,10 @@ class Backend(ABC):
         """
         return None
 
+    def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
+        """About how many bytes a list of `packed` takes."""
+        raise NotSupported(f"{self.name} packs no columns")
+
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
     ) -> tuple[list[str], list[Any]]:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 from support.outputs.shapes import Analysis, Grown, a_run
 
-from lastlight_state import StateStore, migrations
+from lastlight_state import StateStore
 from lastlight_state.errors import (
     AlreadyExists,
     InvalidValue,
@@ -16,6 +16,7 @@ from lastlight_state.errors import (
     ReservedName,
     SchemaMismatch,
 )
+from lastlight_state.outputs import CacheKey
 from lastlight_state.testing import Database, racing
 
 
@@ -149,14 +150,19 @@ def test_a_required_field_more_leaves_old_rows_with_data_alone(database: Databas
     assert [issue.path for issue in refusal.value.issues] == ["needed"]  # type: ignore[attr-defined]
 
 
-def test_a_field_less_leaves_its_column_and_its_values(database: Database) -> None:
-    """outputs M-4, case 10: rows written now are NULL there."""
+def test_a_field_less_leaves_its_column_and_its_values(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """outputs M-4, case 10: rows written now are NULL there; the log says so once."""
+    caplog.set_level("INFO", "lastlight_state.outputs")
     before, after = database.open(migrate=True), database.open(migrate=True)
     run_id = a_run(before)
     wide = before.outputs.define("analysis", Grown)
     before.outputs.results.put(wide, run_id, "old", {"summary": "old", "score": 3})
     narrow = after.outputs.define("analysis", Analysis)
     assert narrow.extra_columns == ("score",)
+    assert after.outputs.define("analysis", Analysis) is narrow
+    assert [record.message for record in caplog.records if "score" in record.message] == [
+        "output analysis: columns that its model lacks stay as they are: score"
+    ]
     after.outputs.results.put(narrow, run_id, "new", {"summary": "new"})
     scores = {row.node_id: row.data["score"] for row in before.outputs.results.load(wide, run_id).items}
     assert scores == {"old": 3, "new": None}
@@ -335,10 +341,30 @@ def test_a_table_that_is_gone_is_said_and_not_empty(fresh_database: Database) ->
             call()
 
 
-def test_a_services_role_may_write_output_tables(postgres_database: Database) -> None:
-    """outputs case 55: the registry names them for the grants."""
-    store = postgres_database.open(migrate=True)
-    store.outputs.define("analysis", Analysis)
-    [[role]] = postgres_database.raw().execute("SELECT current_user").fetchall()
-    statements = "".join(migrations.grants(store.backend, role))
-    assert "analysis" in statements
+def test_each_database_opens_as_its_product_does(database: Database) -> None:
+    """outputs M-8: on SQLite a definition makes its table unasked, on Postgres a store must be told that it may."""
+    store = database.open()
+    if database.name == "postgresql":
+        with pytest.raises(NotMigrated):
+            store.outputs.define("analysis", Analysis)
+        store = database.open(migrate=True)
+    assert store.outputs.results.count(store.outputs.define("analysis", Analysis)) == 0
+
+
+def test_an_unknown_key_is_not_found(store: StateStore, run_id: str) -> None:
+    """outputs R-9: in whichever call."""
+    results = store.outputs.results
+    for call in (
+        lambda: results.put("nothing", run_id, "n", {}),
+        lambda: results.get("nothing", run_id, "n"),
+        lambda: results.list("nothing"),
+        lambda: results.load("nothing", run_id),
+        lambda: results.count("nothing"),
+        lambda: results.withdraw("nothing", run_id, "n", reason="x"),
+        lambda: results.history("nothing", run_id, "n"),
+        lambda: store.outputs.snapshot.load(run_id, targets=["nothing"]),
+        lambda: store.outputs.cache.find(CacheKey("w", "n", 1), "nothing"),
+    ):
+        with pytest.raises(NotFound) as refusal:
+            call()
+        assert (refusal.value.kind, refusal.value.key) == ("output", "nothing")

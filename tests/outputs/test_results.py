@@ -9,10 +9,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
 from support.outputs.shapes import Analysis, Flags, Grown, a_run
+from support.workflows.claim_steps import abandoned
 from support.workflows.steps import all_pages, together, undone
 
 from lastlight_state import StateStore
-from lastlight_state.errors import CorruptData, InvalidValue, NotFound, PayloadTooLarge
+from lastlight_state.errors import ClaimLost, CorruptData, InvalidValue, NotFound, PayloadTooLarge
 from lastlight_state.testing import Database, FrozenClock, racing
 
 
@@ -298,6 +299,19 @@ def test_what_is_rolled_back_was_never_written(every_backend: StateStore) -> Non
         assert tx.outputs.results.count(made) == 2
     assert results.get(made, run_id, "n").data["summary"] == "kept"
     assert (results.count(made), len(results.history(made, run_id, "n"))) == (1, 0)
+
+
+def test_a_holder_that_lost_its_claim_writes_no_output(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
+    """outputs O-4: the check and the write are one transaction."""
+    old = abandoned(every_backend, frozen_clock)
+    new = every_backend.workflows.claims.take(old.run_id, owner="b")
+    made = every_backend.outputs.define("analysis", Analysis)
+    with pytest.raises(ClaimLost), every_backend.transaction(claim=old) as tx:
+        tx.outputs.results.put(made, old.run_id, "n", {"summary": "late"})
+    assert every_backend.outputs.results.count(made) == 0
+    with every_backend.transaction(claim=new) as tx:
+        tx.outputs.results.put(made, old.run_id, "n", {"summary": "held"})
+    assert every_backend.outputs.results.count(made) == 1
 
 
 def test_a_withdrawn_row_is_gone_and_kept(store: StateStore, run_id: str) -> None:

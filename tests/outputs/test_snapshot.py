@@ -12,6 +12,7 @@ from pydantic import BaseModel, create_model
 from support.outputs.shapes import Analysis, Flags, a_run
 
 from lastlight_state import StateStore
+from lastlight_state.db.statements import Compiled
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, SchemaMismatch
 from lastlight_state.testing import Database
@@ -19,6 +20,20 @@ from lastlight_state.testing import Database
 
 class Price(BaseModel):
     amount: Decimal
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many characters the rows of each read have."""
+    seen: list[int] = []
+    build = Compiled.rows
+
+    def counting(compiled: Compiled, found: Any) -> Any:
+        seen.append(sum(len(str(value)) for row in found for value in row))
+        return build(compiled, found)
+
+    monkeypatch.setattr(Compiled, "rows", counting)
+    return seen
 
 
 def test_a_snapshot_is_the_input_and_every_output(store: StateStore, run_id: str) -> None:
@@ -91,6 +106,22 @@ def test_targets_narrow_and_a_limit_names_the_largest(store: StateStore, run_id:
             store.outputs.snapshot.load(run_id, targets=one)  # type: ignore[arg-type]
 
 
+def test_past_its_limit_no_content_is_sent(store: StateStore, run_id: str, counted: list[int]) -> None:
+    """outputs N-5: the database adds up first."""
+    notes = store.outputs.define("notes", list[str])
+    for i in range(5):
+        store.outputs.results.put(notes, run_id, "n", ["x" * 10_000], iteration=i)
+    store.outputs.snapshot.load(run_id)
+    assert sum(counted) > 50_000
+    counted.clear()
+    for limit in (49_000, 1):
+        with pytest.raises(PayloadTooLarge) as refusal:
+            store.outputs.snapshot.load(run_id, max_bytes=limit)
+        assert (refusal.value.where, refusal.value.actual > 50_000) == ("notes", True)
+    assert sum(counted) < 5_000
+    store.outputs.results.load(notes, run_id, limit=2)
+
+
 def test_a_registered_table_that_is_gone_is_no_empty_list(fresh_database: Database) -> None:
     """outputs N-6, case 43."""
     store = fresh_database.open(migrate=True)
@@ -105,7 +136,7 @@ def test_a_registered_table_that_is_gone_is_no_empty_list(fresh_database: Databa
 
 @pytest.mark.parametrize("keys", [1, 50])
 def test_the_statements_of_a_snapshot(database: Database, monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
-    """outputs N-4, case 42: one on Postgres, however many keys; on SQLite one each, the registry and the input."""
+    """outputs N-4, case 42: one on Postgres, however many keys; on SQLite two each, the registry and the input."""
     store = database.open(migrate=True)
     run_id = a_run(store)
     store.outputs.catalog.define_all({f"note{i}": list[str] for i in range(keys)})
@@ -119,7 +150,7 @@ def test_the_statements_of_a_snapshot(database: Database, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Unit, "_fetch", counting)
     store.outputs.snapshot.load(run_id)
-    assert len(counted) == (1 if database.name == "postgresql" else keys + 2)
+    assert len(counted) == (1 if database.name == "postgresql" else 2 * keys + 2)
 
 
 def test_a_decimal_keeps_its_digits(store: StateStore, run_id: str) -> None:

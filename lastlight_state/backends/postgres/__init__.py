@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import ColumnElement, DateTime, Text, cast, func
+from sqlalchemy import ColumnElement, DateTime, Integer, Text, cast, func
 from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
@@ -176,6 +176,9 @@ class PostgresBackend(Backend):
 
     def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
         return array([_as_text(column) for column in columns], type_=Text)
+
+    def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
+        return func.pg_column_size(packed, type_=Integer)
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float

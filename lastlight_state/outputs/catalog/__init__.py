@@ -111,7 +111,7 @@ class Catalog(Repository):
             refuse_collisions(wish.made, [(handle.key, handle.table_name) for handle in definitions])
             refuse_collisions(wish.made, [(other.key, other.table_name) for other in wishes])
         columns = self._brought(wishes)
-        return [definitions.keep(_handle(wish, columns[wish.key])) for wish in wishes]
+        return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
 
     def _brought(self, wishes: Sequence[Wish]) -> dict[str, Any]:
         """The columns that each table has, after what was missing has been added."""
@@ -194,3 +194,10 @@ def _reconciled(unit: Unit, wishes: Sequence[Wish], now: Any) -> list[plans.Step
 
 def _handle(wish: Wish, columns: tuple[Any, ...]) -> OutputTable[Any]:
     return registry.with_extras(wish.made, columns)
+
+
+def _told(handle: OutputTable[Any]) -> OutputTable[Any]:
+    if handle.extra_columns:
+        columns = ", ".join(handle.extra_columns)
+        _log.info("output %s: columns that its model lacks stay as they are: %s", handle.key, columns)
+    return handle

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import sqlalchemy as sa
@@ -110,6 +111,20 @@ class TableStatements:
     def in_run(self) -> Statement:
         """The same, to be run by itself."""
         return prepared(self.of_run)
+
+    @cached_property
+    def shown(self) -> tuple[tuple[str, str], ...]:
+        """The name and the token of each column of `of_run`; a constant that stands for a column is an integer."""
+        tokens: dict[str, str] = {column.name: column.type for column in self.columns}
+        return tuple((name, tokens.get(name, "integer")) for name in (c.name for c in self.of_run.selected_columns))
+
+    @cached_property
+    def size(self) -> Statement:
+        """About how many bytes a run's rows hold."""
+        held = [sa.func.length(sa.cast(self._table.c[name], sa.LargeBinary)) for name in self._domain]
+        row = reduce(add, (sa.func.coalesce(one, number(0)) for one in held))
+        total = sa.func.coalesce(sa.func.sum(row), number(0), type_=sa.Integer)
+        return prepared(sa.select(total.label("size")).where(*self._of("run_id")))
 
     @property
     def _key(self) -> list[sa.Column[Any]]:
