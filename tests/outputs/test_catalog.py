@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -354,7 +355,7 @@ def test_each_database_opens_as_its_product_does(database: Database) -> None:
 def test_an_unknown_key_is_not_found(store: StateStore, run_id: str) -> None:
     """outputs R-9: in whichever call."""
     results = store.outputs.results
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: results.put("nothing", run_id, "n", {}),
         lambda: results.get("nothing", run_id, "n"),
         lambda: results.list("nothing"),
@@ -364,7 +365,8 @@ def test_an_unknown_key_is_not_found(store: StateStore, run_id: str) -> None:
         lambda: results.history("nothing", run_id, "n"),
         lambda: store.outputs.snapshot.load(run_id, targets=["nothing"]),
         lambda: store.outputs.cache.find(CacheKey("w", "n", 1), "nothing"),
-    ):
+    )
+    for call in calls:
         with pytest.raises(NotFound) as refusal:
             call()
         assert (refusal.value.kind, refusal.value.key) == ("output", "nothing")
