@@ -57,7 +57,7 @@ _REFUSED: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def peeled(annotation: Any) -> tuple[Any, bool]:
-    """The annotation without what wraps it, and whether it admits None."""
+    """The annotation without Optional, Annotated and aliases, and whether it admits None."""
     nullable = False
     while True:
         origin = get_origin(annotation)

@@ -158,7 +158,7 @@ def _validated(model: type[BaseModel], given: Any) -> Any:
 
 
 def _changed(given: Any, text: str) -> str | None:
-    """What was passed, where validation made something else of it. What JSON cannot say was changed by being said."""
+    """The payload as it was passed, if validation changed it. None, too, for what JSON cannot express."""
     try:
         passed = codec.encode("payload", given, max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
     except InvalidValue:

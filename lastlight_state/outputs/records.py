@@ -66,7 +66,7 @@ class OutputPlan(Record):
 
 
 class OutputSummary(Record):
-    """Which task produced a row, and when; not what."""
+    """Which task produced a row, and when. Without the content."""
 
     key: str
     table_name: str

@@ -1,4 +1,4 @@
-"""What a model makes of a table: its columns, its kind, and the two texts that recognise it. No input, no output."""
+"""What a model makes of a table: its columns, kind, signature and digest. Reads and writes nothing."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def model_digest(json_schema: Mapping[str, Any]) -> str:
 
 
 def _validating(schema: Any) -> Any:
-    """The schema without what only documents."""
+    """The schema without titles, descriptions and examples."""
     if isinstance(schema, list):
         return [_validating(part) for part in schema]
     if not isinstance(schema, Mapping):

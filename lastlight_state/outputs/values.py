@@ -1,4 +1,4 @@
-"""Values on their way into a table and out of it: validated, checked, and as each column takes them."""
+"""Turns values of callers into rows, and rows into values: validates, checks and converts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def validated(shape: Shape, value: Any) -> Any:
 
 
 def instance_of(shape: Shape, data: Any) -> Any:
-    """The instance that a stored row stands for today. NULL in a field that does not admit it is left out."""
+    """The instance that today's model makes of a stored row. NULL is left out where the field may not be None."""
     columns = shape.columns
     if shape.kind == "payload":
         plain: Any = {words.PAYLOAD: data} if shape.holds_model else data
@@ -110,7 +110,7 @@ def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any], *, payload:
 
 
 def data_from_json(columns: Sequence[OutputColumn], stored: Any, *, payload: bool) -> Any:
-    """The domain fields that a JSON text holds, as a row of the table would. Raises `InvalidValue` where it cannot."""
+    """The domain fields of a JSON text, as a row of the table would give them, else `InvalidValue`."""
     if payload:
         return stored
     if not isinstance(stored, dict):

@@ -183,7 +183,7 @@ class Catalog(Repository):
 
 
 def _reconciled(unit: Unit, wishes: Sequence[Wish], now: Any) -> list[plans.Steps]:
-    """Looked at again under the lock, then carried out."""
+    """Take the lock, look at the database again, and make what is missing. Returns what was done."""
     unit.named_lock("outputs")
     unit.backend.limit_ddl_waits(unit.checkout)
     found = plans.all_steps(unit, wishes, now)

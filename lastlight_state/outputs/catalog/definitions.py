@@ -1,4 +1,4 @@
-"""What this process has defined in one store, and what is wished for."""
+"""The definitions that a store has made so far, and those that a caller asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Wish:
 
 
 class Definitions:
-    """The handles of one store by key. Threads may share it: a handle is put in whole, and equal ones are alike."""
+    """The handles of one store by key. Threads may share it: a handle is added in one step, and never changed."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, OutputTable[Any]] = {}
@@ -74,7 +74,7 @@ class Definitions:
 
 
 def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]]) -> None:
-    """Raise `AlreadyExists` naming the owner where one of the others, key and table name, means this one's table."""
+    """Refuse a key or table name that another definition has as its key or table name: `AlreadyExists` naming it."""
     for key, table_name in others:
         if key == wished.key:
             continue
@@ -94,7 +94,7 @@ def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]
 def column_differences(
     table: str, wished: Iterable[OutputColumn], known: Iterable[OutputColumn]
 ) -> Iterator[Difference]:
-    """Columns that both have with another type."""
+    """The columns that both have, with different types."""
     there = {column.name: column for column in known}
     for column in wished:
         found = there.get(column.name)

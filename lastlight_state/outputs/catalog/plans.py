@@ -83,14 +83,14 @@ def all_steps(unit: Unit, wishes: Sequence[Wish], at: datetime) -> list[Steps]:
 
 
 def carry_out(unit: Unit, steps: Steps) -> None:
-    """Do it, or raise `SchemaMismatch`."""
+    """Run the statements of the steps. Raises `SchemaMismatch` when there are differences."""
     steps.refuse_differences()
     for statement in steps.sql:
         unit.plain(statement)
 
 
 def attachable(unit: Unit, wish: Wish) -> Registered | None:
-    """The registry row of a table of the caller's making, None for none yet. Raises for a table that will not do."""
+    """The registry row of a table of the caller's making, or None. Raises `SchemaMismatch` for an unfit table."""
     known = unit.all(Registered, registry.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
     found = reconcile.present(unit, [wish.table_name]).get(wish.table_name)

@@ -56,7 +56,7 @@ class Registered(Record):
 
 
 def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> OutputTable[Any]:
-    """The handle, which knows what its table has besides, and which of the library's own columns may be NULL."""
+    """The handle with the columns that only the table has, and with the library's own columns as the table has them."""
     declared = {column.name for column in made.columns}
     own = union(made.columns, [column for column in columns if column.name in declared])
     extra = tuple(column.name for column in columns if column.name not in declared)
@@ -73,7 +73,7 @@ LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=Fa
 
 
 def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tuple[OutputColumn, ...]:
-    """The declared columns, then those that the database has besides. The library's own stay as they are there."""
+    """The declared columns, then those that only the database has. The library's own are as the database has them."""
     there = {column.name: column for column in known}
     wanted = [there.get(column.name, column) if column.field is None else column for column in declared]
     names = {column.name for column in wanted}

@@ -1,4 +1,4 @@
-"""From what a caller defines or attaches to the handle that it would get. No input, no output."""
+"""Makes the handle that a caller's model or table would get. Reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
 
 
 def wished(key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
-    """The definition, its names and types checked; whether the table name is reserved is not."""
+    """The definition, with its names and types checked. Does not check whether the table name is reserved."""
     checked = naming.key(key)
     name = naming.table_name(
         "key" if table is None else "table", naming.snake_case(checked) if table is None else table

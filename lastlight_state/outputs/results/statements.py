@@ -22,7 +22,7 @@ _NEVER = sa.literal_column("'1970-01-01T00:00:00.000Z'", Timestamp)
 
 
 class TableStatements:
-    """What `results` runs on a table. Parameters of its columns are named ``v_<column>``."""
+    """The statements that `results` runs on a table. Parameters of its columns are named ``v_<column>``."""
 
     def __init__(self, table: OutputTable[Any], extra: Sequence[OutputColumn] = ()) -> None:
         self.of = table

@@ -143,7 +143,7 @@ class Snapshot(Targeted):
         return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}
 
     def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
-        """What this process has defined, and the registry's word for the rest."""
+        """The handles that this store has defined, and untyped ones for the other registered keys."""
         definitions, known = self._remember(Definitions), self._remember(Known)
         return [
             definitions.of_key(found.key) or known.handle(found)

@@ -38,7 +38,7 @@ class Seen:
 
 
 class Known:
-    """What a store has last seen, and the untyped handles that it has made, with the registry's rows they are of."""
+    """What a store last saw of the registry, and the untyped handles that it made, each with its registry row."""
 
     def __init__(self) -> None:
         self.latest = Seen()
@@ -93,7 +93,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
-    """All packs, without what they hold where that is too much in all."""
+    """All packs with their sizes, and with their content only if the tables together are within the limit."""
     of_a_table = packs.c.source >= number(0)
     total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
     few = sa.or_(~of_a_table, total <= bind("max_bytes", packs.c.size))
