@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from lastlight_state.db.gate import guarded
 from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.recovery import Accepts, Piece
 from lastlight_state.run_log.parts import JsonObject, Open
@@ -46,12 +47,16 @@ def accepts_any(value: JsonObject) -> bool:
     return isinstance(kind, str) and isinstance(run_id, str) and (kind in KINDS or is_custom(kind))
 
 
+@guarded
 def record_of(value: Mapping[str, Any]) -> RunRecord:
     """The record of a JSON object with a text ``type``.
 
     What does not fit its type is an `UnknownRecord` that says why. Raises `InvalidValue` for an object without a type.
     """
-    given = dict(value)
+    return _record_of(dict(value))
+
+
+def _record_of(given: JsonObject) -> RunRecord:
     kind = given.get("type")
     if not isinstance(kind, str):
         raise InvalidValue("type", "must be a text")
@@ -69,7 +74,7 @@ def record_of(value: Mapping[str, Any]) -> RunRecord:
 
 def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
     """The record of an object in a file, with its bytes."""
-    record = record_of(piece.value)
+    record = _record_of(piece.value)
     record.__dict__["_raw"] = piece.raw
     if recovered:
         record.__dict__["_recovered"] = True

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
+from lastlight_state.db.gate import guarded
+from lastlight_state.errors import InvalidValue
 from lastlight_state.run_log import words
 from lastlight_state.run_log.parts import JsonObject
 
@@ -29,18 +31,19 @@ class Normalised(NamedTuple):
     dropped: tuple[Dropped, ...]
 
 
+@guarded
 def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
     """Drop results without a call, calls without a result, and assistant messages that have nothing left.
 
     The order of messages is kept, and unknown roles and fields are. The given messages are not changed.
     """
-    given = [deepcopy(dict(message)) for message in messages]
+    given = [_copy(message) for message in messages]
     paired = _paired(given)
     kept: list[JsonObject] = []
     dropped: list[Dropped] = []
     for index, message in enumerate(given):
         if message.get("role") == "tool":
-            if (index, message.get("tool_call_id")) in paired:
+            if (index, _text(message.get("tool_call_id"))) in paired:
                 kept.append(message)
             else:
                 dropped.append(Dropped("result", index, _text(message.get("tool_call_id"))))
@@ -54,19 +57,26 @@ def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
     return Normalised(tuple(kept), tuple(dropped))
 
 
+@guarded
 def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ...]:
     """The messages without the marks of resume notices, for providers that accept no other fields."""
-    return tuple(_unmarked(message) if is_notice(message) else deepcopy(dict(message)) for message in messages)
+    return tuple(_unmarked(message) if is_notice(message) else _copy(message) for message in messages)
 
 
 def is_notice(message: Mapping[str, Any]) -> bool:
     """Whether a message was put there by a resume."""
-    meta = message.get("meta")
+    meta = message.get("meta") if isinstance(message, Mapping) else None
     return isinstance(meta, dict) and bool(meta.get(words.NOTICE))
 
 
+def _copy(message: Any) -> JsonObject:
+    if not isinstance(message, Mapping):
+        raise InvalidValue("messages", f"expected objects, got {type(message).__name__}")
+    return deepcopy(dict(message))
+
+
 def _unmarked(message: Mapping[str, Any]) -> JsonObject:
-    copy = deepcopy(dict(message))
+    copy = _copy(message)
     meta = copy.pop("meta")
     del meta[words.NOTICE]
     return {**copy, "meta": meta} if meta else copy

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db.records import Record
@@ -22,10 +22,13 @@ def _moment(value: Any) -> Any:
 #: A time. One that cannot be parsed is read as None; its text stays in the record's bytes.
 Time = Annotated[datetime | None, BeforeValidator(_moment)]
 Text = Annotated[str, Strict()]
-Whole = Annotated[int, Strict()]
+#: Beyond 64 bits a number is not read back as it was written.
+Whole = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 Messages = tuple[JsonObject, ...]
+
+_AS_THEY_ARE = frozenset({str, int, float, bool, dict, type(None)})
 
 
 class Open(Record):
@@ -33,12 +36,25 @@ class Open(Record):
 
     model_config = ConfigDict(extra="allow")
 
+    #: The fields in their order, and those that are written though they were not given, such as the type.
+    _order: ClassVar[tuple[str, ...]] = ()
+    _constants: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        cls._order = tuple(cls.model_fields)
+        cls._constants = frozenset(
+            name for name, field in cls.model_fields.items() if not field.is_required() and field.default is not None
+        )
+
     def to_json(self) -> JsonObject:
         """The record as a JSON object, with exactly the fields that it was given."""
-        given = self.model_fields_set
-        fields = type(self).model_fields
-        named = {name: getattr(self, name) for name in fields if name in given or fields[name].default is not None}
-        return {name: _plain(value) for name, value in (named | (self.model_extra or {})).items()}
+        given, values = self.model_fields_set | self._constants, self.__dict__
+        found = {name: _plain(values[name]) for name in self._order if name in given}
+        for name, value in (self.model_extra or {}).items():
+            found[name] = _plain(value)
+        return found
 
     def __repr_args__(self) -> Any:
         yield from super().__repr_args__()
@@ -143,6 +159,8 @@ class RunErrorInfo(Open):
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, Open):
         return value.to_json()
     if isinstance(value, datetime):

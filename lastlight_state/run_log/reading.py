@@ -175,6 +175,7 @@ class RunReading:
             self._report("duplicate_header", offset, len(piece.raw))
             return None
         record = record_of_piece(piece, recovered=recovered)
+        self.recovered += recovered
         self._count(record)
         return Placed(record, self._line, offset)
 
@@ -182,7 +183,6 @@ class RunReading:
         self.counts[record.type] += 1
         if self._strict_version and self.header is None and not _says_version(record):
             raise newer(f"run {self.run_id}", getattr(record, "schema_version", None))
-        self.recovered += record.recovered
         if isinstance(record, RunHeader):
             self.header = record
         elif isinstance(record, UnknownRecord) and record.problem is not None:

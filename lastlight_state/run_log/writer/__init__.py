@@ -95,10 +95,7 @@ class RunWriter:
     def append(self, record: RunRecord) -> None:
         """Write a record as it is: one that was read keeps its bytes. A custom one gets its run and time if needed."""
         with self._lock:
-            self._refuse_if_closed()
-            record = self._completed(group("record", record, Logged))
-            self._rules.check(record)
-            self._write(record, self._line_of(record))
+            self._append(self._completed(group("record", record, Logged)))
 
     @guarded
     def run_start(
@@ -259,7 +256,12 @@ class RunWriter:
         given = {name: value for name, value in {**fields, "meta": meta}.items() if value is not None}
         with self._lock:
             now = self._hold.clock.now() if ts is None else ts
-            self.append(made(kind, {"run_id": self.run_id, "ts": now, **given}))  # type: ignore[arg-type]
+            self._append(made(kind, {"run_id": self.run_id, "ts": now, **given}))
+
+    def _append(self, record: Any) -> None:
+        self._refuse_if_closed()
+        self._rules.check(record)
+        self._write(record, self._line_of(record))
 
     def _completed(self, record: Any) -> Any:
         """A custom record with the run and the time that it was not given."""

@@ -31,6 +31,9 @@ from lastlight_state.run_log.records import (
     UnknownRecord,
 )
 
+#: Open requests that an error names.
+_NAMED = 20
+
 
 class Rules:
     """Where a run stands, as its log says."""
@@ -53,22 +56,17 @@ class Rules:
 
     def check(self, record: RunRecord) -> None:
         """Refuse a record that may not be written now. Raises `InvalidValue`, `ReservedName`, `Conflict`."""
-        self._check_kind(record)
         if isinstance(record, RunHeader):
             raise InvalidValue("type", "a log has one header, which is written when the run starts")
         if self.ended and not isinstance(record, ToolOutput | CustomRecord):
             raise Conflict(f"run {self.run_id!r} has ended: only late tool outputs and x. records follow", code="ended")
         if record.run_id != self.run_id and not _is_foreign(record):
             raise InvalidValue("run_id", f"is of another run: expected {self.run_id!r}, got {shown(record.run_id, 80)}")
-        session_id = getattr(record, "session_id", None)
-        if session_id is not None and isinstance(record, RunStart) and session_id != self.session_id:
-            raise InvalidValue("session_id", f"must be that of the header, {self.session_id!r}")
         if record.ts is not None:
             aware_utc("ts", record.ts)
         elif not isinstance(record, UnknownRecord):
             raise InvalidValue("ts", "must be a time with its zone")
-        self._check_words(record)
-        self._check_numbers(record)
+        self._check_fields(record)
 
     def count(self, record: RunRecord) -> None:
         """Count a record that was written."""
@@ -88,37 +86,40 @@ class Rules:
         elif isinstance(record, RunEnd):
             self.ended = True
 
-    def _check_kind(self, record: RunRecord) -> None:
-        if isinstance(record, UnknownRecord):
-            if record.raw is None or record.type == "header":
-                _refuse_type(record.type)
-        elif isinstance(record, CustomRecord):
-            if not is_custom(record.type):
-                _refuse_type(record.type)
-        elif isinstance(record, RunStart) and self.has_start:
-            raise InvalidValue("type", "a log has at most one run.start")
-
-    def _check_words(self, record: RunRecord) -> None:
-        if isinstance(record, RunStatus):
-            word("status", record.status, words.STATUSES)
-        elif isinstance(record, RunEnd):
-            word("outcome", record.outcome, words.OUTCOMES)
+    def _check_fields(self, record: RunRecord) -> None:
+        if isinstance(record, AgentEvent):
+            _must_grow(record.seq, self.last_event)
+        elif isinstance(record, LlmRequest):
+            _must_grow(record.seq, self.last_request)
+        elif isinstance(record, LlmResponse):
+            self._check_response(record)
         elif isinstance(record, RunStart):
-            word("input.type", record.input.type, words.INPUTS)
-
-    def _check_numbers(self, record: RunRecord) -> None:
-        if isinstance(record, AgentEvent) and record.seq <= self.last_event:
-            raise _not_above("seq", record.seq, self.last_event + 1)
-        if isinstance(record, LlmRequest) and record.seq <= self.last_request:
-            raise _not_above("seq", record.seq, self.last_request + 1)
-        if isinstance(record, LlmResponse) and record.seq not in self.open_requests:
-            known = record.seq <= self.last_request
-            problem = "is answered already, or was never asked" if known else "was never asked"
-            raise InvalidValue("seq", f"request {record.seq} {problem}", expected=sorted(self.open_requests)[:20])
-        if isinstance(record, RunContext):
+            self._check_start(record)
+        elif isinstance(record, RunContext):
             percent = record.context_left_percent
             if not isfinite(percent) or not 0 <= percent <= 100:
                 raise InvalidValue("context_left_percent", f"must be a number from 0 to 100, got {percent}")
+        elif isinstance(record, RunStatus):
+            word("status", record.status, words.STATUSES)
+        elif isinstance(record, RunEnd):
+            word("outcome", record.outcome, words.OUTCOMES)
+        elif isinstance(record, CustomRecord | UnknownRecord):
+            _check_type(record)
+
+    def _check_start(self, record: RunStart) -> None:
+        if self.has_start:
+            raise InvalidValue("type", "a log has at most one run.start")
+        if record.session_id is not None and record.session_id != self.session_id:
+            raise InvalidValue("session_id", f"must be that of the header, {self.session_id!r}")
+        word("input.type", record.input.type, words.INPUTS)
+
+    def _check_response(self, record: LlmResponse) -> None:
+        if record.seq in self.open_requests:
+            return
+        problem = "is answered already, or was never asked" if record.seq <= self.last_request else "was never asked"
+        raise InvalidValue(
+            "seq", f"request {shown(record.seq, 80)} {problem}", expected=sorted(self.open_requests)[:_NAMED]
+        )
 
 
 def _is_foreign(record: RunRecord) -> bool:
@@ -126,11 +127,16 @@ def _is_foreign(record: RunRecord) -> bool:
     return isinstance(record, UnknownRecord) and not isinstance(record.run_id, str)
 
 
-def _not_above(where: str, got: int, expected: int) -> InvalidValue:
-    return InvalidValue(where, f"must be {expected} or more, got {shown(got, 80)}", expected=expected)
+def _must_grow(seq: int, last: int) -> None:
+    if seq <= last:
+        raise InvalidValue("seq", f"must be {last + 1} or more, got {shown(seq, 80)}", expected=last + 1)
 
 
-def _refuse_type(kind: str) -> None:
+def _check_type(record: CustomRecord | UnknownRecord) -> None:
+    """Refuse a type that is not of the form for others, unless the record was read from a file."""
+    kind = record.type
+    if is_custom(kind) if isinstance(record, CustomRecord) else record.raw is not None and kind != "header":
+        return
     if is_reserved(kind):
         raise ReservedName("type", f"{shown(kind, 80)} is kept for later versions of the format")
     if kind in KINDS:
