@@ -63,7 +63,7 @@ def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ..
     return tuple(_unmarked(message) if is_notice(message) else _copy(message) for message in messages)
 
 
-def is_notice(message: Mapping[str, Any]) -> bool:
+def is_notice(message: Any) -> bool:
     """Whether a message was put there by a resume."""
     meta = message.get("meta") if isinstance(message, Mapping) else None
     return isinstance(meta, dict) and bool(meta.get(words.NOTICE))
