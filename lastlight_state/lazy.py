@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Generic, Protocol, Self, TypeVar, cast, overload
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -33,18 +33,11 @@ def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None
     package.update(__getattr__=__getattr__, __dir__=__dir__, __all__=sorted({*home_of, *own}))
 
 
-class Whole(Protocol):
-    """An object that has parts."""
-
-    def _made(self, kind: type[Any], name: str) -> Any:
-        """A new part of this name, an instance of ``kind``."""
-
-
 class Part(Generic[T]):
     """An attribute that is loaded and made when it is first asked for, and kept.
 
-    ``home`` is the dotted path of its class. The object that has the part makes it, or ``make`` does, which is called
-    with that object and the class.
+    ``home`` is the dotted path of its class. ``make`` makes it, called with the object that has the part and the class;
+    without one, the object's own ``_made`` does, called with the class and the name.
     """
 
     def __init__(self, home: str, make: Callable[[Any, type[Any]], T] | None = None) -> None:
@@ -57,8 +50,8 @@ class Part(Generic[T]):
     @overload
     def __get__(self, whole: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, whole: Whole, owner: type) -> T: ...
-    def __get__(self, whole: Whole | None, owner: type) -> Self | T:
+    def __get__(self, whole: object, owner: type) -> T: ...
+    def __get__(self, whole: Any, owner: type) -> Self | T:
         if whole is None:
             return self
         part = whole._made(self.kind, self._name) if self._make is None else self._make(whole, self.kind)

@@ -139,8 +139,11 @@ def _name(hint: Any) -> str:
 
 
 def _hints(thing: Any) -> dict[str, Any]:
-    """The annotations of a function or class that can be resolved; the others are not compared."""
+    """The annotations of a function's arguments, or of a class; none where one of them cannot be resolved."""
     try:
-        return get_type_hints(thing)
+        if not inspect.isfunction(thing):
+            return get_type_hints(thing)
+        written = {name: hint for name, hint in thing.__annotations__.items() if name != "return"}
+        return get_type_hints(types.SimpleNamespace(__annotations__=written), inspect.unwrap(thing).__globals__)
     except (NameError, TypeError, AttributeError):
         return {}

@@ -28,7 +28,7 @@ _MEANING = {
     "incompatible": "the schema is newer than this version, which may not work on it: upgrade lastlight-state",
     "unversioned": "there are tables named like ours, but no version of ours beside them; "
     "if they are ours, `lastlight-state stamp --to REVISION` writes it",
-    "foreign": "the version table holds no revision of lastlight-state; "
+    "foreign": "the version in the version table is not a revision of lastlight-state; "
     "if the tables are ours, `lastlight-state stamp --to REVISION` corrects it",
 }
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lastlight_state import journal
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
-from lastlight_state.journal import EventFilter, ScoreFilter, SignalFilter, ToolCallFilter
 
 EVENTS = (
     column("SEQ", keep=True, right=True),
@@ -64,13 +64,13 @@ SCORES = (
 
 def _events(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("events", "status")
-    where = EventFilter(since=filters.since)
+    where = journal.EventFilter(since=filters.since)
     return store.journal.events.list(filters.run("events"), where=where, order="newest_first", **filters.paging)
 
 
 def _signals(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("signals", "status")
-    where = SignalFilter(received_after=filters.since)
+    where = journal.SignalFilter(received_after=filters.since)
     return store.journal.signals.list(filters.run("signals"), where=where, order="newest_first", **filters.paging)
 
 
@@ -81,7 +81,7 @@ def _frames(store: Store, filters: Filters) -> Page[Any]:
 
 def _tool_calls(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("tool calls", "since")
-    where = ToolCallFilter(status=filters.status)
+    where = journal.ToolCallFilter(status=filters.status)
     return store.journal.tool_calls.list(filters.run("tool calls"), where=where, **filters.paging)
 
 
@@ -92,7 +92,7 @@ def _sandboxes(store: Store, filters: Filters) -> Page[Any]:
 
 def _scores(store: Store, filters: Filters) -> Page[Any]:
     run_ids = None if filters.run_id is None else [filters.run_id]
-    where = ScoreFilter(run_ids=run_ids, since=filters.since, history=_history(filters.status))
+    where = journal.ScoreFilter(run_ids=run_ids, since=filters.since, history=_history(filters.status))
     return store.journal.scores.list(where=where, **filters.paging)
 
 

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
+from lastlight_state.lazy import Part
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim, Failure, PhaseEntry, RunOptions, Trigger
 from lastlight_state.workflows.kernel import fence, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, WorkflowRun
-from lastlight_state.workflows.runs import cancels, checks, creation, lists, resume, statements as sql
+from lastlight_state.workflows.runs import cancels, checks, creation, lists, statements as sql
 from lastlight_state.workflows.runs.cancels import Cancel
-from lastlight_state.workflows.runs.resume import ResumeView
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows.runs.resume import ResumeView
 
 T = TypeVar("T")
 
@@ -39,6 +42,11 @@ _ID_IS_USED = ("unique", "refused_by_database")
 
 class Runs(Repository):
     """``store.workflows.runs``"""
+
+    #: Loaded at its first use: it needs the records of the other rooms.
+    _read_resume: Part[Callable[[Unit, str, datetime], ResumeView]] = Part(
+        "lastlight_state.workflows.runs.resume.read", lambda _, read: read
+    )
 
     def create(
         self,
@@ -94,7 +102,7 @@ class Runs(Repository):
     def get_resume(self, run_id: str) -> ResumeView:
         """What an engine needs to resume a run, all of one moment. Raises as `get`."""
         now = self._now()
-        return self._viewing(lambda unit: resume.read(unit, run_id, now))
+        return self._viewing(lambda unit: self._read_resume(unit, run_id, now))
 
     def list(
         self,
