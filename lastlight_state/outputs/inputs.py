@@ -22,6 +22,7 @@ from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
 from lastlight_state.outputs import checks, words
+from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.shapes import adapter_of
 from lastlight_state.outputs.tables import INPUTS
@@ -121,7 +122,7 @@ class Inputs(Repository):
 
     def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> dict[str, Any]:
         given = bare(payload)
-        stored = given if model is None else _validated(model, given)
+        stored = given if model is None else _validated(model, given, by_alias=not _is_made_by(model, payload))
         if not isinstance(stored, Mapping):
             raise InvalidValue("payload", f"must be an object, not {type(stored).__name__}")
         text = codec.encode("payload", dict(stored), max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
@@ -148,13 +149,19 @@ class Inputs(Repository):
         )
 
 
-def _validated(model: type[BaseModel], given: Any) -> Any:
+def _is_made_by(model: type[BaseModel], payload: Any) -> bool:
+    """Whether the payload is an instance of the model, whose fields are then known by their names alone."""
+    return isinstance(payload, BaseModel) and isinstance(payload, model)
+
+
+def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
     adapter = adapter_of(model)
     try:
-        instance = adapter.validate_python(given, by_alias=True, by_name=True)
+        instance = adapter.validate_python(given, by_alias=by_alias, by_name=True)
     except ValidationError as error:
         raise invalid(error, where="payload") from None
-    return adapter.dump_python(instance, mode="json", by_alias=False)
+    dumped = adapter.dump_python(instance, mode="json", by_alias=False)
+    return codec.in_one_order(adapter.dump_python(instance, by_alias=False), dumped) if has_sets(model) else dumped
 
 
 def _changed(given: Any, text: str) -> str | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, Field, create_model
 from support.outputs.shapes import a_run
 from support.refusal import refused
 from support.workflows.steps import together
@@ -128,3 +128,21 @@ def test_a_stray_client_cannot_replace_rows(sqlite_database: Database, table: st
     store.outputs.results.put(made, run_id, "n", ["b"])
     with refused():
         sqlite_database.raw().execute(f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")
+
+
+def test_a_resume_with_an_equal_set_finds_its_input(store: StateStore, run_id: str) -> None:
+    """outputs I-1: sets have another order in every process."""
+    model: Any = create_model("Given", tags=(set[int], ...))
+    first = store.outputs.inputs.ensure(run_id, {"tags": {0, 8}}, model=model)
+    assert store.outputs.inputs.ensure(run_id, {"tags": {8, 0}}, model=model) == first
+
+
+def test_an_instance_whose_aliases_are_other_fields_names_is_stored_as_it_is(store: StateStore, run_id: str) -> None:
+    """outputs I-4: an instance is read by field names alone."""
+
+    class Swapped(BaseModel):
+        a: int = Field(alias="b")
+        b: int = Field(alias="a")
+
+    value = Swapped.model_validate({"b": 1, "a": 2})
+    assert store.outputs.inputs.ensure(run_id, value, model=Swapped).payload == {"a": 1, "b": 2}
