@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository
@@ -29,11 +30,18 @@ _KEY = (_c.run_id == bind("run_id", _c.run_id), _c.sandbox_id == bind("sandbox_i
 _SUMMARY = tuple(column for column in SANDBOXES.columns if column.name != "config")
 
 GET = prepared(sa.select(*SANDBOXES.columns).where(*_KEY))
-LIST = Listing(
-    "sandboxes",
+_ORDER = (_c.updated_at, _c.run_id, _c.sandbox_id)
+_FILTERS = {name: _c[name] == bind(name, _c[name]) for name in ("status", "runtime", "workspace_id")}
+LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS)
+#: Reads the run's own rows: by the index over a status, SQLite would walk those of all runs.
+OF_RUN = Listing(
+    "sandboxes.of_run",
     _SUMMARY,
-    order=(_c.updated_at, _c.run_id, _c.sandbox_id),
-    filters={name: _c[name] == bind(name, _c[name]) for name in ("run_id", "status", "runtime", "workspace_id")},
+    order=_ORDER,
+    filters={
+        "run_id": _c.run_id == bind("run_id", _c.run_id),
+        **{name: unindexed(condition) for name, condition in _FILTERS.items()},
+    },
 )
 
 #: The time that each status fills in.
@@ -110,7 +118,7 @@ class Sandboxes(Repository):
             "runtime": valid.optional("runtime", runtime),
             "workspace_id": valid.optional("workspace_id", workspace_id),
         }
-        return self._page(LIST, SandboxSummary.of, given, limit, page_token)
+        return self._page(LIST if run_id is None else OF_RUN, SandboxSummary.of, given, limit, page_token)
 
 
 def _sought(run_id: str, sandbox_id: str) -> Row:

@@ -46,6 +46,8 @@ FINISH = prepared(
 _FILTERS = {
     "run_id": _RUN,
     **{name: _c[name] == bind(name, _c[name]) for name in ("node_id", "iteration", "attempt", "tool_name", "status")},
+    #: True of whatever runs. Repeats the predicate of the partial index over open calls.
+    "open": _c.finished_at.is_(None),
 }
 NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS)
 BY_TASK = Listing(
@@ -202,6 +204,7 @@ def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
         "status": None
         if asked.status is None
         else valid.word("where.status", asked.status, words.TOOL_STATUSES | {words.RUNNING}),
+        "open": {} if asked.status == words.RUNNING else None,
     }
 
 

@@ -158,7 +158,8 @@ def _send_once(unit: Unit, row: Row) -> SignalSent:
             problem = "already exists with other content"
             raise AlreadyExists(words.SIGNAL, row["signal_id"], problem=problem, seq=stored["seq"])
     else:
-        equal = (one for one in unit.rows(sql.REPLAYED, row) if _told(one) == _told(row, given=True))
+        known = unit.rows(sql.REPLAYED[row["correlation_id"] is not None], row)
+        equal = (one for one in known if _told(one) == _told(row, given=True))
         stored = next(equal, None)
     return _send(unit, row) if stored is None else _sent(stored, created=False)
 

@@ -6,6 +6,7 @@ from functools import cache
 
 import sqlalchemy as sa
 
+from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.journal.kernel.streams import Stream
@@ -25,18 +26,19 @@ FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id"
 LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
 TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)))
 
-#: Signals of this name and time; what else they have in common is looked at by the caller.
-REPLAYED = prepared(
-    sa.select(*COLUMNS)
-    .where(
-        _RUN,
-        _c.signal_name == bind("signal_name", _c.signal_name),
-        sa.func.coalesce(_c.correlation_id, sa.literal_column("''"))
-        == sa.func.coalesce(bind("correlation_id", _c.correlation_id), sa.literal_column("''")),
-        _c.received_at == bind("received_at", _c.received_at),
-    )
-    .order_by(_c.seq)
-)
+
+def _replayed(correlated: sa.ColumnElement[bool]) -> Statement:
+    """Signals of this name, correlation id and time. By itself SQLite walks the whole run, to have nothing to sort."""
+    same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
+    found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
+    return prepared(found.where(*same, _c.received_at == bind("received_at", _c.received_at)).order_by(_c.seq))
+
+
+#: By whether there is a correlation id: one condition for both would be served by no index.
+REPLAYED = {
+    True: _replayed(_c.correlation_id == bind("correlation_id", _c.correlation_id)),
+    False: _replayed(_c.correlation_id.is_(None)),
+}
 
 FILTERS = {
     "run_id": _RUN,

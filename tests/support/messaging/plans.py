@@ -16,14 +16,19 @@ class Plans:
 
     def __init__(self, database: Database, values: Mapping[str, Any]) -> None:
         self._database = database
+        self._raw = database.raw()
         self.backend = database.open().backend
         self._values = values
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of Postgres' planner."""
+        self._raw.execute(f"SET {name} = {value}")
 
     def of(self, statement: Statement, values: Mapping[str, Any] | None = None) -> str:
         """The plan as text, in the words of the product."""
         compiled = statement.on(self.backend)
         parameters = compiled.parameters({**self._values, **(values or {})})
-        rows = self._database.raw().execute(f"{_EXPLAIN[self._database.name]} {compiled.sql}", parameters).fetchall()
+        rows = self._raw.execute(f"{_EXPLAIN[self._database.name]} {compiled.sql}", parameters).fetchall()
         return "\n".join(str(row[-1]) for row in rows)
 
 
