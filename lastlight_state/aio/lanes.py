@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from lastlight_state.backends import patience
@@ -19,6 +19,10 @@ from lastlight_state.errors import MisuseError, StoreClosed
 T = TypeVar("T")
 
 Call = Callable[[], Any]
+
+#: Seconds after which an event loop is woken again that has not handed out an outcome. A loop drops the callback in
+#: which a signal's handler raises, and nobody else would tell it.
+_AGAIN = 1.0
 
 
 class Outcome(asyncio.Future[Any]):
@@ -70,12 +74,21 @@ class Completions:
         self._done.append((outcome, result, error))
         if not self._woken:
             self._woken = True
-            loop = self._loop()
-            try:
-                if loop is not None:
-                    loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:
-                self._done.clear()
+            self.wake()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the loop has outcomes to hand out."""
+        return bool(self._done)
+
+    def wake(self) -> None:
+        """Have the loop hand out what there is. Once more does no harm."""
+        loop = self._loop()
+        try:
+            if loop is not None:
+                loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            self._done.clear()
 
     def _deliver(self) -> None:
         self._woken = False
@@ -107,8 +120,15 @@ class _Calls:
         self.threads: list[threading.Thread] = []
 
     def serve(self) -> None:
+        told: Completions | None = None
         while True:
-            item = self.queue.get()
+            waits = told is not None and told.waiting
+            try:
+                item = self.queue.get(timeout=_AGAIN if waits else None)
+            except Empty:
+                if told is not None:
+                    told.wake()
+                continue
             if item is None:
                 self.queue.put(None)  # for the other threads
                 return
@@ -117,6 +137,7 @@ class _Calls:
                     item()
             else:
                 self._make(*item)
+                told = item[1]
             del item
 
     def _make(self, outcome: Outcome, completions: Completions) -> None:

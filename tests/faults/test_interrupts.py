@@ -1,16 +1,22 @@
 """backends B-87: after an exception from outside, at whatever instruction, a store works at once."""
 
+import asyncio
 import inspect
 import random
 import sys
 import time
 from collections.abc import Callable
 from itertools import count
+from types import FrameType
+from typing import Any
 
 import pytest
-from support.faults.interrupts import AWAITED, WORKS, Watched, Work, alarm, raised_at
+from support.faults.interrupts import AWAITED, SHORT, WORKS, Interrupted, Watched, Work, alarm, raised_at
 
+from lastlight_state import AsyncStateStore
+from lastlight_state.aio.lanes import Completions
 from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
 
 #: At what, and how many of them are passed over between two attacks.
 EVERY = [
@@ -83,6 +89,33 @@ def test_a_store_works_after_an_exception_at_any_line_of_an_event_loops_thread(
         del error
     assert number > 20
     watched.works()
+
+
+@pytest.mark.timeout(60)
+def test_an_outcome_comes_although_the_loops_callback_for_it_was_cut_off(fresh_database: Database) -> None:
+    """backends B-87: an event loop drops a callback that raised; the outcome is handed out all the same."""
+    store = fresh_database.open(settings=SHORT)
+    code = Completions._deliver.__code__
+    cut: list[int] = []
+
+    def seen(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is not code:
+            return None
+        if event == "line" and not cut:
+            cut.append(frame.f_lineno)
+            raise Interrupted
+        return seen
+
+    async def work() -> Any:
+        sys.settrace(seen)
+        return await AsyncStateStore(store).workflows.runs.create("awaited", trigger=Trigger("t"), phase="p")
+
+    try:
+        made = asyncio.run(work())
+    finally:
+        sys.settrace(None)
+    assert cut == [code.co_firstlineno + 1]
+    assert store.workflows.runs.get(made.id).workflow_name == "awaited"
 
 
 @UNRAISABLE
