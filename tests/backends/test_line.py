@@ -8,6 +8,7 @@ from types import FrameType
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from lastlight_state.backends import line as module
 from lastlight_state.backends.line import Line, Turn
 from lastlight_state.errors import NestedTransaction
 
@@ -146,3 +147,17 @@ def wait_in(line: Line) -> None:
         line.enter(turn, 10)
     finally:
         line.leave(turn)
+
+
+def test_who_waits_is_called_when_a_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-22: and need not look for itself."""
+    monkeypatch.setattr(module, "LOOK_SECONDS", 60.0)
+    line, first, next_one = Line(), Turn(), Turn()
+    assert line.enter(first, 0)
+    waiting = threading.Thread(target=line.enter, args=(next_one, 60))
+    waiting.start()
+    until(lambda: next_one.gate is not None)
+    line.leave(first)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert line.serves(next_one)

@@ -130,3 +130,13 @@ def test_wrong_words_do_nothing(words: tuple[str, ...], code: int, error: str, t
     said = lastlight_state("repair", *path, *words, "--json")
     assert (said.code, said.error) == (code, error)
     assert files_of(tree) == before
+
+
+def test_a_file_that_cannot_be_read_is_exit_code_one(tree: Path) -> None:
+    """maintenance OP-65: although no file is damaged."""
+    for name in ("torn.jsonl", "glued.jsonl"):
+        (tree / name).unlink()
+    os.mkfifo(tree / "pipe.jsonl")
+    said = lastlight_state("repair", tree, "--json")
+    assert (said.code, said.error) == (1, "unread")
+    assert [Path(path).name for path in said.data["unread"]] == ["pipe.jsonl"]

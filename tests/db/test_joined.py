@@ -18,6 +18,7 @@ from lastlight_state.errors import (
     NestedTransaction,
     NotFound,
     ReadOnlyTransaction,
+    StoreClosed,
 )
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -329,3 +330,10 @@ def test_a_connection_in_autocommit_is_refused_or_made_a_transaction(store: Stat
         transaction.rollback()
     assert count(store) == 0
     engine.dispose()
+
+
+def test_a_closed_store_joins_nothing(store: StateStore, engine: sa.Engine) -> None:
+    """backends B-43."""
+    store.close()
+    with engine.begin() as connection, pytest.raises(StoreClosed), store.transaction(connection=connection):
+        pass

@@ -36,11 +36,15 @@ def test_a_session_that_somebody_holds_is_passed_over_when_idle_ones_are_closed(
 
 
 def test_a_session_is_idle_only_after_its_timeout(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-11, M-25: at the very timeout it is fresh, for whoever closes and for whoever resumes."""
+    """messaging M-11, M-25: at the very timeout it is fresh, for whoever closes, resumes or looks for it."""
     session = started(store)
     frozen_clock.set(session.last_activity_at + TIMEOUT)
     assert store.messaging.sessions.close_idle(idle_timeout=TIMEOUT) == 0
     assert store.messaging.sessions.resume(KEY, idle_timeout=TIMEOUT).session.id == session.id
+    place = ThreadPlace(KEY.platform, KEY.channel_id, KEY.thread_id)
+    for user_id in (None, KEY.user_id):
+        found = store.messaging.sessions.find_active(place, user_id=user_id, idle_timeout=TIMEOUT)
+        assert found is not None
     frozen_clock.advance(TIMEOUT + MILLISECOND)
     assert store.messaging.sessions.close_idle(idle_timeout=TIMEOUT) == 1
 

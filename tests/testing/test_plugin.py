@@ -1,4 +1,9 @@
+import threading
+
 import pytest
+
+from lastlight_state import StateStore
+from lastlight_state.testing import blocking_store
 
 NO_SERVER = {"LASTLIGHT_TEST_POSTGRES": "url", "LASTLIGHT_TEST_POSTGRES_URL": ""}
 
@@ -90,3 +95,10 @@ def test_collecting_tests_starts_no_server(pytester: pytest.Pytester) -> None:
     pytester.makeini(AT_START)
     pytester.makepyfile(NEEDS_POSTGRES)
     assert pytester.runpytest_subprocess("--collect-only").ret == pytest.ExitCode.OK
+
+
+def test_a_blocking_store_leaves_no_thread_behind(state_store: StateStore) -> None:
+    """The event loop of its own ends with it."""
+    with blocking_store(state_store) as blocking:
+        blocking.workflows.runs.list()
+    assert "test-loop" not in {thread.name for thread in threading.enumerate()}

@@ -20,6 +20,7 @@ from support.old_server import old_server
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
+from lastlight_state.backends.postgres import pool
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
@@ -111,6 +112,14 @@ def test_one_unit_after_the_other_uses_one_connection(postgres_database: Databas
     """backends B-32: LIFO."""
     store = postgres_database.open()
     assert len({asked(store, "SELECT pg_backend_pid()") for _ in range(5)}) == 1
+
+
+def test_a_connection_that_is_old_is_replaced(postgres_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-32: before it is used again."""
+    store = postgres_database.open()
+    first = asked(store, "SELECT pg_backend_pid()")
+    monkeypatch.setattr(pool, "RECYCLE_SECONDS", 0)
+    assert asked(store, "SELECT pg_backend_pid()") != first
 
 
 def test_the_pool_is_bounded_and_says_when_it_is_exhausted(postgres_database: Database) -> None:
