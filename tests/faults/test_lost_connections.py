@@ -17,13 +17,12 @@ KILL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.5
 """
-SCALE = [pytest.param(2, id="2s"), pytest.param(20, id="20s", marks=pytest.mark.soak)]
+#: How often connections are ended at least.
+SCALE = [pytest.param(20, id="20"), pytest.param(400, id="400", marks=pytest.mark.soak)]
 
 
-@pytest.mark.parametrize("seconds", SCALE)
-def test_connections_killed_under_load_lose_nothing_and_double_nothing(
-    postgres_database: Database, seconds: float
-) -> None:
+@pytest.mark.parametrize("least", SCALE)
+def test_connections_killed_under_load_lose_nothing_and_double_nothing(postgres_database: Database, least: int) -> None:
     """backends B-82: both are retried or surface as `BackendUnavailable`."""
     killer = postgres_database.raw()
     kills = 0
@@ -34,28 +33,24 @@ def test_connections_killed_under_load_lose_nothing_and_double_nothing(
         time.sleep(0.02)
 
     store = postgres_database.open()
-    promises = under_load(store, seconds, kill)
+    promises = under_load(store, lambda promises: kills > least and len(promises.kept) > 2 * least, kill)
     promises.hold(names(store))
-    assert kills > 20
-    assert len(promises.kept) > 50
     write(store, after := Promises(), "after")
     assert len(after.kept) == 3
 
 
-@pytest.mark.parametrize("seconds", SCALE)
-def test_a_server_restarted_under_load_loses_nothing_and_doubles_nothing(seconds: float) -> None:
+@pytest.mark.parametrize("restarts", [pytest.param(4, id="4"), pytest.param(40, id="40", marks=pytest.mark.soak)])
+def test_a_server_restarted_under_load_loses_nothing_and_doubles_nothing(restarts: int) -> None:
     """backends B-82: survived by the pool, and no committed write is lost or doubled."""
     with restartable_server() as server, StateStore.open(server.url, migrate=True) as store:
-        ways = [FAST, IMMEDIATE]
+        ways = [FAST, IMMEDIATE] * restarts
 
         def restart() -> None:
             time.sleep(0.3)
-            server.restart(ways[0])
-            ways.reverse()
+            server.restart(ways.pop())
 
-        promises = under_load(store, seconds, restart)
+        promises = under_load(store, lambda promises: len(ways) <= restarts and len(promises.kept) > 20, restart)
         promises.hold(names(store))
-        assert len(promises.kept) > 20
         write(store, after := Promises(), "after")
         assert len(after.kept) == 3
 

@@ -152,7 +152,7 @@ def test_an_engine_that_never_answers_costs_about_two_seconds(force: pytest.Monk
         begin = time.monotonic()
         with pytest.raises(BackendUnavailable, match=r"docker: .*timed out"):
             ThrowawayPostgres.start()
-        assert 1.5 < time.monotonic() - begin < 10
+        assert 1.5 < time.monotonic() - begin < 50  # the client alone would wait for a minute
 
 
 def test_a_database_is_empty_and_gone_after_its_block(postgres_server: ThrowawayPostgres) -> None:

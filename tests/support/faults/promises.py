@@ -1,7 +1,6 @@
 """Threads that write while connections die, and what each of their calls was promised."""
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,16 +55,18 @@ def write(store: StateStore, promises: Promises, name: str) -> None:
     promises.note(f"{name} tx", lambda: store.run(work))
 
 
-def under_load(store: StateStore, seconds: float, disturb: Callable[[], object], threads: int = 6) -> Promises:
-    """Write from many threads for a while, disturbed again and again; what was promised."""
+def under_load(
+    store: StateStore, enough: Callable[[Promises], bool], disturb: Callable[[], object], threads: int = 6
+) -> Promises:
+    """Write from many threads until it is enough, disturbed again and again; what was promised."""
     promises = Promises()
-    deadline = time.monotonic() + seconds
+    over = threading.Event()
     failed: list[BaseException] = []
 
     def go(thread: int) -> None:
         number = 0
         try:
-            while time.monotonic() < deadline:
+            while not over.is_set():
                 number += 1
                 write(store, promises, f"{thread}.{number}")
         except BaseException as error:
@@ -75,10 +76,13 @@ def under_load(store: StateStore, seconds: float, disturb: Callable[[], object],
     running = [threading.Thread(target=go, args=(thread,)) for thread in range(threads)]
     for thread in running:
         thread.start()
-    while time.monotonic() < deadline:
-        disturb()
-    for thread in running:
-        thread.join()
+    try:
+        while not failed and not enough(promises):
+            disturb()
+    finally:
+        over.set()
+        for thread in running:
+            thread.join()
     assert failed == []
     return promises
 
