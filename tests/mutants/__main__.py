@@ -1,0 +1,102 @@
+"""Makes small changes in the library, one at a time in a copy, and tells which of them the tests do not notice.
+
+    PYTHONPATH=tests python -m mutants [NAME or PREFIX …]
+
+Not collected by pytest and no part of CI: a run of all takes half an hour. A change that no test notices is a hole in
+the suite, unless it changes nothing that anybody could see. A change that was noticed only because a test hung is told
+apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from mutants import earlier, edges, ground, rooms, workflows
+from mutants.change import Change
+
+ROOT = Path(__file__).resolve().parents[2]
+CHANGES = (*workflows.CHANGES, *rooms.CHANGES, *ground.CHANGES, *edges.CHANGES, *earlier.CHANGES)
+#: Seconds for the tests of one change. Longer is a hang.
+MOST_SECONDS = 400
+
+
+def main() -> int:
+    """Run the changes that the command line names, all by default."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    names = parser.parse_args().names
+    named = [change for name in names for change in CHANGES if change.name.startswith(name)]
+    chosen = list(dict.fromkeys(named)) if names else CHANGES
+    with tempfile.TemporaryDirectory() as folder:
+        tree = _copied(Path(folder) / "tree")
+        for change in chosen:
+            change.applied((tree / change.file).read_text())
+        outcomes = {change: _tried(change, tree) for change in chosen}
+    _report(outcomes)
+    return 0 if all(outcome != "SURVIVED" or change.accepted for change, outcome in outcomes.items()) else 1
+
+
+def _copied(tree: Path) -> Path:
+    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "dist")
+    shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
+    return tree
+
+
+def _tried(change: Change, tree: Path) -> str:
+    file = tree / change.file
+    before = file.read_text()
+    file.write_text(change.applied(before))
+    began = time.monotonic()
+    try:
+        outcome = _outcome(change, tree)
+    finally:
+        file.write_text(before)
+    print(f"{change.name:6} {outcome:9} {time.monotonic() - began:5.0f} s  {change.file}", flush=True)  # noqa: T201
+    return outcome
+
+
+def _outcome(change: Change, tree: Path) -> str:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--timeout=60", "-p", "no:cacheprovider"]
+    command += ["-o", "lastlight_postgres_at_start=false"]
+    if change.on == "sqlite":
+        command.append("--quick")
+    command += [f"tests/{path}" for path in change.tests.split()]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "HUNG"
+    if done.returncode == 0:
+        return "SURVIVED"
+    if done.returncode not in (1, 2):
+        print(done.stdout[-2000:], done.stderr[-2000:])  # noqa: T201
+        return "BROKEN"
+    if "Timeout" in done.stdout and "pytest_timeout" in done.stdout:
+        return "hung"
+    return "noticed"
+
+
+def _report(outcomes: dict[Change, str]) -> None:
+    packages: dict[str, list[str]] = defaultdict(list)
+    for change, outcome in outcomes.items():
+        packages[change.package].append(outcome)
+    for package, found in sorted(packages.items()):
+        noticed = sum(outcome in ("noticed", "hung") for outcome in found)
+        print(f"{package:12} {noticed:3} of {len(found):3}")  # noqa: T201
+    for change, outcome in outcomes.items():
+        if outcome == "SURVIVED":
+            print(f"not noticed: {change.name} {change.file} {change.accepted}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
