@@ -15,7 +15,7 @@ from lastlight_state import StateStore
 BASE = "import sqlalchemy.orm, pydantic, pydantic_settings"
 STORE = "from lastlight_state import StateStore"
 COMMAND = "from lastlight_state.cli.program import run; run(sys.argv[1:])"
-DOMAINS = ("agent_log", "journal", "messaging", "receipts", "schedules", "workflows")
+DOMAINS = ("agent_log", "journal", "messaging", "receipts", "run_log", "schedules", "workflows")
 
 
 def fresh(code: str, *words: str, folder: Path | None = None) -> str:

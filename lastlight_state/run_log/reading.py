@@ -6,7 +6,6 @@ raise. Memory depends on the longest line, never on the file.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, time
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from lastlight_state.db.records import Record
-from lastlight_state.errors import BackendUnavailable, NewerSchema
+from lastlight_state.errors import NewerSchema
 from lastlight_state.jsonl import recovery
+from lastlight_state.jsonl.blocks import BLOCK_BYTES, in_blocks
 from lastlight_state.jsonl.reader import Line, LineKind, LineReader, RawLine
 from lastlight_state.jsonl.recovery import Reason
 from lastlight_state.run_log import locks, words
@@ -28,8 +28,6 @@ DamageReason: TypeAlias = Reason | Literal["no_type", "duplicate_header"]
 
 #: Damaged places that a reading names; all are counted.
 DAMAGES_KEPT = 1_000
-#: Read at once, with one opening of the file.
-_BLOCK_BYTES = 256 * 1024
 
 
 class Damage(Record):
@@ -110,8 +108,8 @@ class RunReading:
     def placed(self) -> Iterator[Placed]:
         """All records, with their places."""
         self._begin()
-        reader = LineReader(-1, self.path, LineKind(Line, self._accepts), block_bytes=_BLOCK_BYTES)
-        for raw in self._raw_lines(reader):
+        reader = LineReader(-1, self.path, LineKind(Line, self._accepts), block_bytes=BLOCK_BYTES)
+        for raw in in_blocks(self.path, lambda: open_run(self._file), reader.raw_batch):
             yield from self._judged(raw)
         tail = reader.raw_tail()
         if tail is not None:
@@ -124,23 +122,6 @@ class RunReading:
         self.damage_count = self.misfits = self.bad_times = self.recovered = self._line = 0
         self.torn = self.ended = False
         self.torn_at = self.header = None
-
-    def _raw_lines(self, reader: LineReader[Line]) -> Iterator[RawLine]:
-        """The terminated lines. The file is closed between two blocks, so that an iterator left holds nothing open."""
-        first: os.stat_result | None = None
-        while True:
-            descriptor = open_run(self._file)
-            try:
-                found = os.fstat(descriptor)
-                if first is not None and not os.path.samestat(first, found):
-                    raise BackendUnavailable(f"{self.path}: replaced while it was read", path=str(self.path))
-                first = found
-                lines = reader.raw_batch(descriptor)
-            finally:
-                os.close(descriptor)
-            if lines is None:
-                return
-            yield from lines
 
     def _judged(self, line: RawLine) -> Iterator[Placed]:
         self._line += 1

@@ -115,6 +115,11 @@ def test_states_are_listed_shown_deleted_and_reconstructed(log: RunLog) -> None:
     assert said(log, "session-state", "reconstruct", id_of(1)).code == 1
 
 
+def test_stats_count_the_logs_of_runs(log: RunLog) -> None:
+    """run-log RL-52."""
+    assert said(log, "stats", "--json").data["line_files"]["files"] == 2
+
+
 def test_repair_covers_the_logs_of_runs(log: RunLog, tmp_path: Path) -> None:
     """run-log RL-52: and does not replace one whose writer lives."""
     with start(log, id_of(8)) as writer:
