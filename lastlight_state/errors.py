@@ -20,6 +20,7 @@
     │   └── SchemaMismatch             tables or definitions differ from what the revision promises
     ├── CorruptData                    what is stored cannot be trusted, and is not guessed
     │   └── FrameChainBroken           a frame cannot be rebuilt as it was; says which, and why
+    ├── UnsavedEvents                  events of a queue that are not stored; hands them back
     ├── BackendError                   the database or file system failed; ``__cause__`` is its own error
     │   ├── BackendBusy                locked past every retry
     │   ├── BackendUnavailable         unreachable, full, or gone in mid-call
@@ -284,6 +285,31 @@ class FrameChainBroken(CorruptData):
     def __init__(self, run_id: str, frame_no: int, reason: str) -> None:
         super().__init__("run_frames", (run_id, frame_no), "body", problem=f"does not rebuild the frame: {reason}")
         self.run_id, self.frame_no, self.reason = run_id, frame_no, reason
+
+
+class UnsavedEvents(StateError):
+    """Events that were queued are not stored, or a listener failed. ``__cause__`` is the first error.
+
+    ``failures`` are pairs of an event that was given up and its error, ``waiting`` events that are still queued (those
+    of a closed writer are not stored any more), ``listener_errors`` what listeners raised.
+    """
+
+    code = "unsaved_events"
+    failures: tuple[tuple[Any, Exception], ...]
+    waiting: tuple[Any, ...]
+    listener_errors: tuple[Exception, ...]
+
+    def __init__(
+        self,
+        *,
+        failures: Sequence[tuple[Any, Exception]] = (),
+        waiting: Sequence[Any] = (),
+        listener_errors: Sequence[Exception] = (),
+    ) -> None:
+        text = (
+            f"events given up: {len(failures)}, still queued: {len(waiting)}, failed listeners: {len(listener_errors)}"
+        )
+        super().__init__(text, failures=tuple(failures), waiting=tuple(waiting), listener_errors=tuple(listener_errors))
 
 
 class BackendError(StateError):

@@ -214,12 +214,17 @@ class StateStore(Domains):
     def close(self) -> None:
         """Give everything back. Idempotent; later calls are `StoreClosed`.
 
-        Raises `NestedTransaction` inside a transaction's block of the same thread, which could never end.
+        Queued writers are closed first. Raises `UnsavedEvents` for what they could not store, when all is closed, and
+        `NestedTransaction` inside a transaction's block of the same thread, which could never end.
         """
         if self._scope.inside_block():
             raise NestedTransaction("inside a transaction's block: close the store after it")
-        if self._scope.close():
-            self.backend.close()
+        try:
+            for end in self._scope.before_close if self._scope.is_open else ():
+                end()
+        finally:
+            if self._scope.close():
+                self.backend.close()
 
     def __repr__(self) -> str:
         """The database without its password, and whether the store is open."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lastlight_state.errors import InvalidValue, ReservedName, UnsafePath
+from lastlight_state.jsonl.places import component_problem
 
 Scope: TypeAlias = Literal["chat", "sandbox"]
 
@@ -24,7 +25,6 @@ LOG_SUFFIX = ".jsonl"
 AGENT_PREFIX = "agent-"
 RAW, SUBAGENTS = "raw", "subagents"
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_NAME_BYTES = 255
 _NO_SESSIONS = (".repaired", ".tmp")  # files that repairs and writers leave beside the logs
 
 
@@ -100,16 +100,3 @@ def session_of(file_name: str) -> str | None:
 def scope_of(slug: str) -> Scope:
     """``chat`` for the agents that work in ``/app``, ``sandbox`` for all others."""
     return "chat" if slug == CHAT_SLUG else "sandbox"
-
-
-def component_problem(name: str) -> str | None:
-    """Why a text cannot be one component of a path; None if it can."""
-    if name in {"", ".", ".."}:
-        return f"{name!r} is not a name"
-    if "/" in name or "\0" in name:
-        return "a separator or NUL in a name"
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        return "a lone surrogate in a name"
-    return f"{size} bytes, more than the limit of {_NAME_BYTES}" if size > _NAME_BYTES else None

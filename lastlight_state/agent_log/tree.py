@@ -87,7 +87,7 @@ class LogTree:
             return [], 0
         except OSError as error:
             raise files.failure(error, self.projects) from error
-        found = [name for name in entries if not paths.component_problem(name) and self._is_ours(name)]
+        found = [name for name in entries if not places.component_problem(name) and self._is_ours(name)]
         return found, len(entries) - len(found)
 
     def logs(self, slug: str) -> tuple[list[Found], int]:
@@ -132,7 +132,7 @@ class LogTree:
 
 def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Found | None:
     """The log file, or None if it is not a regular file, has vanished, or has a name that is not text."""
-    if paths.component_problem(session_id):
+    if places.component_problem(session_id):
         return None
     try:
         seen = look()

@@ -28,6 +28,9 @@ class Runner(Protocol):
     def finish(self, call: Callable[[], R]) -> Awaitable[R]:
         """For a call that ends something: it is made and awaited, even if the task is cancelled."""
 
+    def refuse_closed(self) -> None:
+        """Refuse a call through the store inside a transaction of the same task."""
+
 
 class Face(Generic[S]):
     """The async face of a sync object: each of its calls runs on a worker thread."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection, Mapping
+from datetime import datetime
+from functools import partial
 
 from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.journal_writer import AsyncWriter
 from lastlight_state.aio.streams import streamed
-from lastlight_state.journal import Event, EventFilter, Frame, Journal
+from lastlight_state.db import valid
+from lastlight_state.journal import ANY, Event, EventFilter, Frame, Journal, Signal
+from lastlight_state.journal.arguments import AnyType
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.frames import Frames
+from lastlight_state.journal.kernel.watching import refuse_in_transaction
 from lastlight_state.journal.sandboxes import Sandboxes
 from lastlight_state.journal.scores import Scores
 from lastlight_state.journal.signals import Signals
@@ -76,13 +83,47 @@ class AsyncSignals(Face[Signals]):
     """``store.journal.signals``"""
 
     send = writing(Signals.send)
-    try_take = writing(Signals.try_take)
     find_taken = reading(Signals.find_taken)
     get = reading(Signals.get)
     find = reading(Signals.find)
     latest_seq = reading(Signals.latest_seq)
     list = reading(Signals.list)
     count = reading(Signals.count)
+
+    async def try_take(
+        self,
+        run_id: str,
+        signal_name: str,
+        *,
+        consumer: str,
+        correlation_id: str | AnyType | None = ANY,
+        received_after: datetime | None = None,
+        wait: float = 0,
+        poll_interval: float = 0.5,
+    ) -> Signal | None:
+        """As `Signals.try_take`. Who waits holds no thread."""
+        take = partial(
+            self._target.try_take,
+            run_id,
+            signal_name,
+            consumer=consumer,
+            correlation_id=correlation_id,
+            received_after=received_after,
+        )
+        seconds = valid.seconds("wait", wait)
+        valid.seconds("poll_interval", poll_interval)
+        if seconds:
+            refuse_in_transaction(self._target._scope)
+        taken = await self._runner.write(take)
+        if taken is not None or not seconds:
+            return taken
+        with self._target._arrivals(run_id, seconds, poll_interval) as arrived:
+            while taken is None and arrived.seconds_left:
+                if arrived.wait(0):
+                    taken = await self._runner.write(take)
+                else:
+                    await asyncio.sleep(min(poll_interval, arrived.seconds_left))
+        return taken
 
 
 class AsyncFrames(Face[Frames]):
@@ -135,6 +176,8 @@ class AsyncJournal(Face[Journal]):
 
     #: What happened in runs, numbered without gaps.
     events: Part[AsyncEvents] = Part("lastlight_state.aio.journal.AsyncEvents")
+    #: Makes queued writers of events.
+    writer: Part[AsyncWriter] = Part("lastlight_state.aio.journal_writer.AsyncWriter")
     #: Messages sent into runs from outside, each taken once.
     signals: Part[AsyncSignals] = Part("lastlight_state.aio.journal.AsyncSignals")
     #: What runs had rendered, step by step.

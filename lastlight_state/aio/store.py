@@ -141,6 +141,9 @@ class _FileRunner:
     def finish(self, call: Callable[[], T]) -> Awaitable[T]:
         return self._writers.finish(call)
 
+    def refuse_closed(self) -> None:
+        """Nothing to refuse."""
+
 
 class _PinnedRunner:
     """Everything on one thread, where a transaction lives."""
@@ -148,6 +151,9 @@ class _PinnedRunner:
     def __init__(self, lane: Lane) -> None:
         self.read = self.write = lane.run
         self.finish = lane.finish
+
+    def refuse_closed(self) -> None:
+        """Its calls are those of the transaction."""
 
 
 class AsyncStateStore(AsyncDomains):

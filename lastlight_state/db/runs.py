@@ -22,6 +22,9 @@ from lastlight_state.errors import Conflict
 
 T = TypeVar("T")
 
+#: The topic of `lastlight_state.db.listeners` for runs that have ended. Their record is told, which has the ``id``.
+TERMINAL_TOPIC = "run.terminal"
+
 #: What `NotFound` calls a run.
 RUN = "workflow_run"
 

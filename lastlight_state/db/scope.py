@@ -78,6 +78,8 @@ class StoreScope(Scope):
         #: The blocks that threads are inside of, by thread. One that was cut off may still be here, and is `gone`.
         self._blocks: dict[int, _Inside] = {}
         self._unusable: MisuseError | None = None
+        #: What ends before the store does, and needs it for that.
+        self.before_close: list[Callable[[], object]] = []
         _every_scope.add(self)
 
     def reading(self, work: Work[T]) -> T:

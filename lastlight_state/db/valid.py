@@ -16,6 +16,8 @@ from lastlight_state.reprs import shown
 G = TypeVar("G")
 
 PAGE_LIMIT = 500
+#: The most seconds that a call waits.
+LONGEST_WAIT = 86_400
 _FIRST_PRINTABLE, _DELETE = " ", "\x7f"
 
 
@@ -101,6 +103,15 @@ def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: t
     if not least <= value <= most:
         raise InvalidValue(where, f"must be between {least} and {most}, got {value}", least=least, most=most)
     return value
+
+
+def seconds(where: str, value: Any) -> float:
+    """A number of seconds, up to a day: for how long a call waits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue(where, f"expected a number of seconds, got {type(value).__name__}")
+    if not 0 <= value <= LONGEST_WAIT:
+        raise InvalidValue(where, f"must be between 0 and {LONGEST_WAIT} seconds, got {shown(value, 80)}")
+    return float(value)
 
 
 def flag(where: str, value: Any) -> bool:

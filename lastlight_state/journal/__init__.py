@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         TaskAttempt as TaskAttempt,
         ToolCallFilter as ToolCallFilter,
         ToolOutcome as ToolOutcome,
+        WriterOptions as WriterOptions,
     )
     from lastlight_state.journal.events import Events
     from lastlight_state.journal.frames import Frames
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         FrameCheck as FrameCheck,
         FrameDelta as FrameDelta,
         FrameSummary as FrameSummary,
+        QueuedEvent as QueuedEvent,
         Sandbox as Sandbox,
         SandboxSummary as SandboxSummary,
         Score as Score,
@@ -38,19 +40,25 @@ if TYPE_CHECKING:
         SignalSent as SignalSent,
         ToolCall as ToolCall,
         ToolCallSummary as ToolCallSummary,
+        WriterStats as WriterStats,
     )
     from lastlight_state.journal.sandboxes import Sandboxes
     from lastlight_state.journal.scores import Scores
     from lastlight_state.journal.signals import Signals
     from lastlight_state.journal.tool_calls import ToolCalls
+    from lastlight_state.journal.writer import JournalWriter as JournalWriter, PendingEvent as PendingEvent
+    from lastlight_state.journal.writer.mirror import LineFileMirror as LineFileMirror
+    from lastlight_state.journal.writer.opened import Writer
 
 public(
     globals(),
     {
         "arguments": "ANY EventFilter NewEvent NewScore SandboxChanges ScoreFilter SignalFilter TaskAttempt "
-        "ToolCallFilter ToolOutcome",
-        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary Sandbox SandboxSummary Score "
-        "ScoreAggregate ScoreSummary Signal SignalSent ToolCall ToolCallSummary",
+        "ToolCallFilter ToolOutcome WriterOptions",
+        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary QueuedEvent Sandbox SandboxSummary Score "
+        "ScoreAggregate ScoreSummary Signal SignalSent ToolCall ToolCallSummary WriterStats",
+        "writer": "JournalWriter PendingEvent",
+        "writer.mirror": "LineFileMirror",
     },
     "Journal",
 )
@@ -61,6 +69,8 @@ class Journal(Face):
 
     #: What happened in runs, numbered without gaps.
     events: Part[Events] = Part("lastlight_state.journal.events.Events")
+    #: Makes queued writers of events.
+    writer: Part[Writer] = Part("lastlight_state.journal.writer.opened.Writer")
     #: Messages sent into runs from outside, each taken once.
     signals: Part[Signals] = Part("lastlight_state.journal.signals.Signals")
     #: What runs had rendered, step by step.

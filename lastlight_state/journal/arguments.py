@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from lastlight_state.db.repository import UNSET, UnsetType
-from lastlight_state.journal.words import SandboxStatus, ScoreHistory, ScoreSource, ToolStatus
+from lastlight_state.journal.words import SandboxStatus, ScoreHistory, ScoreSource, ToolStatus, WhenFull
 
 
 class _Any(Enum):
@@ -33,6 +33,22 @@ class NewEvent:
     at: datetime | None = None
     event_id: str | None = None
     node_id: str | None = None
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """How a queued writer works. It holds at most ``max_queued`` events with ``max_queued_bytes`` of payloads.
+
+    Up to ``max_batch`` events are stored together; fewer wait ``linger`` seconds for more. Where the queue is full an
+    append waits for room, ``full_timeout`` seconds at most, or is refused at once.
+    """
+
+    max_queued: int = 10_000
+    max_queued_bytes: int = 32 * 1024 * 1024
+    max_batch: int = 200
+    linger: float = 0.02
+    when_full: WhenFull = "wait"
+    full_timeout: float = 30.0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state.db.records import Record
@@ -27,6 +27,34 @@ class Event(Record):
     node_id: str | None
     event_id: str | None
     payload: dict[str, Any]
+
+
+class QueuedEvent(Record):
+    """An event that was given to a queued writer. It has no number before it is stored."""
+
+    run_id: str
+    type: str
+    occurred_at: datetime
+    node_id: str | None
+    event_id: str
+    payload: dict[str, Any]
+
+
+class WriterStats(Record):
+    """What is in the queue of a writer, and what became of the events before.
+
+    ``duplicates`` are events that were stored already, ``failed`` those that were given up. ``oldest_age`` is how long
+    the first event has been waiting.
+    """
+
+    queued: int
+    queued_bytes: int
+    oldest_age: timedelta | None
+    stored: int
+    duplicates: int
+    failed: int
+    mirror_failures: int
+    last_mirror_error: str | None
 
 
 class SignalSent(Record):

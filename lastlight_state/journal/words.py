@@ -12,6 +12,7 @@ SandboxStatus = Literal["pending", "running", "shipped", "completed", "failed", 
 ScoreSource = Literal["live", "batch"]
 ScoreHistory = Literal["current", "all"]
 ScoreGroups = Literal["scorer", "scorer_and_run"]
+WhenFull = Literal["wait", "refuse"]
 
 ORDERS = words(Order)
 TOOL_STATUSES = words(ToolStatus)
@@ -19,6 +20,7 @@ SANDBOX_STATUSES = words(SandboxStatus)
 SCORE_SOURCES = words(ScoreSource)
 SCORE_HISTORIES = words(ScoreHistory)
 SCORE_GROUPS = words(ScoreGroups)
+WHEN_FULL = words(WhenFull)
 
 #: The status of a tool call that has not finished.
 RUNNING = "running"

@@ -19,8 +19,22 @@ from pathlib import Path
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 #: The base of a `real` path: no component of it may be a link when it is opened.
 ROOT = Path("/")
+_NAME_BYTES = 255
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def component_problem(name: str) -> str | None:
+    """Why a text cannot be one component of a path; None if it can."""
+    if name in {"", ".", ".."}:
+        return f"{name!r} is not a name"
+    if "/" in name or "\0" in name:
+        return "a separator or NUL in a name"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "a lone surrogate in a name"
+    return f"{size} bytes, more than the limit of {_NAME_BYTES}" if size > _NAME_BYTES else None
 
 
 def real(path: Path) -> Path:

@@ -76,7 +76,8 @@ class Stats(Record):
 class TimelineEntry(Record):
     """One thing that happened to a run: when, who did it, one line of text, and the row that records it.
 
-    ``source`` is ``transition``, ``approval`` or ``execution``; ``key`` is its number or id.
+    ``source`` is ``transition``, ``input``, ``approval``, ``human_request``, ``execution``, ``signal`` or ``event``;
+    ``key`` is its number or id.
     """
 
     source: str

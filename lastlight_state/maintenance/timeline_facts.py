@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant
+from lastlight_state.journal.tables import EVENTS, SIGNALS
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.workflows.kernel.executions import MICROS, OUTCOME
@@ -105,6 +106,18 @@ def _input_text(row: dict[str, Any]) -> str:
     return "input given" if row["revision"] == 0 else f"input overridden ({row['reason']:.80})"
 
 
+def _received_text(row: dict[str, Any]) -> str:
+    return f"signal {row['signal_name']} received"
+
+
+def _taken_text(row: dict[str, Any]) -> str:
+    return f"signal {row['signal_name']} taken"
+
+
+def _event_text(row: dict[str, Any]) -> str:
+    return f"{row['type']} of {row['node_id']}" if row["node_id"] is not None else f"{row['type']}"
+
+
 def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
     """Written with `coalesce` so that no index on status serves it: that would read the expired rows of all runs."""
     expired: sa.ColumnElement[bool] = sa.func.coalesce(status, sa.literal_column("''")) == constant("expired")
@@ -114,6 +127,7 @@ def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
 _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice", "form": "a form"}
 
 _a, _e, _t, _r, _i = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c, INPUTS.c
+_s, _j = SIGNALS.c, EVENTS.c
 
 #: In the order in which facts of one moment appear in a timeline.
 FACTS = (
@@ -202,5 +216,25 @@ FACTS = (
         ),
         TEXT_KEYS,
         _finished_text,
+    ),
+    Fact(
+        "signal",
+        _of_run("received", SIGNALS, "run_id", ("received_at", "seq"), (_s.signal_name, _s.received_by)),
+        NUMBER_KEYS,
+        _received_text,
+        actor="received_by",
+    ),
+    Fact(
+        "signal",
+        _of_run("taken", SIGNALS, "run_id", ("consumed_at", "seq"), (_s.signal_name, _s.consumed_by)),
+        NUMBER_KEYS,
+        _taken_text,
+        actor="consumed_by",
+    ),
+    Fact(
+        "event",
+        _of_run("events", EVENTS, "run_id", ("occurred_at", "seq"), (_j.type, _j.node_id)),
+        NUMBER_KEYS,
+        _event_text,
     ),
 )

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lastlight_state.db.repository import Context, Face
+from lastlight_state.db.runs import TERMINAL_TOPIC
 from lastlight_state.lazy import Part, public
 from lastlight_state.workflows.kernel.presenting import presenting
-from lastlight_state.workflows.words import TERMINAL_TOPIC
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.approvals import Approvals

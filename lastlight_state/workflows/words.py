@@ -10,9 +10,6 @@ from lastlight_state.db.valid import words
 #: How long a new running run waits for its creator to claim it before others may take it.
 GRACE = timedelta(seconds=30)
 
-#: The topic of `lastlight_state.db.listeners` for runs that have ended.
-TERMINAL_TOPIC = "run.terminal"
-
 RunStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 
 Outcome = Literal["running", "succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]

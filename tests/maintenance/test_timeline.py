@@ -237,9 +237,44 @@ CROWD = (
         "INSERT INTO run_inputs (run_id, revision, created_at, payload) "
         "SELECT 'r' || i, revision, now(), '{}' FROM generate_series(1, 300) i, generate_series(0, 9) n(revision)"
     ),
+    (
+        "INSERT INTO run_signals (run_id, seq, signal_name, payload, received_at, consumed_at, consumed_by) "
+        "SELECT 'r' || i, seq, 'go', '1', now(), now(), 'c' || seq "
+        "FROM generate_series(1, 300) i, generate_series(0, 9) n(seq)"
+    ),
+    (
+        "INSERT INTO run_events (run_id, seq, type, payload, occurred_at) "
+        "SELECT 'r' || i, seq, 'a', '{}', now() FROM generate_series(1, 300) i, generate_series(0, 9) n(seq)"
+    ),
     "ANALYZE",
 )
 """Rows that let a planner with statistics choose: questions that have all expired, and executions, of 300 runs."""
+
+
+def test_signals_and_events_are_told_with_who_sent_and_took_them(database: Database) -> None:
+    """maintenance OP-13: without their payloads, each at its own time; pages of one show each once."""
+    store = database.open()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    journal, began = store.journal, database.clock.now()
+    database.clock.advance(seconds=2)
+    journal.signals.send(run_id, "merged", {"secret": 1}, received_by="hook")
+    journal.events.append(run_id, "node.started", {"secret": 1}, node_id="build")
+    journal.signals.try_take(run_id, "merged", consumer="wait/0")
+    journal.events.append(run_id, "replayed", at=began + timedelta(seconds=1))
+    told: list[TimelineEntry] = []
+    token = None
+    while True:
+        page = store.maintenance.timeline.list(run_id, limit=1, page_token=token)
+        told += page.items
+        token = page.next_page_token
+        if token is None:
+            break
+    assert [(entry.source, entry.key, entry.text, entry.actor) for entry in told[1:]] == [
+        ("event", "1", "replayed", None),
+        ("signal", "0", "signal merged received", "hook"),
+        ("signal", "0", "signal merged taken", "wait/0"),
+        ("event", "0", "node.started of build", None),
+    ]
 
 
 @pytest.mark.parametrize("paged", [False, True])

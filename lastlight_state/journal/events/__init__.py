@@ -14,14 +14,14 @@ from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
-from lastlight_state.db.scope import TransactionScope
-from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.errors import InvalidValue
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter, NewEvent
 from lastlight_state.journal.events import appending, checks, statements as sql
 from lastlight_state.journal.events.appending import Draft
 from lastlight_state.journal.events.follow import Follower
 from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal.kernel.watching import refuse_in_transaction
 from lastlight_state.journal.records import Appended, Event
 
 
@@ -177,8 +177,7 @@ class Events(Numbered):
         stop: threading.Event | None = None,
     ) -> Iterator[Event]:
         """The same for 1 to 500 runs, each after its own number. Between runs there is no order."""
-        if isinstance(self._scope, TransactionScope):
-            raise MisuseError("following waits longer than a transaction should: call it on the store")
+        refuse_in_transaction(self._scope)
         valid.number("cursors", len(cursors), least=1, most=valid.PAGE_LIMIT)
         follower = Follower(self._scope, cursors, where, stop_types)
         return follower.events(idle_timeout, poll_interval, threading.Event() if stop is None else stop)

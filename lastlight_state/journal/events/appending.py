@@ -22,10 +22,13 @@ Row = dict[str, Any]
 
 
 class Draft(NamedTuple):
-    """The parameters of an event, and whether it is told apart by its content."""
+    """The parameters of an event, and how it is told whether it is stored already."""
 
     row: Row
-    is_replay: bool
+    #: By its content.
+    is_replay: bool = False
+    #: It cannot be: its key was made for it just now.
+    is_fresh: bool = False
 
 
 def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
@@ -34,7 +37,7 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
     Raises `Conflict` ``foreign_key`` for an unknown run.
     """
     next_seqs = sql.STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
-    known = _Known(_stored(unit, drafts, next_seqs))
+    known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
     outcomes, fresh = [], []
     for draft in drafts:
         run_id = draft.row["run_id"]
@@ -43,7 +46,8 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
             earlier = {**draft.row, "seq": next_seqs[run_id]}
             next_seqs[run_id] += 1
             fresh.append(earlier)
-            known.add(earlier)
+            if not draft.is_fresh:
+                known.add(earlier)
             outcomes.append(appended(earlier, created=True))
         else:
             outcomes.append(appended(earlier, created=False))
@@ -57,7 +61,7 @@ def append_one(unit: Unit, draft: Draft) -> Appended:
     """The same for a single event."""
     run_id = draft.row["run_id"]
     sql.STREAM.locked(unit, run_id)
-    earlier = _Known(_stored(unit, [draft], [run_id])).find(draft)
+    earlier = _Known(_stored(unit, [draft], [run_id]), by_content=draft.is_replay).find(draft)
     if earlier is not None:
         return appended(earlier, created=False)
     seq = sql.STREAM.one(unit, sql.APPEND, draft.row)
@@ -85,7 +89,8 @@ def appended(row: Row, *, created: bool) -> Appended:
 class _Known:
     """Events that are stored, and those of this batch, by key and by content."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], *, by_content: bool) -> None:
+        self._knows_contents = by_content
         self._by_key: dict[Any, Row] = {}
         self._by_content: dict[Any, Row] = {}
         for row in sorted(rows, key=lambda row: row["seq"]):
@@ -94,10 +99,13 @@ class _Known:
     def add(self, row: Row) -> None:
         if row["event_id"] is not None:
             self._by_key.setdefault((row["run_id"], row["event_id"]), row)
-        self._by_content.setdefault(_content(row), row)
+        if self._knows_contents:
+            self._by_content.setdefault(_content(row), row)
 
     def find(self, draft: Draft) -> Row | None:
         row = draft.row
+        if draft.is_fresh:
+            return None
         if row["event_id"] is None:
             return self._by_content.get(_content(row)) if draft.is_replay else None
         earlier = self._by_key.get((row["run_id"], row["event_id"]))
@@ -123,7 +131,7 @@ def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list
 
 def _keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
     for draft in drafts:
-        if draft.row["event_id"] is not None:
+        if draft.row["event_id"] is not None and not draft.is_fresh:
             yield {"event_id": draft.row["event_id"]}
 
 

@@ -12,52 +12,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import sqlalchemy as sa
-
-from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db import valid
-from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
+from lastlight_state.db.watch import NOTHING_YET
 from lastlight_state.db.windows import Window, parted, window
 from lastlight_state.errors import NotFound
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter
 from lastlight_state.journal.events import checks, statements as sql
-from lastlight_state.journal.kernel.streams import as_list, listed
+from lastlight_state.journal.kernel.watching import watch_for
 from lastlight_state.journal.records import Event
-from lastlight_state.journal.tables import SEQUENCES
 
 T = TypeVar("T")
 
 _log = logging.getLogger("lastlight_state.journal")
-#: A run and a stream of it.
-Key = tuple[str, str]
 
 #: The longest wait after which a follower looks whether it was told to stop.
 SLICE = 0.5
 _STREAM = sql.STREAM.name
-
-_wanted = listed("runs")
-COUNTERS = prepared(
-    sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream, SEQUENCES.c.next_seq).where(
-        AmongFew(SEQUENCES.c.run_id, sa.select(member_of(_wanted.c.value, "run_id")))
-    )
-)
-
-
-def watch_for(scope: Scope) -> Watch[Key]:
-    """The store's watch over the counters of runs."""
-
-    def read(keys: Collection[Key]) -> dict[Key, int]:
-        runs = sorted({run_id for run_id, _ in keys})
-        values = {"runs": as_list([{"run_id": run_id} for run_id in runs])}
-        rows = scope.reading(lambda unit: unit.rows(COUNTERS, values))
-        return {(row["run_id"], row["stream"]): row["next_seq"] for row in rows}
-
-    return watch_of(scope, read)
 
 
 class Follower:

@@ -82,6 +82,16 @@ class Stream:
             .order_by(_c.run_id)
             .with_for_update()
         )
+        last_of = sa.select(self._number + number(1)).where(table.c.run_id == member_of(wanted.c.value, "run_id"))
+        after_its_last = last_of.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
+        missing = sa.select(
+            member_of(wanted.c.value, "run_id"), self._word, sa.func.coalesce(after_its_last, number(0))
+        ).where(sa.true())
+        self.begin_many = prepared(
+            insert(SEQUENCES)
+            .from_select(["run_id", "stream", "next_seq"], missing, include_defaults=False)
+            .on_conflict_do_nothing()
+        )
         self.raise_many = prepared(
             sa.update(SEQUENCES)
             .where(_c.run_id == member_of(wanted.c.value, "run_id"), _c.stream == self._word)
@@ -130,11 +140,12 @@ class Stream:
     def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
         """The next numbers of several runs, locked in the order of their ids."""
         ordered = sorted(set(run_ids), key=str.encode)
-        rows = unit.rows(self.lock_many, {"runs": as_list([{"run_id": run_id} for run_id in ordered])})
-        found = {row["run_id"]: row["next_seq"] for row in rows}
-        if len(found) == len(ordered):
-            return found
-        return {run_id: self.locked(unit, run_id) for run_id in ordered}
+        wanted = {"runs": as_list([{"run_id": run_id} for run_id in ordered])}
+        rows = unit.rows(self.lock_many, wanted)
+        if len(rows) < len(ordered):
+            unit.change(self.begin_many, wanted)
+            rows = unit.rows(self.lock_many, wanted)
+        return {row["run_id"]: row["next_seq"] for row in rows}
 
     def raise_all(self, unit: Unit, next_seqs: Mapping[str, int]) -> None:
         """Set the counters of runs that this unit has locked."""

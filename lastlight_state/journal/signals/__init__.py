@@ -6,7 +6,9 @@ and given to the first who does.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from lastlight_state import codec
@@ -18,6 +20,7 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
 from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal.kernel.watching import Arrivals, arrivals, refuse_in_transaction
 from lastlight_state.journal.records import Signal, SignalSent
 from lastlight_state.journal.signals import checks, statements as sql
 
@@ -60,14 +63,41 @@ class Signals(Numbered):
         consumer: str,
         correlation_id: str | AnyType | None = ANY,
         received_after: datetime | None = None,
+        wait: float = 0,
+        poll_interval: float = 0.5,
     ) -> Signal | None:
         """Give the oldest signal that nobody took to ``consumer``, in one atomic step; None without one.
+
+        With ``wait`` this waits so many seconds for one to come, and looks every ``poll_interval`` seconds. While it
+        waits it holds no connection, and all that wait in a store look with one statement.
 
         ``consumer`` is a stable name of the step that waits, such as node and iteration: asking again, also after a
         crash, gives the same signal. A consumer gets one signal of a run: under another name it is `AlreadyExists`.
         Of many who ask each gets another signal, the oldest first. What a transaction took is free again when it is
-        rolled back.
+        rolled back; waiting in one is `MisuseError`.
         """
+        seconds = valid.seconds("wait", wait)
+        valid.seconds("poll_interval", poll_interval)
+        take = partial(self._try_take, run_id, signal_name, consumer, correlation_id, received_after)
+        if seconds:
+            refuse_in_transaction(self._scope)
+        taken = take()
+        if taken is not None or not seconds:
+            return taken
+        with self._arrivals(run_id, seconds, poll_interval) as arrived:
+            while taken is None and arrived.seconds_left:
+                if arrived.wait(arrived.seconds_left):
+                    taken = take()
+        return taken
+
+    def _try_take(
+        self,
+        run_id: str,
+        signal_name: str,
+        consumer: str,
+        correlation_id: str | AnyType | None,
+        received_after: datetime | None,
+    ) -> Signal | None:
         given = {
             "run_id": valid.sought("run_id", run_id),
             "signal_name": checks.trimmed_name("signal_name", signal_name),
@@ -127,6 +157,9 @@ class Signals(Numbered):
         """How many signals pass these filters."""
         given = checks.filters(run_id, where, None)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
+
+    def _arrivals(self, run_id: str, seconds: float, poll_interval: float) -> AbstractContextManager[Arrivals]:
+        return arrivals(self._scope, (run_id, self.stream.name), seconds, poll_interval)
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
         """All who take of a run come one after the other: who waited sees what the one before took."""

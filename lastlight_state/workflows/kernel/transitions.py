@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.runs import TERMINAL_TOPIC
 from lastlight_state.db.statements import Family, bind
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
@@ -25,7 +26,7 @@ from lastlight_state.workflows.kernel.claims import END_CLAIM, PUT_BACK
 from lastlight_state.workflows.kernel.rows import COLUMNS
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
-from lastlight_state.workflows.words import TERMINAL, TERMINAL_TOPIC, Outcome, RunStatus, Source
+from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 
 #: What a paused run waits for.
 Why = Literal["gate", "timer", "signal", "operator"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -100,3 +101,24 @@ def test_an_append_waits_for_an_open_transaction_and_gets_the_number_that_it_giv
         assert found == []
     waiter.join()
     assert found == [1]
+
+
+def test_a_reader_in_another_process_sees_all_of_a_transaction_or_nothing(fresh_database: Database) -> None:
+    """journal case 70, backends B-46: while transactions of two events and a phase are committed one after another."""
+    with fresh_database.open() as store:
+        run_id = started(store).id
+    child = os.fork()
+    if not child:
+        with fresh_database.open() as own:
+            for _ in range(30):
+                with own.transaction() as tx:
+                    tx.journal.events.append(run_id, "a")
+                    tx.workflows.runs.merge_scratch(run_id, {"at": 1})
+                    tx.journal.events.append(run_id, "b")
+        os._exit(0)
+    with fresh_database.open() as store:
+        seen = [store.journal.events.count(run_id)]
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            seen.append(store.journal.events.count(run_id))
+        seen.append(store.journal.events.count(run_id))
+    assert (seen[-1], {count % 2 for count in seen}) == (60, {0})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from support.refusal import refused
 from support.workflows.steps import Raw, all_pages, started, together, undone
 
 from lastlight_state import StateStore
-from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge
+from lastlight_state.errors import AlreadyExists, InvalidValue, MisuseError, NotFound, PayloadTooLarge
 from lastlight_state.journal import SignalFilter
 from lastlight_state.testing import Database, FrozenClock
 
@@ -224,3 +225,21 @@ def test_the_database_lets_a_signal_change_only_by_being_taken(
         with refused():
             raw(sql)
     assert signals.find_taken(run_id, "c") == taken
+
+
+def test_a_take_waits_for_a_signal_to_come(every_backend: StateStore, run_id: str) -> None:
+    """journal G-4: sent by another store; without one it is None when the time is over."""
+    signals, options = every_backend.journal.signals, {"consumer": "step", "wait": 30, "poll_interval": 0.01}
+    sending = threading.Timer(0.05, lambda: signals.send(run_id, "go", 7))
+    signals.send(run_id, "other")
+    sending.start()
+    taken = signals.try_take(run_id, "go", **options)  # type: ignore[arg-type]
+    sending.join()
+    assert taken is not None
+    assert taken.payload == 7
+    assert signals.try_take(run_id, "go", consumer="next", wait=0.03, poll_interval=0.01) is None
+    with every_backend.transaction() as tx, pytest.raises(MisuseError):
+        tx.journal.signals.try_take(run_id, "go", consumer="next", wait=1)
+    for wait in (-1, "1", 86_401):
+        with pytest.raises(InvalidValue):
+            signals.try_take(run_id, "go", consumer="next", wait=wait)  # type: ignore[arg-type]

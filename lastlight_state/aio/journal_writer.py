@@ -1,0 +1,226 @@
+"""``store.journal.writer`` from coroutines. Appending takes no thread, and waiting holds none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from lastlight_state.aio.forward import Face, reading
+from lastlight_state.db.gate import guarded
+from lastlight_state.errors import InvalidValue, UnsavedEvents
+from lastlight_state.journal import Event
+from lastlight_state.journal.arguments import NewEvent, WriterOptions
+from lastlight_state.journal.events import Events
+from lastlight_state.journal.records import WriterStats
+from lastlight_state.journal.writer import (
+    CLOSE_SECONDS,
+    NO_OPTIONS,
+    JournalWriter,
+    PendingEvent,
+    checks,
+    has_room,
+    number_of,
+)
+from lastlight_state.journal.writer.core import Listener
+from lastlight_state.journal.writer.mirror import LineFileMirror
+from lastlight_state.journal.writer.mirrors import Mirror
+from lastlight_state.journal.writer.opened import Writer
+from lastlight_state.journal.writer.queue import LOOK_SECONDS, Entry, Queue
+from lastlight_state.jsonl.writer import SyncWord
+
+
+class AsyncPendingEvent(Face[PendingEvent]):
+    """An event in a queue. ``seq`` is its number, None until it is stored."""
+
+    @property
+    def run_id(self) -> str:
+        """As `PendingEvent.run_id`."""
+        return self._target.run_id
+
+    @property
+    def event_id(self) -> str:
+        """As `PendingEvent.event_id`."""
+        return self._target.event_id
+
+    @property
+    def occurred_at(self) -> datetime:
+        """As `PendingEvent.occurred_at`."""
+        return self._target.occurred_at
+
+    @property
+    def seq(self) -> int | None:
+        """As `PendingEvent.seq`."""
+        return self._target.seq
+
+    async def wait(self, timeout: float | None = None) -> int:  # noqa: ASYNC109 - as the sync method
+        """As `PendingEvent.wait`."""
+        entry, core = self._target._entry, self._target._core
+        seconds = checks.timeout(timeout)
+        if not entry.is_decided:
+            self._runner.refuse_closed()
+            core.saver.hurry()
+            await _until(core.queue, lambda: entry.is_decided, seconds)
+        return number_of(entry)
+
+
+class AsyncJournalWriter(Face[JournalWriter]):
+    """A `JournalWriter`, for ``async with``. Listeners are called in the event loop's thread."""
+
+    async def append(
+        self,
+        run_id: str,
+        type: str,  # noqa: A002 - the column's name
+        payload: dict[str, Any] | None = None,
+        *,
+        at: datetime | None = None,
+        event_id: str | None = None,
+        node_id: str | None = None,
+    ) -> AsyncPendingEvent:
+        """As `JournalWriter.append`. Waiting for room does not hold up the event loop."""
+        entry = self._entry(run_id, NewEvent(type, payload, at, event_id, node_id))
+        if not self._target._core.offer(entry):
+            await self._wait_and_offer(entry)
+        return AsyncPendingEvent(self._target._pending(entry), self._runner)
+
+    def append_nowait(
+        self,
+        run_id: str,
+        type: str,  # noqa: A002 - the column's name
+        payload: dict[str, Any] | None = None,
+        *,
+        at: datetime | None = None,
+        event_id: str | None = None,
+        node_id: str | None = None,
+    ) -> AsyncPendingEvent:
+        """As `JournalWriter.append_nowait`: not awaited."""
+        return AsyncPendingEvent(
+            self._target.append_nowait(run_id, type, payload, at=at, event_id=event_id, node_id=node_id), self._runner
+        )
+
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the sync method
+        """As `JournalWriter.flush`. A task that is cancelled leaves the queue as it was."""
+        seconds = checks.timeout(timeout)
+        self._runner.refuse_closed()
+        core = self._target._core
+        core.queue.refuse_if_over()
+        flush = core.flush()
+        await _until(core.queue, flush.is_over, seconds)
+        core.report(flush)
+
+    async def close(self, timeout: float | None = CLOSE_SECONDS) -> None:  # noqa: ASYNC109 - as the sync method
+        """As `JournalWriter.close`."""
+        seconds = checks.timeout(timeout)
+        core = self._target._core
+        if core.is_over:
+            return
+        self._runner.refuse_closed()
+        core.close()
+        end = None if seconds is None else time.monotonic() + seconds
+        flush = core.flush()
+        await _until(core.queue, flush.is_over, seconds)
+        core.saver.end()
+        left = None if end is None else max(end - time.monotonic(), 0.1)
+        await _until(core.queue, lambda: not core.saver.is_at_work, left)
+        core.report_last(flush)
+
+    def subscribe(self, listener: Listener, types: Collection[str] = ()) -> None:
+        """As `JournalWriter.subscribe`: not awaited. The listener is a function, not a coroutine."""
+        self._target.subscribe(listener, types)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """As `JournalWriter.unsubscribe`: not awaited."""
+        self._target.unsubscribe(listener)
+
+    def stats(self) -> WriterStats:
+        """As `JournalWriter.stats`: not awaited."""
+        return self._target.stats()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except UnsavedEvents as unsaved:
+            if error is None:
+                raise
+            error.add_note(f"the writer was closed, too: {unsaved}")
+
+    @guarded
+    def _entry(self, run_id: str, given: NewEvent) -> Entry:
+        return self._target._core.entry(run_id, given)
+
+    async def _wait_and_offer(self, entry: Entry) -> None:
+        core = self._target._core
+        if core.options.when_full == "refuse":
+            raise core.full()
+        self._runner.refuse_closed()
+        end = time.monotonic() + core.options.full_timeout
+        while True:
+            core.saver.notice()
+            left = max(end - time.monotonic(), 0.0)
+            if not await _until(core.queue, lambda: has_room(core, entry), left):
+                raise core.full()
+            if core.offer(entry):
+                return
+
+
+class AsyncWriter(Face[Writer]):
+    """``store.journal.writer``"""
+
+    def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> AsyncJournalWriter:
+        """As `Writer`: not awaited. Mirrors are functions, called in the thread that stores."""
+        return AsyncJournalWriter(self._target(options, mirrors=mirrors), self._runner)
+
+
+class AsyncLineFileMirror(Face[LineFileMirror]):
+    """A `LineFileMirror` of an async store's events."""
+
+    def __init__(self, events: Face[Events], directory: str | Path, *, sync: SyncWord = "os") -> None:
+        if not isinstance(events, Face):
+            raise InvalidValue("events", f"expected store.journal.events, got {type(events).__name__}")
+        super().__init__(LineFileMirror(events._target, directory, sync=sync), events._runner)
+
+    def __call__(self, events: Collection[Event]) -> None:
+        """As `LineFileMirror`, by the writer's thread."""
+        self._target(list(events))
+
+    catch_up = reading(LineFileMirror.catch_up)
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._target.directory
+
+    def path_of(self, run_id: str) -> Path:
+        """As `LineFileMirror.path_of`: not awaited."""
+        return self._target.path_of(run_id)
+
+
+async def _until(queue: Queue, until: Callable[[], bool], seconds: float | None) -> bool:
+    """As `Queue.wait`."""
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(woken.set)
+
+    end = None if seconds is None else time.monotonic() + seconds
+    with queue.waking(wake):
+        while not until():
+            left = LOOK_SECONDS if end is None else end - time.monotonic()
+            if left <= 0:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, LOOK_SECONDS)):
+                    await woken.wait()
+            woken.clear()
+        return True

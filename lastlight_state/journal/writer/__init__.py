@@ -1,0 +1,227 @@
+"""Queued append: listeners hear of an event at once, and a thread stores it soon.
+
+What is stored of each run is always the beginning of what this writer was given for it, in that order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from lastlight_state.db.gate import guarded
+from lastlight_state.db.repository import Context
+from lastlight_state.db.scope import StoreScope
+from lastlight_state.errors import BackendBusy, NestedTransaction, UnsavedEvents
+from lastlight_state.journal.arguments import NewEvent, WriterOptions
+from lastlight_state.journal.records import WriterStats
+from lastlight_state.journal.writer import checks
+from lastlight_state.journal.writer.core import Core, Listener
+from lastlight_state.journal.writer.mirrors import Mirror
+from lastlight_state.journal.writer.queue import Entry
+
+#: Seconds in which a writer that is closed stores what is queued.
+CLOSE_SECONDS = 30.0
+NO_OPTIONS = WriterOptions()
+
+
+class PendingEvent:
+    """An event in a queue. ``seq`` is its number, None until it is stored."""
+
+    def __init__(self, core: Core, entry: Entry, refuse_waiting: Callable[[], None]) -> None:
+        self._core = core
+        self._entry = entry
+        self._refuse_waiting = refuse_waiting
+
+    @property
+    def run_id(self) -> str:
+        """The run that it is for."""
+        return str(self._entry.row["run_id"])
+
+    @property
+    def event_id(self) -> str:
+        """Its key: the caller's, or one that was made for it."""
+        return str(self._entry.row["event_id"])
+
+    @property
+    def occurred_at(self) -> datetime:
+        """Its time: the caller's, or that of the call."""
+        found: datetime = self._entry.row["occurred_at"]
+        return found
+
+    @property
+    def seq(self) -> int | None:
+        """Its number, None until it is stored."""
+        return self._entry.seq
+
+    @guarded
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the event is stored, and return its number.
+
+        Raises the error for which it was given up, `BackendBusy` when the time is over, `StoreClosed` where the writer
+        was closed before, and `MisuseError` inside a transaction's block.
+        """
+        entry, seconds = self._entry, checks.timeout(timeout)
+        if not entry.is_decided:
+            self._refuse_waiting()
+            self._core.saver.hurry()
+            self._core.queue.wait(lambda: entry.is_decided, seconds)
+        return number_of(entry)
+
+
+class JournalWriter:
+    """Appends events by way of a queue, for any number of runs. Thread-safe; a context manager.
+
+    Each event has a key, so that a batch of unknown outcome is stored again without doubling anything. Events that
+    cannot be stored are handed back by `flush` and `close`, as `UnsavedEvents`. While the database is away events stay
+    queued and are tried again. A process that is killed loses what was not flushed.
+    """
+
+    def __init__(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> None:
+        self._scope = context.scope
+        self._core = Core(context, checks.options(options), checks.callables("mirrors", mirrors))
+
+    @guarded
+    def append(
+        self,
+        run_id: str,
+        type: str,  # noqa: A002 - the column's name
+        payload: dict[str, Any] | None = None,
+        *,
+        at: datetime | None = None,
+        event_id: str | None = None,
+        node_id: str | None = None,
+    ) -> PendingEvent:
+        """Queue an event, and tell the listeners in this thread before returning. Arguments as in `Events.append`.
+
+        What cannot be written is refused here. Where the queue is full this waits for room, unless the options say
+        that it is refused; then, and after ``full_timeout``, it is `BackendBusy`. Raises `StoreClosed`.
+        """
+        entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
+        if not self._core.offer(entry):
+            self._wait_and_offer(entry)
+        return self._pending(entry)
+
+    @guarded
+    def append_nowait(
+        self,
+        run_id: str,
+        type: str,  # noqa: A002 - the column's name
+        payload: dict[str, Any] | None = None,
+        *,
+        at: datetime | None = None,
+        event_id: str | None = None,
+        node_id: str | None = None,
+    ) -> PendingEvent:
+        """The same, but `BackendBusy` at once where the queue is full."""
+        entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
+        if not self._core.offer(entry):
+            raise self._core.full()
+        return self._pending(entry)
+
+    @guarded
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all events that were appended before this call are stored and the mirrors have them.
+
+        Raises `UnsavedEvents` with the events that were given up since the last report, with those that are still
+        queued where one whole attempt has failed or the time is over (they are tried again, and a later flush may
+        succeed), and with the errors of listeners. Raises `MisuseError` inside a transaction's block.
+        """
+        seconds = checks.timeout(timeout)
+        self._refuse_waiting()
+        self._core.queue.refuse_if_over()
+        flush = self._core.flush()
+        self._core.queue.wait(flush.is_over, seconds)
+        self._core.report(flush)
+
+    @guarded
+    def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
+        """Take no more events, store those that are queued, and end. Closing again does nothing.
+
+        Raises `UnsavedEvents` like `flush`; then the events that it hands back as waiting are not stored any more.
+        """
+        seconds = checks.timeout(timeout)
+        core = self._core
+        if core.is_over:
+            return
+        self._refuse_waiting()
+        core.close()
+        end = None if seconds is None else time.monotonic() + seconds
+        flush = core.flush()
+        core.queue.wait(flush.is_over, seconds)
+        core.saver.end()
+        core.queue.wait(lambda: not core.saver.is_at_work, None if end is None else max(end - time.monotonic(), 0.1))
+        core.report_last(flush)
+
+    @guarded
+    def subscribe(self, listener: Listener, types: Collection[str] = ()) -> None:
+        """Call ``listener`` with each event of these types (of any, where there are none) as soon as it is queued.
+
+        It is called in the thread that appends, before ``append`` returns; listeners in the order of their
+        subscription. What it raises harms nothing, and is reported by `flush`.
+        """
+        self._core.subscribe(checks.callable_at("listener", listener), checks.types(types))
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Call it no more. One that is not subscribed is no error."""
+        self._core.unsubscribe(listener)
+
+    def stats(self) -> WriterStats:
+        """What is queued, and what became of the events before."""
+        return self._core.stats()
+
+    def __repr__(self) -> str:
+        """How many events are queued, and whether it is closed. Never what they say."""
+        return f"{type(self).__name__}({'closed' if self._core.is_over else f'{len(self._core.queue)} queued'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except UnsavedEvents as unsaved:
+            if error is None:
+                raise
+            error.add_note(f"the writer was closed, too: {unsaved}")
+
+    def _pending(self, entry: Entry) -> PendingEvent:
+        return PendingEvent(self._core, entry, self._refuse_waiting)
+
+    def _wait_and_offer(self, entry: Entry) -> None:
+        core = self._core
+        if core.options.when_full == "refuse":
+            raise core.full()
+        self._refuse_waiting()
+        end = time.monotonic() + core.options.full_timeout
+        while True:
+            core.saver.notice()
+            if not core.queue.wait(partial(has_room, core, entry), max(end - time.monotonic(), 0.0)):
+                raise core.full()
+            if core.offer(entry):
+                return
+
+    def _refuse_waiting(self) -> None:
+        """Refuse to wait where that would never end."""
+        self._core.refuse_mirrors()
+        if isinstance(self._scope, StoreScope) and self._scope.inside_block():
+            raise NestedTransaction("inside a transaction's block: the writer waits for what the block holds")
+
+
+def has_room(core: Core, entry: Entry) -> bool:
+    """Whether an entry that was refused can be appended now, or never."""
+    return core.queue.refusal is not None or core.queue.has_room(entry.size)
+
+
+def number_of(entry: Entry) -> int:
+    """The number of an event that was waited for. Raises why it has none."""
+    if entry.error is not None:
+        raise entry.error
+    if entry.seq is None:
+        raise BackendBusy("the event was not stored in time")
+    return entry.seq

@@ -1,0 +1,158 @@
+"""The events that wait to be stored, in their order, and those who wait for them.
+
+An exception from outside may come between any two instructions of a caller. So each step that matters is one operation
+of a deque; sizes are sums that each entry carries, from which the present size is a difference, whatever was cut off.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from lastlight_state.backends import patience
+from lastlight_state.errors import StateError
+
+Row = dict[str, Any]
+
+#: How often those who wait look for themselves, in case that nobody woke them.
+LOOK_SECONDS = 0.25
+
+
+class Entry:
+    """An event of the queue: its parameters, and what became of it."""
+
+    __slots__ = ("error", "has_left", "is_keyed", "queued_at", "row", "seq", "size", "total")
+
+    def __init__(self, row: Row, *, is_keyed: bool) -> None:
+        self.row = row
+        #: Whether the caller gave the key, so that the event may have been stored before it was queued.
+        self.is_keyed = is_keyed
+        payload = row["payload"]
+        self.size = len(payload) if payload.isascii() else len(payload.encode())
+        #: The sizes of all entries up to this one.
+        self.total = 0
+        self.queued_at = time.monotonic()
+        self.seq: int | None = None
+        self.error: Exception | None = None
+        self.has_left = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is stored or given up."""
+        return self.seq is not None or self.error is not None
+
+
+class Queue:
+    """Entries, first in, first out. Callers append; one thread takes them from the front."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        #: Why nothing is taken any more.
+        self.refusal: StateError | None = None
+        self._most = most
+        self._most_bytes = most_bytes
+        self._entries: deque[Entry] = deque()
+        self._left_total = 0
+        self._lock = threading.RLock()  # a signal's handler may append in the middle of an append
+        self._wakers: deque[Callable[[], object]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all entries."""
+        return self._total() - self._left_total
+
+    @property
+    def last(self) -> Entry | None:
+        """The entry that was appended last."""
+        try:
+            return self._entries[-1]
+        except IndexError:
+            return None
+
+    def entries(self) -> list[Entry]:
+        """All entries, the first one first."""
+        return list(self._entries)
+
+    def head(self, most: int) -> list[Entry]:
+        """The first entries."""
+        return list(islice(self._entries, most))
+
+    def offer(self, entry: Entry) -> bool:
+        """Append the entry, if there is room. Raises the refusal."""
+        with self._lock:
+            self.refuse_if_over()
+            if not self.has_room(entry.size):
+                return False
+            entry.total = self._total() + entry.size
+            self._entries.append(entry)
+        return True
+
+    def has_room(self, size: int) -> bool:
+        """Whether an entry of this size can be appended. To an empty queue every one can."""
+        return not self._entries or (len(self._entries) < self._most and self.bytes + size <= self._most_bytes)
+
+    def refuse(self, error: StateError) -> None:
+        """Take no more entries."""
+        with self._lock:
+            self.refusal = self.refusal or error
+
+    def refuse_if_over(self) -> None:
+        """Raise the refusal."""
+        if self.refusal is not None:
+            raise type(self.refusal)(str(self.refusal))
+
+    def remove(self, entry: Entry) -> None:
+        """Let the entry go, if it is the first."""
+        if self._entries and self._entries[0] is entry:
+            self._left_total = entry.total
+            self._entries.popleft()
+            entry.has_left = True
+
+    def wait(self, until: Callable[[], bool], seconds: float | None) -> bool:
+        """Wait until that is true, and return whether it is. Looks whenever something becomes of an entry.
+
+        Raises `BackendBusy` where the call runs for a coroutine that was cancelled.
+        """
+        gate = patience.closed_gate()
+        end = None if seconds is None else time.monotonic() + seconds
+        with self.waking(partial(patience.wake, gate)):
+            while not until():
+                left = LOOK_SECONDS if end is None else end - time.monotonic()
+                if left <= 0:
+                    return False
+                patience.wait(gate, min(left, LOOK_SECONDS))
+            return True
+
+    @contextmanager
+    def waking(self, waker: Callable[[], object]) -> Iterator[None]:
+        """Call ``waker`` whenever something becomes of an entry, until the block is left."""
+        self._wakers.append(waker)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                self._wakers.remove(waker)
+
+    def wake(self) -> None:
+        """Let those who wait look."""
+        for waker in list(self._wakers):
+            waker()
+
+    def after_fork(self, error: StateError) -> None:
+        """In a child process: hold nothing, and take nothing."""
+        self._lock = threading.RLock()
+        self.refusal = error
+        self._entries.clear()
+        self._wakers.clear()
+
+    def _total(self) -> int:
+        last = self.last
+        return self._left_total if last is None else last.total

@@ -1,0 +1,168 @@
+"""The writer while the database is away, when processes die, and after a fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+from support.answers import dropped_answers
+from support.faults.interrupts import Interrupted, raised_at
+from support.journal import queued_writer
+from support.workflows.steps import all_pages, started
+
+from lastlight_state import Settings, StateStore
+from lastlight_state.errors import BackendBusy, MisuseError, StoreClosed, UnsavedEvents
+from lastlight_state.journal import LineFileMirror, WriterOptions
+from lastlight_state.testing import Database
+
+IMPATIENT = Settings(lock_timeout=0.02, busy_timeout=0.001, retry_seconds=0)
+
+
+def block(database: Database) -> object:
+    """Keep everybody from appending; the connection ends it with ``ROLLBACK``."""
+    holder = database.raw()
+    holder.execute("BEGIN" if database.name == "postgresql" else "BEGIN IMMEDIATE")
+    if database.name == "postgresql":
+        holder.execute("LOCK TABLE run_events IN ACCESS EXCLUSIVE MODE")
+    return holder
+
+
+def test_events_wait_while_the_database_is_busy_and_are_stored_in_order_afterwards(database: Database) -> None:
+    """journal W-8, W-9, case 26: a flush says so as soon as one whole attempt has failed."""
+    store = database.open(settings=IMPATIENT)
+    run_id = started(store).id
+    with store.journal.writer(WriterOptions(max_batch=3)) as writer:
+        holder = block(database)
+        pending = [writer.append(run_id, "a", {"i": i}) for i in range(7)]
+        for _ in range(2):
+            with pytest.raises(UnsavedEvents) as raised:
+                writer.flush()
+            assert [event.payload["i"] for event in raised.value.waiting] == list(range(7))
+            assert isinstance(raised.value.__cause__, BackendBusy)
+        with pytest.raises(BackendBusy):
+            pending[0].wait(0.01)
+        assert writer.stats().queued == 7
+        holder.execute("ROLLBACK")  # type: ignore[attr-defined]
+        writer.flush()
+        assert [one.seq for one in pending] == list(range(7))
+    stored = store.journal.events.list(run_id)
+    assert [event.payload["i"] for event in stored] == list(range(7))
+
+
+def test_a_writer_that_is_closed_hands_back_what_it_could_not_store(database: Database) -> None:
+    """journal W-9, W-12: and stores it never again."""
+    store = database.open(settings=IMPATIENT)
+    run_id = started(store).id
+    writer = store.journal.writer()
+    holder = block(database)
+    pending = writer.append(run_id, "a")
+    with pytest.raises(UnsavedEvents) as raised:
+        writer.close()
+    assert [event.event_id for event in raised.value.waiting] == [pending.event_id]
+    holder.execute("ROLLBACK")  # type: ignore[attr-defined]
+    with pytest.raises(StoreClosed):
+        pending.wait()
+    writer.close()
+    assert store.journal.events.count(run_id) == 0
+
+
+def test_a_batch_whose_commit_was_not_answered_is_stored_once(postgres_database: Database) -> None:
+    """journal W-2, T-8, case 30: its events are found by their keys, and mirrored."""
+    with dropped_answers(postgres_database.url) as (url, drop), StateStore.open(url) as far:
+        run_id = started(far).id
+        mirrored: list[int] = []
+        with far.journal.writer(mirrors=[lambda events: mirrored.extend(event.seq for event in events)]) as writer:
+            drop("COMMIT\0")
+            for i in range(5):
+                writer.append(run_id, "a", {"i": i}, event_id=f"k{i}" if i % 2 else None)
+            writer.flush()
+            assert far.metrics.retries == 1
+        assert [event.payload["i"] for event in far.journal.events.list(run_id)] == list(range(5))
+        assert mirrored == list(range(5))
+
+
+def test_a_killed_writer_leaves_a_beginning_of_each_run(fresh_database: Database, tmp_path: Path) -> None:
+    """journal W-13, W-17, W-18, case 29, case 71, case 72: also between the commit and the lines of its log file."""
+    with fresh_database.open() as store:
+        ended, first, second = (started(store).id for _ in range(3))
+    command = [sys.executable, "-W", "error", queued_writer.__file__, fresh_database.url, str(tmp_path)]
+    finished = subprocess.run([*command, ended, first, second], capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stderr, finished.stdout) == (-9, "", "finished\n")
+    with fresh_database.open() as store:
+        events = store.journal.events
+        assert [event.payload["i"] for event in events.list(ended)] == list(range(100))
+        mirror = LineFileMirror(events, tmp_path)
+        for run_id in (first, second):
+            stored = all_pages(events.list, run_id=run_id)
+            assert [event.payload["i"] for event in stored] == list(range(len(stored)))
+            assert 0 < len(queued_writer.lines_of(mirror.path_of(run_id))) < len(stored)
+            events.append(run_id, "direct")
+            mirror.catch_up(run_id)
+            assert queued_writer.lines_of(mirror.path_of(run_id)) == list(range(len(stored) + 1))
+
+
+def test_a_writer_is_its_parents_after_a_fork(fresh_database: Database) -> None:
+    """journal W-15, case 36: the child's copy refuses, and the parent's goes on."""
+    with fresh_database.open() as store:
+        run_id = started(store).id
+        with store.journal.writer(WriterOptions(linger=60)) as writer:
+            pending = writer.append(run_id, "a")
+            child = os.fork()
+            if not child:
+                calls = (lambda: writer.append(run_id, "b"), writer.flush, pending.wait)
+                refused = 0
+                for call in calls:
+                    try:
+                        call()
+                    except MisuseError:
+                        refused += 1
+                writer.close()
+                os._exit(refused)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+            writer.append(run_id, "b")
+            writer.flush()
+        assert [event.type for event in store.journal.events.list(run_id)] == ["a", "b"]
+
+
+def test_an_open_writer_is_flushed_when_the_interpreter_ends(sqlite_database: Database) -> None:
+    """journal W-12."""
+    with sqlite_database.open() as store:
+        run_id = started(store).id
+    program = (
+        "import sys\nfrom lastlight_state import StateStore\nfrom lastlight_state.journal import WriterOptions\n"
+        "writer = StateStore.open(sys.argv[1]).journal.writer(WriterOptions(linger=60))\n"
+        "for i in range(9): writer.append(sys.argv[2], 'a')\n"
+    )
+    subprocess.run([sys.executable, "-c", program, sqlite_database.url, run_id], check=True)
+    assert sqlite_database.open().journal.events.count(run_id) == 9
+
+
+EVERY = [pytest.param(5, id="some lines"), pytest.param(1, id="lines", marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("step", EVERY)
+def test_a_writer_works_after_an_exception_at_any_line(sqlite_database: Database, step: int) -> None:
+    """journal W-13, backends B-87: nothing is lost that was queued, nothing doubled, and nobody waits for ever."""
+    store = sqlite_database.open()
+    run_id = started(store).id
+    writer = store.journal.writer()
+    for number in count(1, step):
+
+        def work(number: int = number) -> None:
+            writer.append(run_id, "a", {"i": number})
+            writer.flush()
+
+        error = raised_at(number, work)
+        assert error is None or isinstance(error, Interrupted)
+        writer.append(run_id, "after").wait(5)
+        writer.flush(timeout=5)
+        if error is None:
+            break
+    assert number > 50
+    writer.close()
+    found = [event.payload["i"] for event in all_pages(store.journal.events.list, run_id=run_id) if event.payload]
+    assert found == sorted(set(found))
