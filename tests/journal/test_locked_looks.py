@@ -11,6 +11,9 @@ from support.workflows.steps import started
 
 from lastlight_state.errors import LostRace
 from lastlight_state.journal import NewEvent, NewScore, ToolOutcome
+from lastlight_state.journal.events import checks as event_checks
+from lastlight_state.journal.writer.queue import Entry
+from lastlight_state.journal.writer.saver import Batches
 from lastlight_state.testing import Database, racing
 
 TREE = element("task", id="a")
@@ -32,6 +35,12 @@ def _append(store: Any, run_id: str) -> Any:
 
 def _append_many(store: Any, run_id: str) -> Any:
     [appended] = store.journal.events.append_many(run_id, [NewEvent("NodeFinished", {}, event_id="e-1")])
+    return appended
+
+
+def _batch(store: Any, run_id: str) -> Any:
+    row = event_checks.event(run_id, NewEvent("NodeFinished", {}, event_id="e-1"), store._context.clock.now())
+    [appended], _ = Batches(store._context).store([Entry(row, is_keyed=True)], in_doubt=False)
     return appended
 
 
@@ -68,9 +77,10 @@ LOOKS = {
     "Events.ensure_start": Look(
         lambda s: started(s).id, lambda s, r: s.journal.events.ensure_start(r, 7), _append, since=3
     ),
+    "Batches.store": Look(_run, _batch, _append),
     "Frames.append": Look(_run, _frame, _frame),
     "Signals.send": Look(_run, _send, _send),
-    "Signals.try_take": Look(_run, _take, lambda o, r: _take(o, r, "theirs"), since=4),
+    "Signals._try_take": Look(_run, _take, lambda o, r: _take(o, r, "theirs"), since=4),
     "ToolCalls._stored": Look(_run, _call, _call),
     "Scores.record": Look(_scored, _score, lambda o, r: _score(o, r, 0.5), since=3),
 }
