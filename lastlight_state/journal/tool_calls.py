@@ -58,7 +58,7 @@ BY_TASK = Listing(
 class ToolCalls(Numbered):
     """``store.journal.tool_calls``"""
 
-    stream = STREAM
+    _stream = STREAM
 
     def create(
         self,

@@ -28,7 +28,7 @@ from lastlight_state.journal.records import Appended, Event
 class Events(Numbered):
     """``store.journal.events``"""
 
-    stream = sql.STREAM
+    _stream = sql.STREAM
 
     def append(
         self,
@@ -56,7 +56,7 @@ class Events(Numbered):
                 found,
                 lambda: self._chained(
                     lambda unit: appending.appended(
-                        {**row, "seq": self.stream.one(unit, sql.APPEND, row)}, created=True
+                        {**row, "seq": self._stream.one(unit, sql.APPEND, row)}, created=True
                     )
                 ),
             )
@@ -93,13 +93,13 @@ class Events(Numbered):
         values = {"run_id": found, "next_seq": start}
 
         def work(unit: Any) -> int:
-            following = self.stream.locked(unit, found)
+            following = self._stream.locked(unit, found)
             if start <= following:
                 return following
             if unit.value(sql.LATEST, values) is not None or following:
                 problem = f"must be at most {following}, the next number, because the run has events; got {start}"
                 raise InvalidValue("start_seq", problem, most=following)
-            return int(unit.value(self.stream.raise_to, values))
+            return int(unit.value(self._stream.raise_to, values))
 
         return self._append(found, lambda: self._writing(work, repeatable=True))
 

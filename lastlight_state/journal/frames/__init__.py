@@ -38,7 +38,7 @@ _CONTENT = ("content_hash", "note", "mounted_task_ids", "task_index")
 class Frames(Numbered):
     """``store.journal.frames``"""
 
-    stream = sql.STREAM
+    _stream = sql.STREAM
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -126,7 +126,7 @@ class Frames(Numbered):
         return FrameCheck(frames=frames, anchors=anchors, broken=tuple(broken))
 
     def _store(self, unit: Unit, row: Row, text: str, given: int | None) -> FrameSummary:
-        following = self.stream.locked(unit, row["run_id"])
+        following = self._stream.locked(unit, row["run_id"])
         frame_no = following if given is None else given
         numbered = {**row, "frame_no": frame_no}
         stored = unit.row(sql.GET, numbered)
@@ -136,7 +136,7 @@ class Frames(Numbered):
         stored = {**numbered, "encoding": encoding, "body": body}
         unit.change(sql.INSERT, stored)
         if frame_no >= following:
-            unit.value(self.stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
+            unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
         return FrameSummary.of({column.name: stored[column.name] for column in sql.SUMMARY})
 
     def _encoded(self, unit: Unit, row: Row, text: str) -> tuple[str, str]:

@@ -156,7 +156,7 @@ class Stream:
 class Numbered(Repository):
     """A repository whose rows are numbered by a stream."""
 
-    stream: Stream
+    _stream: Stream
 
     def _append(self, run_id: str, write: Callable[[], T]) -> T:
         """What ``write`` returns. Raises `NotFound` for an unknown run.
@@ -171,12 +171,12 @@ class Numbered(Repository):
                 raise
             if isinstance(self._scope, TransactionScope):
                 problem = "is behind the table"
-                raise CorruptData(SEQUENCES.name, (run_id, self.stream.name), "next_seq", problem=problem) from error
-        raised = self._once(lambda unit: unit.value(self.stream.mend, {"run_id": run_id}), repeatable=True)
+                raise CorruptData(SEQUENCES.name, (run_id, self._stream.name), "next_seq", problem=problem) from error
+        raised = self._once(lambda unit: unit.value(self._stream.mend, {"run_id": run_id}), repeatable=True)
         _log.warning(
-            "the counter %r of run %r was behind its table and now stands at %s", self.stream.name, run_id, raised
+            "the counter %r of run %r was behind its table and now stands at %s", self._stream.name, run_id, raised
         )
         return of_known_run(run_id, write)
 
     def _is_behind(self, run_id: str) -> bool:
-        return self._value(self.stream.behind, {"run_id": run_id}) is not None
+        return self._value(self._stream.behind, {"run_id": run_id}) is not None

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 class Signals(Numbered):
     """``store.journal.signals``"""
 
-    stream = sql.STREAM
+    _stream = sql.STREAM
 
     def send(
         self,
@@ -159,11 +159,11 @@ class Signals(Numbered):
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
     def _arrivals(self, run_id: str, seconds: float, poll_interval: float) -> AbstractContextManager[Arrivals]:
-        return arrivals(self._scope, (run_id, self.stream.name), seconds, poll_interval)
+        return arrivals(self._scope, (run_id, self._stream.name), seconds, poll_interval)
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
         """All who take of a run come one after the other: who waited sees what the one before took."""
-        self.stream.locked(unit, values["run_id"])
+        self._stream.locked(unit, values["run_id"])
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:
             return _same(taken, values)

@@ -83,6 +83,7 @@ class JournalWriter:
     def __init__(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> None:
         self._scope = context.scope
         self._core = Core(context, checks.options(options), checks.callables("mirrors", mirrors))
+        self._core.saver.owner = self
 
     @guarded
     def append(

@@ -150,6 +150,8 @@ class Queue:
         """In a child process: hold nothing, and take nothing."""
         self._lock = threading.RLock()
         self.refusal = error
+        for entry in self._entries:
+            entry.error = error
         self._entries.clear()
         self._wakers.clear()
 

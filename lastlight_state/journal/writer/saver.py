@@ -34,7 +34,7 @@ _NEVER = sys.maxsize
 class Batches(Numbered):
     """Stores queued events, all of a batch or none."""
 
-    stream = sql.STREAM
+    _stream = sql.STREAM
 
     def store(self, batch: Sequence[Entry], *, in_doubt: bool) -> tuple[list[Appended], bool]:
         """What became of each, and whether the unit may have met events that it had stored itself.
@@ -67,6 +67,8 @@ class Saver:
         self.begun = self.failed = 0
         #: Why that one failed.
         self.error: Exception | None = None
+        #: What is to live as long as the thread has work: the writer, which its store knows by a weak reference.
+        self.owner: object = None
         #: Told to end, whatever is queued.
         self.is_over = False
         self._queue = queue
@@ -146,6 +148,7 @@ class Saver:
 
     def _has_work(self) -> bool:
         if not self._queue:
+            self._is_hurried = False
             self._rest(1, IDLE_SECONDS)
         if self._pause:
             self._rest(_NEVER, self._pause)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -256,6 +257,16 @@ def test_a_store_closes_its_writers(database: Database) -> None:
             closed()
     store.close()
     assert told(database.open(), run_id) == [(i, i) for i in range(50)]
+
+
+def test_a_writer_that_nobody_keeps_stores_what_it_was_given(database: Database) -> None:
+    """journal W-12: it lives as long as it has work, and is closed with the store."""
+    store = database.open()
+    run_id = started(store).id
+    store.journal.writer(WriterOptions(linger=60)).append(run_id, "a")
+    gc.collect()
+    store.close()
+    assert told(database.open(), run_id) == [(0, None)]
 
 
 def test_an_exception_in_the_block_is_not_hidden_by_what_was_not_stored(store: StateStore) -> None:
