@@ -139,15 +139,9 @@ class ClaimLost(Conflict):
         status: str,
         kind: Literal["run", "fire"] = "run",
     ) -> None:
-        super().__init__(
-            f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}",
-            kind=kind,
-            presented=presented,
-            current_epoch=current_epoch,
-            held_by=held_by,
-            status=status,
-            **{f"{kind}_id": key},
-        )
+        text = f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}"
+        held: dict[str, Any] = {"held_by": held_by, "status": status, f"{kind}_id": key}
+        super().__init__(text, kind=kind, presented=presented, current_epoch=current_epoch, **held)
 
 
 class StaleVersion(Conflict):
@@ -288,28 +282,12 @@ class FrameChainBroken(CorruptData):
 
 
 class UnsavedEvents(StateError):
-    """Events that were queued are not stored, or a listener failed. ``__cause__`` is the first error.
-
-    ``failures`` are pairs of an event that was given up and its error, ``waiting`` events that are still queued (those
-    of a closed writer are not stored any more), ``listener_errors`` what listeners raised.
-    """
+    """``failures`` are queued events that were given up, each with its error; ``waiting`` are not stored yet."""
 
     code = "unsaved_events"
     failures: tuple[tuple[Any, Exception], ...]
     waiting: tuple[Any, ...]
     listener_errors: tuple[Exception, ...]
-
-    def __init__(
-        self,
-        *,
-        failures: Sequence[tuple[Any, Exception]] = (),
-        waiting: Sequence[Any] = (),
-        listener_errors: Sequence[Exception] = (),
-    ) -> None:
-        text = (
-            f"events given up: {len(failures)}, still queued: {len(waiting)}, failed listeners: {len(listener_errors)}"
-        )
-        super().__init__(text, failures=tuple(failures), waiting=tuple(waiting), listener_errors=tuple(listener_errors))
 
 
 class BackendError(StateError):

@@ -31,7 +31,7 @@ EXAMPLES: dict[type[StateError], StateError] = {
         errors.SchemaMismatch("differs", differences=("one", "two")),
         errors.CorruptData("workflow_runs", "r1", "context"),
         errors.FrameChainBroken("r1", 61, "bad_delta"),
-        errors.UnsavedEvents(waiting=(Page(items=(1, 2)),)),
+        errors.UnsavedEvents("not stored", failures=(), waiting=(Page(items=(1, 2)),), listener_errors=()),
         errors.BackendError("refused"),
         errors.BackendBusy("locked"),
         errors.BackendUnavailable("gone", outcome="unknown", repeats=1),

@@ -44,6 +44,9 @@ class _InTurn:
     def finish(self, call: Callable[[], T]) -> Awaitable[T]:
         return self.lane.finish(call)
 
+    def refuse_closed(self) -> None:
+        """Nothing to refuse: files wait for no transaction."""
+
 
 class AsyncRunWriter(Face[RunWriter]):
     """A `RunWriter`, for ``async with``. Calls keep their order, also where they are not awaited one by one."""

@@ -72,6 +72,10 @@ class Stream:
             .returning(_c.next_seq)
         )
         self.behind = prepared(sa.select(_c.next_seq).where(*here, _c.next_seq < self._after_last))
+        self._prepare_many()
+
+    def _prepare_many(self) -> None:
+        """The statements about the counters of several runs."""
         wanted = listed("runs")
         self.lock_many = prepared(
             sa.select(_c.run_id, _c.next_seq)
@@ -82,7 +86,7 @@ class Stream:
             .order_by(_c.run_id)
             .with_for_update()
         )
-        last_of = sa.select(self._number + number(1)).where(table.c.run_id == member_of(wanted.c.value, "run_id"))
+        last_of = sa.select(self._number + number(1)).where(self.table.c.run_id == member_of(wanted.c.value, "run_id"))
         after_its_last = last_of.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
         missing = sa.select(
             member_of(wanted.c.value, "run_id"), self._word, sa.func.coalesce(after_its_last, number(0))

@@ -44,9 +44,10 @@ class Unreported:
         if not (failures or errors or waiting):
             return
         unsaved = UnsavedEvents(
-            failures=[failure for _, failure in failures],
-            waiting=[event_of(entry) for entry in waiting],
-            listener_errors=[error for _, error in errors],
+            f"events given up: {len(failures)}, still queued: {len(waiting)}, failed listeners: {len(errors)}",
+            failures=tuple(failure for _, failure in failures),
+            waiting=tuple(event_of(entry) for entry in waiting),
+            listener_errors=tuple(error for _, error in errors),
         )
         first = next((error for _, (_, error) in failures), cause) or next((error for _, error in errors), None)
         for number, _ in failures:

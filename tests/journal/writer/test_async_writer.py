@@ -43,7 +43,7 @@ def test_waiting_for_room_does_not_hold_up_the_event_loop(every_backend: StateSt
             go_on.set()
             second = await waiting[0]
             await writer.flush()
-            assert (second.seq, writer.stats().stored) == (1, 2)
+            assert (second and second.seq, writer.stats().stored) == (1, 2)
         assert heard == [threading.get_ident()] * 2
 
     asyncio.run(work())

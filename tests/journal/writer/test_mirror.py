@@ -10,7 +10,7 @@ from support.workflows.steps import started
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, UnsafePath
-from lastlight_state.journal import LineFileMirror, NewEvent
+from lastlight_state.journal import Event, LineFileMirror, NewEvent
 
 LINE = {"run_id", "seq", "type", "payload", "occurred_at", "node_id", "event_id"}
 
@@ -67,7 +67,8 @@ def test_a_mirror_that_fails_undoes_and_stops_nothing(
     every_backend: StateStore, run_id: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """journal W-11, case 33: it is counted, logged once, and the others get their events."""
-    events, got = every_backend.journal.events, []
+    got: list[Event] = []
+    events = every_backend.journal.events
     (tmp_path / "a file").touch()
     unwritable = LineFileMirror(events, tmp_path / "a file")
     with every_backend.journal.writer(mirrors=[unwritable, got.extend]) as writer:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -64,7 +64,7 @@ def test_an_event_is_checked_and_encoded_when_it_is_appended(store: StateStore, 
         payload["i"] = 2
         for bad in ({"payload": {1: 2}}, {"payload": {"text": "x" * 65_536}}, {"event_id": "\n"}, {"at": "now"}):
             with pytest.raises(InvalidValue):
-                writer.append(run_id, "a", **bad)  # type: ignore[arg-type]
+                writer.append(run_id, "a", **bad)
         with pytest.raises(InvalidValue):
             writer.append_nowait(7, "a")  # type: ignore[arg-type]
         assert kept.wait() == 0
@@ -214,7 +214,7 @@ def test_waiting_is_refused_where_it_would_never_end(every_backend: StateStore, 
 def test_a_mirror_may_append_and_may_not_wait(every_backend: StateStore, run_id: str) -> None:
     """journal W-14: what it waited for would wait for the mirror."""
 
-    def mirror(events: list[Event]) -> None:
+    def mirror(events: Sequence[Event]) -> None:
         if events[0].type == "a":
             writer.append(run_id, "b")
             with pytest.raises(MisuseError):
