@@ -170,7 +170,7 @@ class LineReader(Generic[L]):
         """
         self.torn_tail = self._is_oversize
         raw = b"".join(self._begun)
-        if self._is_oversize or not raw.strip():
+        if self._is_oversize or not raw.strip(recovery.BLANK):
             return None
         pieces, reason = recovery.judge(raw, self._kind.accepts)
         if reason is not None:

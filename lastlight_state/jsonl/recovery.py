@@ -30,7 +30,8 @@ Accepts: TypeAlias = Callable[[dict[str, Any]], bool]
 #: How often the damaged part of a line is looked through for objects of either kind of end, before the search ends.
 MOST_SCANS = 4
 
-_BLANK = b" \t\r"
+#: Bytes that alone make a blank line.
+BLANK = b" \t\r"
 _NUL_OR_BLANK = b"\0 \t\r"
 _GAP = re.compile(rb"[\0 \t\r]*+")
 _END_IN_MIRROR = re.compile(rb"(?<=[\0{])\}")
@@ -61,7 +62,7 @@ class Verdict(NamedTuple):
 
 def judge(raw: bytes, accepts: Accepts) -> Verdict:
     """What a line holds, its newline taken off. Never raises."""
-    if not raw.strip(_BLANK):
+    if not raw.strip(BLANK):
         return Verdict((), None)
     try:
         value = load_line(raw)
@@ -76,7 +77,7 @@ def reason_of(damaged: bytes) -> Reason:
         return "nul_bytes"
     if _is_broken_utf8(damaged):
         return "bad_utf8"
-    begins = damaged.lstrip(_BLANK).startswith(b"{")
+    begins = damaged.lstrip(BLANK).startswith(b"{")
     return "torn" if begins and brackets.are_left_open(damaged) else "bad_json"
 
 

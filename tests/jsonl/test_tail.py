@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from support.jsonl.lines import KIND, opened, read, record
 
 from lastlight_state.codec import dump_line
@@ -120,6 +120,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     st.integers(1, 200),
     st.integers(1, 6),
 )
+@example(data=b"\x0b", block=1, n=1)  # blank to Python, and not to JSON
 def test_reading_backwards_finds_what_reading_forwards_finds(path: Path, data: bytes, block: int, n: int) -> None:
     """agent-log L-42: whatever the bytes, wherever the borders of blocks fall."""
     path.write_bytes(data)
