@@ -82,6 +82,10 @@ class _Typed(Record, Generic[M]):
 
     data: Any
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """Without the model: a record that travels to another process is read there by ``data``."""
+        return {**super().__getstate__(), "__pydantic_private__": None}
+
     @property
     def value(self) -> M:
         """The content as an instance of the model, which is today's.
@@ -186,6 +190,9 @@ class RunSnapshot:
         self.input_revision = None if given is None else given.revision
         self.outputs = RunOutputs(outputs)
         self._by_place = {(name, row.node_id, row.iteration): row for name, rows in outputs.items() for row in rows}
+
+    def __repr__(self) -> str:
+        return f"RunSnapshot(run_id={self.run_id!r}, input_revision={self.input_revision}, {self.outputs!r})"
 
     def get(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M]:
         """The row. Raises `NotFound`."""

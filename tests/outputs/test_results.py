@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,7 +14,7 @@ from support.workflows.claim_steps import abandoned
 from support.workflows.steps import all_pages, together, undone
 
 from lastlight_state import StateStore
-from lastlight_state.errors import ClaimLost, CorruptData, InvalidValue, NotFound, PayloadTooLarge
+from lastlight_state.errors import ClaimLost, CorruptData, InvalidValue, MisuseError, NotFound, PayloadTooLarge
 from lastlight_state.testing import Database, FrozenClock, racing
 
 
@@ -419,3 +420,14 @@ def test_a_damaged_value_is_named_where_it_is_needed(fresh_database: Database) -
         store.outputs.results.get(made, run_id, "n")
     assert (refusal.value.table, refusal.value.key, refusal.value.column) == ("notes", (run_id, "n", 0), "payload")
     assert len(store.outputs.results.list(made)) == store.outputs.results.count(made) == 1
+
+
+def test_a_row_travels_to_another_process_without_its_model(store: StateStore, run_id: str) -> None:
+    """outputs R-8: a pickled one has its data."""
+    made = store.outputs.define("analysis", Analysis)
+    found = store.outputs.results.put(made, run_id, "n", {"summary": "x"})
+    arrived = pickle.loads(pickle.dumps(found))
+    assert arrived.data == found.data
+    with pytest.raises(MisuseError, match="no model"):
+        _ = arrived.value
+    assert found.value == Analysis(summary="x")

@@ -65,6 +65,7 @@ def test_an_unknown_run_has_no_input_and_no_rows(store: StateStore) -> None:
     store.outputs.define("analysis", Analysis)
     found = store.outputs.snapshot.load("nobody")
     assert (found.input, found.input_revision, dict(found.outputs)) == (None, None, {"analysis": ()})
+    assert repr(found) == "RunSnapshot(run_id='nobody', input_revision=None, RunOutputs({'analysis': 0}))"
 
 
 def test_another_process_without_models_reads_the_same(database: Database) -> None:
