@@ -5,7 +5,7 @@ thread can lose for seconds; callers of a Postgres pool stand in it for a connec
 
 The line itself is the lock: who stands far enough in front has a place. So there is no moment at which a place is taken
 and nobody known to have it, whatever is raised in between, and whoever waits looks whether those in front are still
-there. Each step is one operation of a deque, which no other thread interrupts.
+there. Each step is one operation of a deque, which no other thread interrupts: to iterate over it would be many.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Line:
 
     def serves(self, turn: Turn) -> bool:
         """Whether it has a place."""
-        return turn in islice(self._turns, self._places)
+        return turn in self._served()
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
         gate = turn.gate = patience.closed_gate()
@@ -77,17 +77,20 @@ class Line:
             patience.wait(gate, min(left, LOOK_SECONDS))
 
     def _dismiss_the_gone(self) -> None:
-        for turn in list(islice(self._turns, self._places)):
+        for turn in self._served():
             if turn.gone:
                 self.leave(turn)
 
     def _refuse_itself(self, turn: Turn) -> None:
         """A thread that waited for itself would wait for ever: in a signal's handler, or in a finalizer."""
-        first = next(iter(self._turns), turn)
-        if self._places == 1 and first is not turn and first.thread == turn.thread:
+        if self._places == 1 and any(first is not turn and first.thread == turn.thread for first in self._served()):
             raise NestedTransaction("this call came in the middle of another one of its own thread, and waits for it")
 
     def _call_forward(self) -> None:
-        for turn in list(islice(self._turns, self._places)):
+        for turn in self._served():
             if turn.gate is not None:
                 patience.wake(turn.gate)
+
+    def _served(self) -> list[Turn]:
+        """Those who have a place."""
+        return list(islice(self._turns.copy(), self._places))

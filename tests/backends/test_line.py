@@ -1,9 +1,11 @@
 import signal
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -101,6 +103,34 @@ def test_no_more_have_a_place_at_a_time_than_there_are_however_short_the_patienc
         thread.join()
     assert max(crowds) <= places
     assert len(line) == 0
+
+
+@pytest.mark.parametrize("places", [1, 3])
+def test_whoever_looks_along_the_line_is_not_disturbed_by_those_who_come_and_go(places: int) -> None:
+    """backends B-22: another thread enters and leaves at each instruction of a call."""
+    line = Line(places)
+    held = [Turn() for _ in range(places)]
+    assert all(line.enter(turn, 0) for turn in held)
+    for turn in held:
+        turn.thread = 0  # of none of the threads here
+
+    def disturb(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            assert not elsewhere(lambda: line.enter(Turn(), 0))
+        return disturb
+
+    before = sys.gettrace()
+    sys.settrace(disturb)
+    try:
+        waited = line.enter(Turn(), 0)
+    finally:
+        sys.settrace(before)
+    assert not waited
+    line.leave(held[0])
+    assert len(line) == places - 1
 
 
 def test_one_that_waits_and_is_interrupted_is_passed_over(alarm: Callable[[float], None]) -> None:

@@ -85,7 +85,7 @@ class Pool:
 
     def recover(self, checkout: Checkout) -> None:
         """Close what a checkout has whose unit was cut off."""
-        for pooled, holder in list(self._lent.items()):
+        for pooled, holder in self._lent.copy().items():
             if holder is checkout:
                 self._drop(pooled)
         self._line.leave(checkout)
@@ -107,7 +107,7 @@ class Pool:
 
     def _idle(self, checkout: Checkout) -> Pooled | None:
         lent = self._lent
-        for pooled in reversed(self._all):
+        for pooled in self._all[::-1]:
             if lent.setdefault(pooled, checkout) is checkout:
                 if pooled.usable:
                     return pooled

@@ -66,7 +66,7 @@ class FileConnections(Connections):
         if checkout.mode.writes:
             super().recover(checkout)
         else:
-            for connection, holder in list(self._lent.items()):
+            for connection, holder in self._lent.copy().items():
                 if holder is checkout:
                     self._close_reader(connection)
 
@@ -132,7 +132,7 @@ class FileConnections(Connections):
 
     def _dismiss_the_gone(self) -> None:
         """Close the readers of units that were cut off; what they read stays pinned in the file's log until then."""
-        for connection, checkout in list(self._lent.items()):
+        for connection, checkout in self._lent.copy().items():
             if checkout.gone:
                 self._close_reader(connection)
 
