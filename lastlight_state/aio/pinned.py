@@ -72,7 +72,7 @@ class Pinned(Held):
             _raise_in(self._block, error)
 
     def _forget(self) -> None:
-        for task, block in self._tasks.copy().items():
+        for task, block in list(self._tasks.items()):
             if block is self:
                 self._tasks.pop(task, None)
         self._lane.close()
