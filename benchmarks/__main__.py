@@ -11,7 +11,20 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import approvals, awaited, claims, executions, lines, lists, messages, opening, outputs, run_logs, runs
+from benchmarks import (
+    approvals,
+    awaited,
+    claims,
+    executions,
+    journal,
+    lines,
+    lists,
+    messages,
+    opening,
+    outputs,
+    run_logs,
+    runs,
+)
 from benchmarks.databases import Side, sides
 from benchmarks.measure import Result
 
@@ -39,6 +52,7 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
         "claims": claims.results,
         "approvals": approvals.results,
         "messages": messages.results,
+        "journal": journal.results,
         "outputs": outputs.results,
         "awaited": awaited.results,
         "opening": opening.results,

@@ -111,7 +111,7 @@ def of_events(run_id: str, now: Any) -> Iterator[Expected]:
     yield Expected("event by key", events.FIND, ("uq_run_events_event_id",), {"event_id": "e3"})
     yield Expected("last event", events.LATEST, ("pk_run_events",))
     yield Expected("first event after", events.FIRST_AFTER, ("pk_run_events",), {"after_seq": 50})
-    lists = {
+    lists: dict[str, tuple[dict[str, Any], str]] = {
         "run": ({}, "pk_run_events"),
         "type": ({"types": ["t1"]}, "ix_run_events_type"),
         "types": ({"types": ["t1", "t2"]}, "ix_run_events_type"),
@@ -119,6 +119,7 @@ def of_events(run_id: str, now: Any) -> Iterator[Expected]:
         "after": ({"after_seq": 50}, "pk_run_events"),
     }
     values = {"types_0": "t1", "types_1": "t2", "node_id": "n2", "after_seq": 50}
+    yield Expected("replayed event", events.OF_TIME, ("ix_run_events_occurred",), {"occurred_at": now}, sorts=True)
     for order, listing in events.LISTS.items():
         for name, (chosen, index) in lists.items():
             for paged in (False, True):

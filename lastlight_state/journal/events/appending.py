@@ -61,7 +61,7 @@ def append_one(unit: Unit, draft: Draft) -> Appended:
     """The same for a single event."""
     run_id = draft.row["run_id"]
     sql.STREAM.locked(unit, run_id)
-    earlier = _Known(_stored(unit, [draft], [run_id]), by_content=draft.is_replay).find(draft)
+    earlier = _Known(_stored_like(unit, draft), by_content=draft.is_replay).find(draft)
     if earlier is not None:
         return appended(earlier, created=False)
     seq = sql.STREAM.one(unit, sql.APPEND, draft.row)
@@ -127,6 +127,13 @@ def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list
         "replays": as_list([{"occurred_at": time} for time in sorted(times)]),
     }
     return unit.rows(sql.STORED, values)
+
+
+def _stored_like(unit: Unit, draft: Draft) -> list[Row]:
+    """The same for one event. Compares with single values, for which Postgres always takes the index."""
+    if draft.row["event_id"] is not None:
+        return unit.rows(sql.FIND, draft.row)
+    return unit.rows(sql.OF_TIME, draft.row) if draft.is_replay else []
 
 
 def _keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:

@@ -24,6 +24,7 @@ INSERT = prepared(sa.insert(EVENTS).values({name: bind(name, _c[name]) for name 
 
 GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
 FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id)))
+OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)))
 LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
 FIRST_AFTER = prepared(
     sa.select(_c.seq).where(_RUN, _c.seq > bind("after_seq", _c.seq)).order_by(_c.seq).limit(number(1))
