@@ -53,7 +53,8 @@ class Exit:
             return self._leave_by_hand
         held = block if self._state is None else getattr(block, self._state)
         leave = MethodType(self._leave, held)
-        held.handle = ref(leave, held.abandoned)
+        if held.handle is None or held.handle() is not block:  # else entered by a call: the caller has the block itself
+            held.handle = ref(leave, held.abandoned)
         return leave
 
     def _leave_by_hand(self, block: Any, *raised: Any) -> Any:

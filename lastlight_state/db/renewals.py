@@ -1,18 +1,18 @@
 """Leases that are renewed while a block of work runs.
 
-Renewals come from a thread of the block's own, a third of a lease apart, which ends with the block in any case. A
-renewal that the database fails is tried again at the next turn; a claim that is lost ends them.
+Renewals come from a thread of the block's own, a third of a lease apart, which ends with the block, whatever an
+exception cuts short. A renewal that the database fails is tried again at the next turn; a claim that is lost ends them.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+from lastlight_state import unwinding
 from lastlight_state.errors import BackendError
 
 C = TypeVar("C")
@@ -35,35 +35,52 @@ class Held(Generic[C]):
         self.lost = False
 
 
-@contextmanager
-def renewed(held: Held[C], what: str, lease: timedelta, renew: Callable[[C], C | None]) -> Iterator[None]:
+class Renewed(unwinding.Held, Generic[C]):
     """A block in which the claim is renewed. ``what`` names in logs what is claimed.
 
     ``renew`` gives the renewed claim, or None when there is nothing to renew any more because the block has ended it.
     """
-    ended = threading.Event()
-    interval = lease.total_seconds() / RENEWALS
-    name = f"lastlight-{what.replace(' ', '-')}"
-    renewals = threading.Thread(target=_renew, args=(held, what, interval, renew, ended), name=name, daemon=True)
-    renewals.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewals.join()
 
+    def __init__(self, held: Held[C], what: str, lease: timedelta, renew: Callable[[C], C | None]) -> None:
+        self._held = held
+        self._what = what
+        self._interval = lease.total_seconds() / RENEWALS
+        self._renew = renew
+        self._ended = threading.Event()
+        name = f"lastlight-{what.replace(' ', '-')}"
+        self._thread = threading.Thread(target=self._renew_until_ended, name=name, daemon=True)
 
-def _renew(held: Held[C], what: str, interval: float, renew: Callable[[C], C | None], ended: threading.Event) -> None:
-    while not ended.wait(interval):
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def _leave(self, *raised: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.handle = None
+
+    __exit__ = unwinding.Exit(_leave)
+
+    def abandoned(self, handle: object) -> None:
+        """End the renewals, without waiting for the one under way."""
+        self._ended.set()
+
+    def _renew_until_ended(self) -> None:
+        while not self._ended.wait(self._interval) and not self.gone and self._renewed_once():
+            pass
+
+    def _renewed_once(self) -> bool:
+        """Renew the claim; returns whether to go on."""
+        held = self._held
         try:
-            claim = renew(held.claim)
+            claim = self._renew(held.claim)
         except BackendError as error:
-            _log.warning("the lease of %s could not be renewed yet: %s", what, error)
-            continue
+            _log.warning("the lease of %s could not be renewed yet: %s", self._what, error)
+            return True
         except Exception as error:  # noqa: BLE001 - whatever it is, the next turn would meet it again
             held.lost = True
-            _log.warning("the lease of %s is no longer renewed: %s", what, error)
-            return
+            _log.warning("the lease of %s is no longer renewed: %s", self._what, error)
+            return False
         if claim is None:
-            return
+            return False
         held.claim = claim
+        return True

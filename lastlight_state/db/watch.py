@@ -1,19 +1,20 @@
 """One thread per store that looks for what many wait for, with one query for all of them in each interval.
 
-Waiting holds no connection and no transaction. Who waits is woken when its value has grown.
+Waiting holds no connection and no transaction. Who waits is woken when its value has grown. The thread ends with the
+last block that waits, whatever an exception cuts short.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Mapping
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 from lastlight_state.db.scope import Scope
 from lastlight_state.errors import BackendError, MisuseError, StateError, StoreClosed
+from lastlight_state.unwinding import Exit, Held
 
 K = TypeVar("K", bound=Hashable)
 
@@ -28,37 +29,17 @@ class Watch(Generic[K]):
 
     def __init__(self, read: Callable[[Collection[K]], Mapping[K, int]]) -> None:
         self._read = read
-        self._changed = threading.Condition()
-        self._wanted: Counter[K] = Counter()
-        self._intervals: list[float] = []
+        self._lock = threading.RLock()  # a block may be abandoned by the thread that holds it
+        self._changed = threading.Condition(self._lock)
+        self._waiting: list[_Waiting[K]] = []
         self._values: dict[K, int] = {}
         self._thread: threading.Thread | None = None
         self._idle = threading.Event()
         self._closed: StateError | None = None
 
-    @contextmanager
-    def waiting_for(self, keys: Collection[K], interval: float) -> Iterator[None]:
+    def waiting_for(self, keys: Collection[K], interval: float) -> AbstractContextManager[None]:
         """Look for these keys, at least once in ``interval`` seconds, until the block is left."""
-        with self._changed:
-            self._wanted.update(keys)
-            self._intervals.append(interval)
-            if self._thread is None:
-                self._idle = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._idle,), name="lastlight-watch", daemon=True
-                )
-                self._thread.start()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._wanted.subtract(keys)
-                self._wanted = +self._wanted
-                self._intervals.remove(interval)
-                if not self._wanted:
-                    self._values.clear()
-                    self._thread = None
-                    self._idle.set()
+        return _Waiting(self, keys, interval)
 
     def look(self, keys: Collection[K]) -> Mapping[K, int]:
         """The values of these keys at this moment."""
@@ -66,7 +47,7 @@ class Watch(Generic[K]):
 
     def grown(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
         """Wait until a value is greater than the one known, ``timeout`` seconds at most; those that are."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._closed or self._grown(known), timeout)
             if self._closed is not None:
                 raise StoreClosed("the store was closed while somebody waited") from self._closed
@@ -75,23 +56,83 @@ class Watch(Generic[K]):
     def _grown(self, known: Mapping[K, int]) -> dict[K, int]:
         return {key: self._values[key] for key, value in known.items() if self._values.get(key, NOTHING_YET) > value}
 
+    def _began(self, waiting: _Waiting[K]) -> None:
+        with self._lock:
+            self._waiting.append(waiting)
+            if self._thread is None:
+                self._idle = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._idle,), name="lastlight-watch", daemon=True
+                )
+                self._thread.start()
+
+    def _over(self, waiting: _Waiting[K]) -> None:
+        with self._lock:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            if not self._waiting:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Nobody waits any more: forget what was read, and end the thread."""
+        self._values.clear()
+        self._thread = None
+        self._idle.set()
+
     def _run(self, idle: threading.Event) -> None:
-        while not idle.wait(min(self._intervals, default=0.5)):
-            with self._changed:
-                wanted = list(self._wanted)
+        while not idle.wait(self._interval()):
+            wanted = self._wanted(idle)
+            if not wanted:
+                return
             try:
                 found = self._read(wanted)
             except BackendError as error:  # the next look will tell
                 _log.warning("a look for what was committed failed: %s", error)
                 continue
             except MisuseError as error:
-                with self._changed:
+                with self._lock:
                     self._closed = error
                     self._changed.notify_all()
                 return
-            with self._changed:
+            with self._lock:
                 self._values.update(found)
                 self._changed.notify_all()
+
+    def _interval(self) -> float:
+        with self._lock:
+            return min((waiting.interval for waiting in self._waiting), default=0.5)
+
+    def _wanted(self, idle: threading.Event) -> list[K]:
+        """What is waited for now. Blocks that were cut off are forgotten; with the last of them the thread ends."""
+        with self._lock:
+            if idle.is_set():
+                return []
+            self._waiting = [waiting for waiting in self._waiting if not waiting.gone]
+            if not self._waiting:
+                self._rest()
+            return list({key for waiting in self._waiting for key in waiting.keys})
+
+
+class _Waiting(Held, AbstractContextManager[None], Generic[K]):
+    """A block in which somebody waits for keys."""
+
+    def __init__(self, watch: Watch[K], keys: Collection[K], interval: float) -> None:
+        self._watch = watch
+        self.keys = tuple(keys)
+        self.interval = interval
+
+    def __enter__(self) -> None:
+        self._watch._began(self)
+
+    def _leave(self, *raised: object) -> None:
+        self._watch._over(self)
+        self.handle = None
+
+    __exit__ = Exit(_leave)
+
+    def abandoned(self, handle: object) -> None:
+        """Wait for the keys no more."""
+        self._watch._over(self)
 
 
 _making = threading.Lock()

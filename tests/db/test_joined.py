@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import sqlalchemy.orm
+from support.callers import engine_on
 from support.undone import Boom, undone
 
 from lastlight_state import StateStore
@@ -24,20 +25,6 @@ from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
 TRIGGER = Trigger(type="cli", id="t")
-
-
-def engine_on(database: Database, **options: Any) -> sa.Engine:
-    """An engine of the caller's, which sets the two pragmas that a transaction cannot."""
-    if database.name == "postgresql":
-        return sa.create_engine(database.url, **options)
-    engine = sa.create_engine(f"sqlite:///{database.url}", **options)
-
-    def connected(driver: Any, record: Any) -> None:
-        driver.execute("PRAGMA foreign_keys = ON")
-        driver.execute("PRAGMA recursive_triggers = ON")
-
-    sa.event.listen(engine, "connect", connected)
-    return engine
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import count
@@ -11,7 +12,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.faults.interrupts import AWAITED, SHORT, WORKS, Interrupted, Watched, Work, alarm, raised_at
+from support.faults.interrupts import (
+    AT_ONCE,
+    AWAITED,
+    SHORT,
+    THREADED,
+    WORKS,
+    Interrupted,
+    Watched,
+    Work,
+    alarm,
+    raised_at,
+)
 
 from lastlight_state import AsyncStateStore
 from lastlight_state.aio.lanes import Completions
@@ -68,6 +80,27 @@ def test_a_store_works_after_a_second_exception_soon_after_the_first(
         watched.nothing_half_done(*([label] if name in PAIRS else []))
         del error
     watched.works()
+
+
+@pytest.mark.parametrize(("every", "step"), EVERY)
+@pytest.mark.parametrize("name", THREADED)
+def test_a_blocks_thread_ends_with_it_after_an_exception_at_any_line(
+    fresh_database: Database, name: str, every: str, step: int
+) -> None:
+    """backends B-87: no lease is renewed for ever, and nothing is looked for that nobody waits for."""
+    watched, (work, thread_name) = Watched(fresh_database), THREADED[name]
+    for number in count(1, step):
+        label = f"{name} {number}"
+        error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
+        threads = [thread for thread in threading.enumerate() if thread.name.startswith(thread_name)]
+        for thread in threads:
+            thread.join(AT_ONCE)
+        assert not [thread for thread in threads if thread.is_alive()], error
+        watched.works()
+        if error is None:
+            break
+        del error
+    assert number > 50
 
 
 @UNRAISABLE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 
 import sqlalchemy as sa
 
@@ -16,6 +15,7 @@ from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
 from lastlight_state.errors import MisuseError
 from lastlight_state.journal.kernel.streams import as_list, listed
 from lastlight_state.journal.tables import SEQUENCES
+from lastlight_state.unwinding import block
 
 #: A run and a stream of it.
 Key = tuple[str, str]
@@ -66,7 +66,7 @@ def refuse_in_transaction(scope: Scope) -> None:
         raise MisuseError("waiting takes longer than a transaction should: call it on the store")
 
 
-@contextmanager
+@block
 def arrivals(scope: Scope, key: Key, seconds: float, poll_interval: float) -> Iterator[Arrivals]:
     """Watch a stream of a run."""
     watch = watch_for(scope)

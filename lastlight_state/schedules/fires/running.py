@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
-from lastlight_state.db.renewals import Held, renewed
+from lastlight_state.db.renewals import Held, Renewed
 from lastlight_state.errors import LostRace
 from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
 from lastlight_state.schedules.fires import checks
+from lastlight_state.unwinding import block
 
 
 class RunningFire(Held[FireClaim]):
@@ -35,7 +35,7 @@ class RunningFire(Held[FireClaim]):
         self._outcome = outcome
 
 
-@contextmanager
+@block
 def running(
     claim: FireClaim,
     lease: timedelta,
@@ -51,7 +51,7 @@ def running(
             return None
 
     fire = RunningFire(heartbeat(claim))
-    with renewed(fire, f"fire {claim.fire_id}", lease, renew):
+    with Renewed(fire, f"fire {claim.fire_id}", lease, renew):
         try:
             yield fire
         except BaseException as error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from lastlight_state.db.renewals import Held, renewed
+from lastlight_state.db.renewals import Held, Renewed
 from lastlight_state.errors import ClaimLost
+from lastlight_state.unwinding import block
 from lastlight_state.workflows.arguments import Claim
 
 #: The repositories of the domain, whose face stands above this room.
@@ -66,12 +66,12 @@ class Reins:
             raise
 
 
-@contextmanager
+@block
 def driving(claim: Claim, workflows: W, reins: Reins) -> Iterator[DrivenRun[W]]:
     """The block around a run that is driven."""
     run = DrivenRun(reins.heartbeat(claim), workflows)
     try:
-        with renewed(run, f"run {claim.run_id}", claim.lease, reins.renew):
+        with Renewed(run, f"run {claim.run_id}", claim.lease, reins.renew):
             yield run
     except Exception:
         raise  # the lease runs out, so that the next take counts as a restart

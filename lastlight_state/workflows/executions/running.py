@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastlight_state.db import valid
 from lastlight_state.db.told import message_of, storable
 from lastlight_state.errors import ClaimLost, LostRace
+from lastlight_state.unwinding import block
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Failure, Usage
 from lastlight_state.workflows.executions import checks
@@ -75,7 +75,7 @@ class Steps:
     finish: Callable[..., Execution]
 
 
-@contextmanager
+@block
 def running(steps: Steps, output_limit: int) -> Iterator[RunningExecution]:
     """The block around an execution."""
     running = RunningExecution(steps.start(), output_limit)

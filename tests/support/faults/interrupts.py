@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import lastlight_state
 from lastlight_state import AsyncStateStore, Settings, StateStore
 from lastlight_state.testing import Database
-from lastlight_state.workflows import PhaseEntry, RunOptions, Trigger
+from lastlight_state.workflows import PhaseEntry, RunOptions, Trigger, WorkflowRun
 
 OURS = str(Path(lastlight_state.__file__).parent)
 #: Far more than a call takes, far less than the waits of a store in earnest.
@@ -139,7 +140,7 @@ def pair(on: Any, name: str) -> None:
         on.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
 
 
-def alone(store: StateStore, name: str) -> object:
+def alone(store: StateStore, name: str) -> WorkflowRun:
     return store.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
 
 
@@ -197,6 +198,21 @@ WORKS: dict[str, Work] = {
     "run": run,
     "chained": chained,
 }
+
+
+def drive(store: StateStore, name: str) -> None:
+    claims = store.workflows.claims
+    with claims.driving(claims.take(alone(store, name).id, owner=name, lease=timedelta(hours=1))):
+        pass
+
+
+def follow(store: StateStore, name: str) -> None:
+    for _ in store.journal.events.follow("shared", idle_timeout=0, poll_interval=3600):
+        pass
+
+
+#: What has a thread of its own while it lasts, and how that is named.
+THREADED: dict[str, tuple[Work, str]] = {"driving": (drive, "lastlight-run"), "following": (follow, "lastlight-watch")}
 AWAITED: dict[str, Work] = {"transaction": awaited, "calls": awaited_call}
 
 
