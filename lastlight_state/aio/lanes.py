@@ -20,8 +20,9 @@ T = TypeVar("T")
 
 Call = Callable[[], Any]
 
-#: Seconds after which an event loop is woken again that has not handed out an outcome. A loop drops the callback in
-#: which a signal's handler raises, and nobody else would tell it.
+#: Seconds after which an event loop is woken again that has not handed out an outcome, and after which a lane of one
+#: block looks whether the loop is closed. A loop drops the callback in which a signal's handler raises, and one that
+#: such an exception ends may leave a task that nobody will ever resume.
 _AGAIN = 1.0
 
 
@@ -81,6 +82,12 @@ class Completions:
         """Whether the loop has outcomes to hand out."""
         return bool(self._done)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the loop is closed: none of its tasks will go on."""
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
     def wake(self) -> None:
         """Have the loop hand out what there is. Once more does no harm."""
         loop = self._loop()
@@ -118,16 +125,18 @@ class _Calls:
         self.queue: SimpleQueue[tuple[Outcome, Completions] | Call | None] = SimpleQueue()
         self.outstanding: set[Outcome] = set()
         self.threads: list[threading.Thread] = []
+        #: For a lane of one block: ends it.
+        self.abandon: weakref.WeakMethod[Callable[[], object]] | None = None
 
     def serve(self) -> None:
         told: Completions | None = None
         while True:
-            waits = told is not None and told.waiting
+            watches = told is not None and (told.waiting or self.abandon is not None)
             try:
-                item = self.queue.get(timeout=_AGAIN if waits else None)
+                item = self.queue.get(timeout=_AGAIN if watches else None)
             except Empty:
                 if told is not None:
-                    told.wake()
+                    self._look_after(told)
                 continue
             if item is None:
                 self.queue.put(None)  # for the other threads
@@ -139,6 +148,15 @@ class _Calls:
                 self._make(*item)
                 told = item[1]
             del item
+
+    def _look_after(self, told: Completions) -> None:
+        """Tell a loop once more that it has outcomes; end the block of a task whose loop is closed."""
+        if told.waiting:
+            told.wake()
+        if self.abandon is not None and told.is_over:
+            abandon, self.abandon = self.abandon(), None
+            if abandon is not None:
+                abandon()
 
     def _make(self, outcome: Outcome, completions: Completions) -> None:
         call = outcome.take()
@@ -161,12 +179,14 @@ class Lane:
     """A queue of calls and the threads that run them, started when first needed. Any event loop may use it.
 
     The threads end with `close`, or when nobody holds the lane any more. They do not come along into a forked child.
+    ``abandon`` is called, on a thread of the lane, when the loop that used it last is closed.
     """
 
-    def __init__(self, name: str, threads: int = 1) -> None:
+    def __init__(self, name: str, threads: int = 1, *, abandon: Callable[[], object] | None = None) -> None:
         self._name = name
         self._most = threads
         self._calls = _Calls()
+        self._calls.abandon = None if abandon is None else weakref.WeakMethod(abandon)
         self._guard = threading.Lock()
         self._process = os.getpid()
         self._completions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Completions] = (

@@ -31,7 +31,7 @@ class Pinned(Held):
         self._admit = admit
         self._block = block
         self._face = face
-        self._lane = Lane("transaction")
+        self._lane = Lane("transaction", abandon=self._end_for_its_task)
         self._tasks = tasks
 
     async def enter(self) -> Any:
@@ -66,6 +66,9 @@ class Pinned(Held):
     def abandoned(self, handle: object) -> None:
         self._lane.post(partial(self._end, GeneratorExit()))
         self._forget()
+
+    def _end_for_its_task(self) -> None:
+        self.abandoned(self.handle)
 
     def _end(self, error: BaseException) -> None:
         with suppress(BaseException):

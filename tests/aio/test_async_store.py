@@ -249,6 +249,30 @@ def test_a_body_that_does_not_end_well_leaves_nothing_and_the_connection_clean(
     asyncio.run(work())
 
 
+def test_a_transaction_whose_event_loop_is_closed_ends_although_its_task_is_still_there(
+    every_backend: StateStore,
+) -> None:
+    """backends B-87: as an exception in the middle of ``asyncio.run`` can leave it."""
+    loop = asyncio.new_event_loop()
+    entered = loop.create_future()
+
+    async def stay() -> None:
+        async with AsyncStateStore(every_backend).transaction() as tx:
+            await tx.workflows.overrides.put("inside", enabled=False, reason="r", by="b")
+            entered.set_result(None)
+            await asyncio.Event().wait()
+
+    task = loop.create_task(stay())
+    loop.run_until_complete(entered)
+    loop.close()
+    every_backend.workflows.overrides.put("outside", enabled=False, reason="r", by="b")
+    while any(thread.name == "lastlight-transaction" for thread in threading.enumerate()):
+        time.sleep(0.01)
+    assert [found.name for found in every_backend.workflows.overrides.list()] == ["outside"]
+    with pytest.raises(StoreClosed):
+        task.get_coro().close()
+
+
 def test_a_view_reads_one_moment_and_refuses_to_write(every_backend: StateStore) -> None:
     async def work() -> None:
         store = AsyncStateStore(every_backend)
