@@ -28,7 +28,7 @@ class WorkflowRunModel(Base):
     repo: Mapped[str | None]
     issue_number: Mapped[int | None]
     current_phase: Mapped[str]
-    phase_history: Mapped[Any] = json_column(shape=list, nullable=False, server_default=text("'[]'"))
+    phase_history: Mapped[Any] = json_column(nullable=False, server_default=text("'[]'"))
     status: Mapped[str] = mapped_column(server_default="running")
     context: Mapped[Any] = json_column(nullable=True)
     scratch: Mapped[Any] = json_column(nullable=True)

@@ -210,15 +210,15 @@ def test_json_of_another_shape_is_damage(database: Database) -> None:
     """house H-52: a list where an object must be."""
     store = database.open()
     runs(store, 2)
-    database.raw().execute("UPDATE workflow_runs SET phase_history = '{\"a\": 1}' WHERE id = 'run-0'")
+    database.raw().execute("UPDATE workflow_runs SET node_statuses = '[1]' WHERE id = 'run-0'")
     with pytest.raises(CorruptData) as refused:
         store.workflows.runs.get("run-0")
     assert (refused.value.table, refused.value.key, refused.value.column) == (
         "workflow_runs",
         "run-0",
-        "phase_history",
+        "node_statuses",
     )
-    assert store.workflows.runs.get("run-1").phase_history == ()
+    assert store.workflows.runs.get("run-1").node_statuses is None
 
 
 def test_a_run_whose_question_cannot_be_read_hides_no_unhealthy_runs(database: Database) -> None:
