@@ -173,7 +173,7 @@ class Frames(Numbered):
         if text is None:
             values = {"run_id": row["run_id"], "frame_no": row["frame_no"]}
             rows = unit.rows(sql.CHAIN, values) if unit else self._reading(lambda one: one.rows(sql.CHAIN, values))
-            *_, (_, text) = chains.texts(row["run_id"], rows)
+            text = chains.text_of(row["run_id"], rows)
             self._cache.put(key, text)
         return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lastlight_state import codec as json_codec
@@ -56,6 +56,27 @@ class Chain:
 
     def _broken(self, row: Row, reason: str) -> FrameChainBroken:
         return FrameChainBroken(self._run_id, row["frame_no"], reason)
+
+
+def text_of(run_id: str, rows: Sequence[Row]) -> str:
+    """The text of the last row. Its digest vouches for all the changes at once; each is looked at where it does not."""
+    text = _at_once(rows)
+    if text is None or codec.digest(text) != rows[-1]["content_hash"]:
+        *_, (_, text) = texts(run_id, rows)
+    return text
+
+
+def _at_once(rows: Sequence[Row]) -> str | None:
+    """What a whole text and the deltas after it make; None where they do not fit together."""
+    whole, *deltas = rows
+    if any(row["encoding"] != DELTA or row["frame_no"] != whole["frame_no"] + n for n, row in enumerate(deltas, 1)):
+        return None
+    if whole["encoding"] == DELTA or not deltas:
+        return None if whole["encoding"] == DELTA else str(whole["body"])
+    try:
+        return codec.canonical(codec.replayed(json_codec.decode(whole["body"]), [row["body"] for row in deltas]))
+    except (InvalidValue, ValueError):
+        return None
 
 
 def texts(run_id: str, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from lastlight_state import codec
@@ -48,6 +48,15 @@ def apply(previous: Any, delta: FrameDelta) -> Any:
     for op in delta.ops:
         _apply(root, op)
     return codec.decode(canonical(root["tree"]))
+
+
+def replayed(tree: Any, deltas: Iterable[str]) -> Any:
+    """The tree after all these deltas, which changes it in place. Raises `InvalidValue` where one does not fit."""
+    root = {"tree": tree}
+    for text in deltas:
+        for op in decode_delta(text).ops:
+            _apply(root, op)
+    return root["tree"]
 
 
 def encode_delta(delta: FrameDelta) -> str:
