@@ -7,11 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from types import FrameType
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from support.callers import engine_on
 from support.faults.interrupts import (
     AT_ONCE,
     AWAITED,
@@ -22,10 +25,11 @@ from support.faults.interrupts import (
     Watched,
     Work,
     alarm,
+    pair,
     raised_at,
 )
 
-from lastlight_state import AsyncStateStore
+from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.aio.lanes import Completions
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -83,6 +87,32 @@ def test_a_store_works_after_a_second_exception_soon_after_the_first(
 
 
 @pytest.mark.parametrize(("every", "step"), EVERY)
+def test_a_callers_transaction_stays_the_callers_after_an_exception_at_any_line_of_what_joined_it(
+    fresh_database: Database, every: str, step: int
+) -> None:
+    """backends B-87, B-43: the caller goes on and commits; of what joined, all is kept or nothing."""
+    watched, engine = Watched(fresh_database), engine_on(fresh_database)
+    raw = fresh_database.raw()
+    raw.execute("CREATE TABLE theirs (number INTEGER)")
+    for number in count(1, step):
+        label = f"joined {number}"
+        with engine.begin() as connection:
+            connection.execute(sa.text("INSERT INTO theirs VALUES (:number)"), {"number": number})
+            work = partial(joined, watched.store, connection, label)
+            error = raised_at(number, work, every=every)
+            connection.execute(sa.text("INSERT INTO theirs VALUES (:number)"), {"number": number})
+        [(theirs,)] = raw.execute(f"SELECT count(*) FROM theirs WHERE number = {number}").fetchall()
+        assert theirs == 2
+        watched.works()
+        watched.nothing_half_done(label)
+        if error is None:
+            break
+        del error
+    assert number > 50
+    engine.dispose()
+
+
+@pytest.mark.parametrize(("every", "step"), EVERY)
 @pytest.mark.parametrize("name", THREADED)
 def test_a_blocks_thread_ends_with_it_after_an_exception_at_any_line(
     fresh_database: Database, name: str, every: str, step: int
@@ -101,6 +131,11 @@ def test_a_blocks_thread_ends_with_it_after_an_exception_at_any_line(
             break
         del error
     assert number > 50
+
+
+def joined(store: StateStore, connection: sa.Connection, name: str) -> None:
+    with store.transaction(connection=connection) as tx:
+        pair(tx, name)
 
 
 @UNRAISABLE

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,12 +183,19 @@ class SqliteBackend(Backend):
                     f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
                 )
         checkout = Checkout.of(driver, Mode.WRITE, owner=connection)
+        checkout.before = driver.cursor()
+        checkout.execute = checkout.before.execute
         if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
             try:
                 driver.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
                 raise translate(error) from error
         return checkout
+
+    def leave(self, checkout: Checkout) -> None:
+        """End a statement that was cut off: as long as its rows are not all read, the caller could not commit."""
+        with suppress(sqlite3.Error):  # the caller has closed the connection
+            checkout.before.close()
 
     def alive(self, checkout: Checkout) -> bool:
         return checkout.driver is not None and bool(checkout.driver.in_transaction)
