@@ -11,6 +11,7 @@ from lastlight_state.agent_log import raw_files
 from lastlight_state.agent_log.records import RawCheck, RawFile
 from lastlight_state.agent_log.scan import scanned
 from lastlight_state.agent_log.sessions import Sessions
+from lastlight_state.db.gate import guarded
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.jsonl import files, places
 
@@ -23,11 +24,13 @@ class Raw:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
+    @guarded
     def get(self, session_id: str, sha256: str, *, slug: str | None = None) -> bytes:
         """The whole result with that hash. If it is missing or damaged, `NotFound` with a ``reason``."""
         with self.open(session_id, sha256, slug=slug) as file:
             return file.read()
 
+    @guarded
     def open(self, session_id: str, sha256: str, *, slug: str | None = None) -> BinaryIO:
         """The whole result as a file to read, checked before; the caller closes it. Errors as in `get`."""
         if not raw_files.is_digest(sha256):
@@ -48,11 +51,13 @@ class Raw:
             reason = "damaged: the content has another hash"
         raise NotFound(_KIND, sha256, reason=reason)
 
+    @guarded
     def list(self, session_id: str, *, slug: str | None = None) -> tuple[RawFile, ...]:
         """The results kept for a session, ordered by hash. Raises `NotFound` for an unknown session."""
         log = self._sessions.get(session_id, slug=slug)
         return tuple(RawFile(sha256=digest, bytes=size) for digest, size in self._kept(log.path).items())
 
+    @guarded
     def verify(self, session_id: str, *, slug: str | None = None) -> RawCheck:
         """Compare the files with their names, and with the log's references. Reads all of them."""
         log = self._sessions.get(session_id, slug=slug)

@@ -20,7 +20,8 @@ from lastlight_state.agent_log.scan import scanned
 from lastlight_state.agent_log.search import Search
 from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
 from lastlight_state.agent_log.tree import open_log
-from lastlight_state.db.valid import number, page_limit
+from lastlight_state.db.gate import checked, guarded
+from lastlight_state.db.valid import number, page_limit, seconds
 from lastlight_state.errors import NotFound
 from lastlight_state.jsonl import places
 from lastlight_state.jsonl.cursor import mark_at
@@ -36,6 +37,7 @@ class Reader:
         self._sessions = sessions
         self._agents = agents
 
+    @guarded
     def read(
         self,
         session_id: str,
@@ -61,6 +63,7 @@ class Reader:
                     lines.append(line)
             return LogPage.of({**_state_of(sources), "lines": tuple(lines), "before": before})
 
+    @guarded
     def messages(
         self,
         session_id: str,
@@ -85,6 +88,7 @@ class Reader:
                 sources.take()
             return MessagePage.of({**_state_of(sources), "messages": tuple(found)})
 
+    @guarded
     def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
         """The last ``n`` (1 to 500) lines, oldest first; with ``before``, the last ones before that cursor.
 
@@ -116,10 +120,12 @@ class Reader:
         finally:
             os.close(descriptor)
 
+    @guarded
     def scan(self, session_id: str, *, slug: str | None = None) -> Iterator[LogLine]:
         """All lines of the main log, streamed. Raises `NotFound` at once."""
         return scanned(self._sessions.get(session_id, slug=slug))
 
+    @checked
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
     ) -> Iterator[LogLine | Reset]:
@@ -129,6 +135,7 @@ class Reader:
         Looks every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving the loop closes the file.
         """
         start = cursors.of_text("after", after).get(MAIN, Position())
+        seconds("poll", poll)
 
         def locate() -> Path | None:
             log = self._sessions.find(session_id)
@@ -137,6 +144,7 @@ class Reader:
         locate()  # so that an unsafe id is refused now
         return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop, base=places.ROOT)
 
+    @guarded
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
         """Messages that contain the text in any case, in the sessions changed last; one hit for each message.
 

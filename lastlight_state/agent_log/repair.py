@@ -10,6 +10,7 @@ from lastlight_state.agent_log.raw import references_of
 from lastlight_state.agent_log.records import LOG_LINES, LogCheck, LogIssue, LogLine, SessionFile
 from lastlight_state.agent_log.sessions import Sessions
 from lastlight_state.agent_log.tree import open_log
+from lastlight_state.db.gate import guarded
 from lastlight_state.jsonl import files, repair
 from lastlight_state.jsonl.reader import MAIN, LineReader
 
@@ -22,6 +23,7 @@ class LogRepair:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
+    @guarded
     def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
         """Check a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
 
@@ -47,6 +49,7 @@ class LogRepair:
             repeated_results=tuple(sorted(call for call, times in seen.results.items() if times > 1)[:MOST_NAMED]),
         )
 
+    @guarded
     def seal(self, session_id: str, *, slug: str | None = None) -> bool:
         """End a torn tail with a newline, under the lock of its writers; returns whether there was one. Idempotent.
 

@@ -10,6 +10,7 @@ from lastlight_state.agent_log.records import AgentSessionSummary, SessionFile, 
 from lastlight_state.agent_log.summaries import Summaries
 from lastlight_state.agent_log.tree import Found, LogTree
 from lastlight_state.db import opaque
+from lastlight_state.db.gate import guarded
 from lastlight_state.db.valid import page_limit
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.reprs import shown
@@ -26,10 +27,12 @@ class Sessions:
         self._tree = tree
         self._summaries = summaries
 
+    @guarded
     def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
         """The session's log, or None. Of several, the one changed last."""
         return next(iter(self.locations(session_id, slug=slug)), None)
 
+    @guarded
     def get(self, session_id: str, *, slug: str | None = None) -> SessionFile:
         """Like `find`; without a log `NotFound`."""
         found = self.find(session_id, slug=slug)
@@ -37,6 +40,7 @@ class Sessions:
             raise NotFound(_KIND, session_id)
         return found
 
+    @guarded
     def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
         """All logs of this id, the one changed last first: an id may be in several project directories.
 
@@ -47,6 +51,7 @@ class Sessions:
         found = (self._tree.find(session_id, name) for name in slugs)
         return tuple(self._tree.file_of(log) for log in sorted(log for log in found if log))
 
+    @guarded
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> SessionPage:
@@ -74,10 +79,12 @@ class Sessions:
         items = tuple(self._tree.file_of(log) for log in logs[:limit])
         return SessionPage(items=items, next_page_token=token, skipped=skipped)
 
+    @guarded
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
         """The summary of the session. Of a log summarised before, only new lines are read. Raises `NotFound`."""
         return self._summaries.of(self.get(session_id, slug=slug))
 
+    @guarded
     def summaries(self, files: Iterable[SessionFile]) -> tuple[AgentSessionSummary, ...]:
         """The summaries of these sessions, in their order; files that vanished meanwhile are left out."""
         found = (self._summaries.find(log) for log in files)

@@ -101,7 +101,9 @@ def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple
     elif isinstance(value, Mapping) and len(inner) == 2:
         parts = [(f"{where} (a key)", key, inner[0]) for key in value]
         parts += [(f"{where}.{key!s:.80}", part, inner[1]) for key, part in value.items() if isinstance(key, str)]
-    elif isinstance(value, Collection) and not isinstance(value, str | bytes) and inner:
+    elif isinstance(value, str | bytes) and inner:  # where it is no list of texts, its first element says so
+        parts = [(f"{where}[0]", value[0], inner[0])] if value else []
+    elif isinstance(value, Collection) and inner:
         kinds = inner if isinstance(value, tuple) and Ellipsis not in inner and len(inner) == len(value) else None
         parts = [(f"{where}[{i}]", part, kinds[i] if kinds else inner[0]) for i, part in enumerate(value)]
     found = (_problem(name, part, hint, depth + 1) for name, part, hint in parts)

@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, Protocol
+from typing import Generic, Literal, Protocol, runtime_checkable
 
 from lastlight_state.jsonl import files
 from lastlight_state.jsonl.cursor import START, Mark, mark_at
 from lastlight_state.jsonl.reader import L, LineKind, LineReader
 
 
+@runtime_checkable
 class Stop(Protocol):
     """Tells when to stop, and waits between two looks; a ``threading.Event``, for example."""
 
