@@ -83,7 +83,7 @@ class Queue:
 
     def head(self, most: int) -> list[Entry]:
         """The first entries."""
-        return list(islice(self._entries, most))
+        return list(islice(self._entries.copy(), most))  # nobody appends to a copy in the middle of this
 
     def offer(self, entry: Entry) -> bool:
         """Append the entry, if there is room. Raises the refusal."""
