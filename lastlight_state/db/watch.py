@@ -135,13 +135,13 @@ class _Waiting(Held, AbstractContextManager[None], Generic[K]):
         self._watch._over(self)
 
 
-_making = threading.Lock()
+_making_lock = threading.Lock()
 
 
 def watch_of(
     scope: Scope, read: Callable[[Collection[tuple[str, str]]], Mapping[tuple[str, str], int]]
 ) -> Watch[tuple[str, str]]:
     """The one watch of a store's scope, which ends with it."""
-    with _making:
+    with _making_lock:
         found: Watch[tuple[str, str]] = scope.__dict__.setdefault("_watch", Watch(read))
         return found

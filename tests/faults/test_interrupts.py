@@ -94,6 +94,8 @@ def test_a_callers_transaction_stays_the_callers_after_an_exception_at_any_line_
     watched, engine = Watched(fresh_database), engine_on(fresh_database)
     raw = fresh_database.raw()
     raw.execute("CREATE TABLE theirs (number INTEGER)")
+    with engine.begin() as connection:
+        joined(watched.store, connection, "first")
     for number in count(1, step):
         label = f"joined {number}"
         with engine.begin() as connection:
@@ -119,6 +121,7 @@ def test_a_blocks_thread_ends_with_it_after_an_exception_at_any_line(
 ) -> None:
     """backends B-87: no lease is renewed for ever, and nothing is looked for that nobody waits for."""
     watched, (work, thread_name) = Watched(fresh_database), THREADED[name]
+    work(watched.store, "first")
     for number in count(1, step):
         label = f"{name} {number}"
         error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
