@@ -103,9 +103,11 @@ class Alarm:
             finally:
                 self._armed = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
-        except (KeyboardInterrupt, Interrupted) as error:
+        except BaseException as error:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
+            if not _is_of_a_signal(error):
+                raise
             self.lost += self._rung > 1
             return error
         return None
@@ -120,6 +122,15 @@ class Alarm:
 def _in_a_tests_own(frame: FrameType | None) -> bool:
     """Whether it falls into `Alarm.during` itself, which is not what is attacked."""
     return frame is not None and frame.f_code is Alarm.during.__code__
+
+
+def _is_of_a_signal(error: BaseException | None) -> bool:
+    """Whether it is what the handler raised, or came of that: `threading.Thread.start` can make a KeyError of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | Interrupted):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager
