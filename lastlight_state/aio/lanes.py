@@ -23,7 +23,7 @@ Call = Callable[[], Any]
 #: Seconds after which an event loop is woken again that has not handed out an outcome, and after which a lane of one
 #: block looks whether the loop is closed. A loop drops the callback in which a signal's handler raises, and one that
 #: such an exception ends may leave a task that nobody will ever resume.
-_AGAIN = 1.0
+_AGAIN = 0.25
 
 
 class Outcome(asyncio.Future[Any]):
