@@ -74,47 +74,68 @@ class _Follower(Generic[L]):
         self._is_other_file = False  # whether the one that was read is gone
         self._path = Path()
         self._descriptor = -1
+        self._identity = os.stat_result((0,) * 10)
         self._reader: LineReader[L] | None = None
         self._last_seen = (0, 0)
 
     def look(self) -> Iterator[L | Reset]:
-        """The new records."""
-        if self._reader is None:
-            yield from self._begin()
-        while self._reader is not None:
+        """The new records. The file is closed while they are handed out: the iterator may be left there, and kept."""
+        while True:
+            if self._reader is None:
+                yield from self._begin()
+            if self._reader is None:
+                return
             is_current = self._is_current()  # looked up before reading, so that what came before the change is read
             yield from self._news(self._reader)
-            if is_current:
-                return
-            self.close()
-            self._is_other_file = True
-            yield from self._begin()
+            if self._reader is not None:
+                if is_current:
+                    return
+                self._leave()
 
     def close(self) -> None:
         """Close the file."""
-        self._reader = None
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
+    def _leave(self) -> None:
+        """Go on with the file that has the path now."""
+        self.close()
+        self._reader = None
+        self._is_other_file = True
+
     def _begin(self) -> Iterator[Reset]:
         """Open the file if there is one, at the mark if that still holds."""
         path = self._locate()
-        if path is None:
+        if path is None or not self._opened(path):
             return
+        self._path = path
+        if self._mark.offset and (self._is_other_file or not self._mark.holds(self._descriptor, path)):
+            yield from self._reset("replaced")
+            yield from self._begin()
+            return
+        self._is_other_file = False
+        self._last_seen = (0, 0)
+        self._identity = os.fstat(self._descriptor)
+        self._reader = LineReader(self._descriptor, path, self._kind, start=self._mark.offset)
+
+    def _reset(self, reason: Literal["replaced", "shrunk"]) -> Iterator[Reset]:
+        """Say that everything comes again. The next look begins with it."""
+        self.close()
+        self._reader = None
+        self._mark = START
+        self._is_other_file = False
+        yield Reset(reason)
+
+    def _opened(self, path: Path) -> bool:
+        """Open the file; returns whether there is one."""
         try:
             self._descriptor = files.open_to_read(path, base=self._base)
         except FileNotFoundError:
-            return
+            return False
         except OSError as error:
             raise files.failure(error, path) from error
-        self._path = path
-        if self._mark.offset and (self._is_other_file or not self._mark.holds(self._descriptor, path)):
-            yield Reset("replaced")
-            self._mark = START
-        self._is_other_file = False
-        self._last_seen = (0, 0)
-        self._reader = LineReader(self._descriptor, path, self._kind, start=self._mark.offset)
+        return True
 
     def _is_current(self) -> bool:
         """Whether the path still names the open file."""
@@ -132,8 +153,24 @@ class _Follower(Generic[L]):
         if (found.st_size, found.st_mtime_ns) == self._last_seen:
             return
         self._last_seen = found.st_size, found.st_mtime_ns
-        if found.st_size < reader.position or not self._mark.holds(self._descriptor, self._path):
-            yield Reset("shrunk")
-            reader = self._reader = LineReader(self._descriptor, self._path, self._kind)
-        yield from reader.lines()
-        self._mark = mark_at(self._descriptor, self._path, reader.position)
+        while self._holds(reader):
+            lines = reader.batch(self._descriptor)
+            if lines is None:
+                return
+            self._mark = mark_at(self._descriptor, self._path, reader.position)
+            if lines:
+                self.close()
+                yield from lines
+                if not self._opened_again():
+                    self._leave()
+                    return
+        yield from self._reset("shrunk")
+
+    def _holds(self, reader: LineReader[L]) -> bool:
+        """Whether the bytes that were read are still there."""
+        size = os.fstat(self._descriptor).st_size
+        return size >= reader.position and self._mark.holds(self._descriptor, self._path)
+
+    def _opened_again(self) -> bool:
+        """Open the file that was closed to hand out lines; returns whether it is still the one of that path."""
+        return self._opened(self._path) and os.path.samestat(self._identity, os.fstat(self._descriptor))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,34 @@ def test_leaving_the_iterator_closes_the_file(path: Path, monkeypatch: pytest.Mo
         break
     gc.collect()
     assert opened_files.count("open") == opened_files.count("close") > 0  # the steps to the file's directory included
+
+
+def test_iterators_that_are_left_and_kept_hold_no_file_open(path: Path) -> None:
+    """agent-log L-44: at a line and at a reset; and they go on where they were."""
+    path.write_bytes(line(0) + line(1))
+    elsewhere = path.with_name("elsewhere.jsonl")
+    elsewhere.write_bytes(line(5))
+    with opened(elsewhere) as descriptor:
+        other = mark_at(descriptor, elsewhere, elsewhere.stat().st_size)
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    kept = [follow(lambda: path, KIND) for _ in range(50)]
+    kept += [follow(lambda: path, KIND, after=other) for _ in range(50)]
+    assert [next(news) == Reset("replaced") for news in kept] == [False] * 50 + [True] * 50
+    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+    adding(path, line(2))()
+    assert [item.value["n"] for item in islice(kept[0], 2)] == [1, 2]  # type: ignore[union-attr]
+    assert [item.value["n"] for item in islice(kept[-1], 3)] == [0, 1, 2]  # type: ignore[union-attr]
+
+
+def test_a_file_that_is_replaced_while_its_lines_are_handed_out_comes_again_after_a_reset(path: Path) -> None:
+    """agent-log L-44."""
+    path.write_bytes(line(0) + line(1))
+    news = follow(lambda: path, KIND, stop=Steps())
+    next(news)
+    other = path.with_name("other")
+    other.write_bytes(line(7))
+    other.rename(path)
+    assert [item.reason if isinstance(item, Reset) else item.value["n"] for item in news] == [1, "replaced", 7]
 
 
 def test_a_stop_between_two_lines_ends_it_there(path: Path) -> None:
