@@ -48,12 +48,6 @@ def open_to_read(path: Path, *, base: Path | None = None) -> int:
         raise
 
 
-def make_directories(path: Path) -> list[Path]:
-    """Make what is missing of a directory path, private to its owner. Returns the directories that got an entry."""
-    with places.directory(path, create=True) as (_, changed):
-        return changed
-
-
 def sync_directory(path: Path) -> None:
     """Bring a directory's entries to disk. Raises OSError."""
     descriptor = places.listable(path)

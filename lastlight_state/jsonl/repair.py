@@ -3,7 +3,8 @@
 A clean copy gets every whole or recovered record, byte for byte and in order, each on a line of its own. Everything
 else goes to a file of rejects beside it, one JSON object for each part: offset, length, reason, and the bytes in
 base64. Every byte of the source is in one of the two. No record is invented, merged or reordered, and the source is
-never changed.
+never changed. What is made goes into the directory that was there at the beginning, through its descriptor: a link that
+is put in its place meanwhile leads nothing out.
 
 Replacing happens under the lock of appends: the damaged file gets a second name, which it keeps for ever, and then the
 clean one takes the path in one rename. A crash leaves one or the other there, never none. Memory depends on the longest
@@ -21,7 +22,7 @@ from typing import IO, Any, NamedTuple, Self
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, LostRace
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 from lastlight_state.jsonl.reader import Line, LineKind, LineReader, read_at
 from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.sections import KEPT, Account, Section, terminated, unterminated
@@ -71,8 +72,11 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
     found = scan(path, accepts)
     if found.is_sound:
         return Salvage(found)
-    files.make_directories(to.parent)
-    with _opened(path) as descriptor, _Copy(descriptor, path, accepts, to, _beside(to, REJECTS)) as copy:
+    with (
+        places.directory(to.parent, create=True) as (folder, _),
+        _opened(path) as descriptor,
+        _Copy(descriptor, path, accepts, folder, to, _beside(to, REJECTS)) as copy,
+    ):
         copy.take_lines()
         copy.take_tail()
         copy.flush()
@@ -86,39 +90,41 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
     Most lines are copied before other writers are locked out, so that they wait only for the last lines. Raises
     OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` where somebody else replaced the file meanwhile.
     """
-    found = scan(path, accepts)
-    if found.is_sound:
-        return Salvage(found)
     damaged = _beside(path, suffix)
     clean = path.with_name(f".{path.name}{suffix}.tmp")
     with ExitStack() as stack:
+        folder, _ = stack.enter_context(places.directory(path.parent))
+        found = scan(path, accepts)
+        if found.is_sound:
+            return Salvage(found)
         descriptor = stack.enter_context(_opened(path))
         writer = stack.enter_context(LineWriter(path, on_removed="raise"))
-        copy = stack.enter_context(_Copy(descriptor, path, accepts, clean, _beside(damaged, REJECTS)))
+        copy = stack.enter_context(_Copy(descriptor, path, accepts, folder, clean, _beside(damaged, REJECTS)))
         copy.catch_up()
         with writer.held():
-            if not os.path.samestat(os.fstat(descriptor), path.lstat()):
+            if not _is_named(descriptor, path, folder):
                 raise LostRace(f"{path}: replaced by another meanwhile", path=str(path))
             copy.take_lines()
             copy.take_tail()
             copy.flush()
-            _give_name(path, damaged)
-            clean.rename(path)
+            _give_name(path, damaged, folder)
+            os.rename(clean.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             copy.keep()
-            files.sync_directory(path.parent)
+            places.sync(folder)
     return Salvage(copy.account, path, copy.rejects, damaged)
 
 
 class _Copy:
     """A clean copy and its rejects while they are written. They are removed unless `keep` is called."""
 
-    def __init__(self, descriptor: int, path: Path, accepts: Accepts, clean: Path, rejects: Path) -> None:
+    def __init__(self, descriptor: int, path: Path, accepts: Accepts, folder: int, clean: Path, rejects: Path) -> None:
         self.account = Account()
         self.rejects: Path | None = None
         self._descriptor = descriptor
         self._path = path
         self._accepts = accepts
         self._reader = _reader(descriptor, path, accepts)
+        self._folder = folder
         self._names = clean, rejects
         self._made: list[Path] = []
         self._files: list[IO[bytes]] = []
@@ -126,7 +132,8 @@ class _Copy:
 
     def __enter__(self) -> Self:
         for name in self._names:
-            if os.path.lexists(name):
+            with suppress(FileNotFoundError):
+                os.stat(name.name, dir_fd=self._folder, follow_symlinks=False)
                 raise AlreadyExists("file", str(name))
         self._make(self._names[0])
         return self
@@ -137,7 +144,7 @@ class _Copy:
         if not self._is_kept:
             for name in self._made:
                 with suppress(FileNotFoundError):
-                    name.unlink()
+                    os.unlink(name.name, dir_fd=self._folder)
 
     def catch_up(self) -> None:
         """Copy lines while others write, until few are left or they are too fast."""
@@ -167,8 +174,7 @@ class _Copy:
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        for directory in {name.parent for name in self._made}:
-            files.sync_directory(directory)
+        places.sync(self._folder)
 
     def _take(self, section: Section) -> None:
         self.account.add(section)
@@ -189,7 +195,7 @@ class _Copy:
     def _make(self, name: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(name, flags, _PRIVATE)
+            descriptor = os.open(name.name, flags, _PRIVATE, dir_fd=self._folder)
         except FileExistsError as error:
             raise AlreadyExists("file", str(name)) from error
         self._made.append(name)
@@ -209,9 +215,16 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _give_name(path: Path, second: Path) -> None:
+def _is_named(descriptor: int, path: Path, folder: int) -> bool:
+    """Whether the open file is the one of that path, and the one of that name in the directory."""
+    ours = os.fstat(descriptor)
+    inside = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    return os.path.samestat(ours, inside) and os.path.samestat(ours, path.lstat())
+
+
+def _give_name(path: Path, second: Path, folder: int) -> None:
     try:
-        os.link(path, second, follow_symlinks=False)
+        os.link(path.name, second.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError as error:
         raise AlreadyExists("file", str(second)) from error
 

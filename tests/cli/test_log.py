@@ -126,6 +126,34 @@ def test_raw_lines_are_those_of_the_file_byte_for_byte(logged: Logged) -> None:
     assert lastlight_state("log", FIRST, *logged.words, "--raw").out.encode() == logged.path(FIRST).read_bytes()
 
 
+ODD: list[Any] = [
+    None, True, -1, 1e308, 2**70, "", "\x1b[2J", [], [[]], {"a": {}}, "x" * 300, "\u009b\u2028\u202e", [{"type": 5}],
+]  # fmt: skip
+
+
+def test_a_line_of_any_shape_is_one_harmless_line(logged: Logged) -> None:
+    """maintenance OP-71, OP-72: whatever stands in one of its fields; raw on a terminal, too."""
+    result = {"type": "result", "subtype": "success", "num_turns": 7, "total_cost_usd": 0.1, "stop_reason": "end_turn"}
+    said = {"type": "assistant", "message": {"role": "assistant", "content": "x"}, "timestamp": "x", "sessionId": "y"}
+    lines = [{**line, name: odd} for line in (result, said) for name in line for odd in ODD]
+    lines += [{**said, "message": {**said["message"], name: odd}} for name in ("role", "content") for odd in ODD]  # type: ignore[dict-item]
+    logged.path(FIRST).write_bytes(b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines))
+    shown = lastlight_state("log", FIRST, *logged.words, "--quiet")
+    assert (shown.code, len(shown.out.splitlines())) == (0, len(lines))
+    terminal = Terminal()
+    with redirect_stdout(terminal):
+        assert run(["log", FIRST, *logged.words, "--raw", "--quiet"]) == 0
+    assert [json.loads(line) for line in terminal.getvalue().splitlines()] == lines
+    assert not set("\x1b\x9b\u2028\u202e") & set(shown.out + terminal.getvalue())
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def test_lines_that_cannot_be_read_are_counted_by_reason(logged: Logged) -> None:
     """maintenance OP-72."""
     with logged.path(FIRST).open("ab") as file:

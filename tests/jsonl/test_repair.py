@@ -20,7 +20,7 @@ from support.jsonl.lines import SPAWN, append_until_killed, child, is_record, re
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace
-from lastlight_state.jsonl import files, repair
+from lastlight_state.jsonl import places, repair
 from lastlight_state.jsonl.reader import LineReader
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import KEPT, KINDS, Section, terminated
@@ -163,6 +163,36 @@ def test_a_link_is_left_alone(path: Path, tmp_path: Path) -> None:
         with pytest.raises(OSError, match="symbolic link"):
             attempt()
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize(("deed", "first"), [("salvage", 1), ("replace", 0)])
+def test_a_link_in_place_of_the_folder_leads_a_repair_nowhere_else(deed: str, first: int, tmp_path: Path) -> None:
+    """agent-log L-15: whenever the folder is moved away and a link put in its place, from the copying or look on."""
+    for moment in range(first, 40):
+        folder, moved, outside = (tmp_path / f"{deed} {moment} {name}" for name in ("a", "b", "c"))
+        folder.mkdir()
+        outside.mkdir()
+        path = folder / "log.jsonl"
+        path.write_bytes(DAMAGED)
+        (outside / path.name).write_bytes(b"theirs\n")
+        left = iter(range(moment))
+
+        def swapped(value: Any) -> bool:
+            if next(left, None) is None and not folder.is_symlink():  # noqa: B023
+                folder.rename(moved)  # noqa: B023
+                folder.symlink_to(outside)  # noqa: B023
+            return is_record(value)
+
+        with suppress(LostRace, OSError):
+            if deed == "salvage":
+                repair.salvage(path, swapped, to=folder / "copy")
+            else:
+                repair.replace(path, swapped, suffix=".old")
+        assert {file.name: file.read_bytes() for file in outside.iterdir()} == {path.name: b"theirs\n"}
+        if not folder.is_symlink():
+            assert moment > first
+            return
+    raise AssertionError("the folder was swapped at every moment")
 
 
 def test_a_replaced_file_keeps_its_damage_under_a_second_name(path: Path, tmp_path: Path) -> None:
@@ -343,17 +373,17 @@ def test_a_replacement_is_on_disk_before_its_name_and_its_name_before_the_return
     calls: list[str] = []
 
     def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
             calls.append(name)
-            return real(*given)
+            return real(*given, **named)
 
         return call
 
-    for module, name in ((os, "fsync"), (os, "rename"), (files, "sync_directory")):
+    for module, name in ((os, "fsync"), (os, "rename"), (places, "sync")):
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     found = repair.replace(path, is_record, suffix=".damaged-x")
     monkeypatch.undo()
     assert found.rejects is not None
     renamed = calls.index("rename")
     assert calls[:renamed].count("fsync") >= 2, calls
-    assert "sync_directory" in calls[renamed:], calls
+    assert "sync" in calls[renamed:], calls

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,19 @@ def test_a_tree_is_scanned_in_order_without_copies_links_and_temporary_files(rep
     assert [scan.path for scan in found] == [agent, first, second]
     assert all(scan.sound for scan in found)
     assert repair.scan(first) == (found[1],)
+
+
+def test_an_odd_file_is_told_and_passed(repair: Repair, tmp_path: Path) -> None:
+    """maintenance OP-65, agent-log L-15: a FIFO, a socket; a link to a device and a directory are no line files."""
+    sound = logged(tmp_path, "s-1", "hi")
+    folder = sound.parent
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "device.jsonl").symlink_to("/dev/zero")
+    (folder / "directory.jsonl").mkdir()
+    with socket.socket(socket.AF_UNIX) as place, contextlib.chdir(folder):  # a socket's path is short
+        place.bind("socket.jsonl")
+    found = {scan.path.name: scan.problem for scan in repair.scan(tmp_path)}
+    assert found == {"pipe.jsonl": "not a regular file", "s-1.jsonl": None, "socket.jsonl": "not a regular file"}
 
 
 def test_the_first_parts_of_a_very_damaged_file_are_told(repair: Repair, tmp_path: Path) -> None:
