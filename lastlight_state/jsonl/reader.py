@@ -126,11 +126,19 @@ class LineReader(Generic[L]):
         if not block:
             return None
         self.position += len(block)
+        loads, make, line, source = orjson.loads, tuple.__new__, self._kind.line, self._source
         found: list[L] = []
         for raw in self._ended(block):
             offset = self.offset
-            self.offset = offset + len(raw) + 1
-            found += self._judged(raw, offset)
+            self.offset = end = offset + len(raw) + 1
+            try:
+                value = loads(raw)
+            except ValueError:
+                value = None
+            if type(value) is dict and len(raw) <= self._max_line_bytes:
+                found.append(make(line, (offset, raw, value, end, False, source)))  # as in `lines`
+            else:
+                found += self._judged(raw, offset)
         return found
 
     def raw_batch(self, descriptor: int) -> list[RawLine] | None:
