@@ -17,6 +17,8 @@ from lastlight_state.store import StateStore, connect
 from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect as connect_postgres
 
+#: How many tests share a Postgres database, one after the other.
+MOST_USES = 300
 KEPT = frozenset({"lastlight_meta", "maintenance_permits"})
 
 
@@ -84,6 +86,7 @@ class PostgresTemplate:
         _migrate(self._template)
         self._shared: str | None = None
         self._cleaner: Any = None
+        self._uses = 0
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
@@ -109,14 +112,18 @@ class PostgresTemplate:
             self._clean()
 
     def _clean(self) -> None:
-        """Empty the shared database, or replace it: the statistics of one test's ANALYZE would plan the next one's."""
-        if self._cleaner.execute(_ANALYZED).fetchone()[0]:
+        """Empty the shared database, or replace it.
+
+        The statistics of one test's ANALYZE would plan the next one's queries, and nothing vacuums what is deleted.
+        """
+        self._uses += 1
+        if self._uses > MOST_USES or self._cleaner.execute(_ANALYZED).fetchone()[0]:
             self._drop_shared()
         else:
             empty_tables(self._cleaner)
 
     def _drop_shared(self) -> None:
-        shared, self._shared = self._shared, None
+        shared, self._shared, self._uses = self._shared, None, 0
         if shared is not None:
             self._cleaner.close()
             self._server.drop_database(shared)

@@ -48,12 +48,15 @@ def plans(database: Database, raw: Raw, frozen_clock: FrozenClock, many: int, an
 
 @MANY
 @pytest.mark.parametrize("analyzed", [True, False])
-def test_a_window_of_a_conversation_is_read_from_its_own_index(plans: Plans) -> None:
-    """messaging M-60, M-62: history, since and list, not walking through what others said meanwhile."""
+def test_a_window_of_a_conversation_is_read_from_its_own_index(plans: Plans, analyzed: bool) -> None:
+    """messaging M-60, M-62: history, since and list, not walking through what others said meanwhile.
+
+    Postgres without statistics may take a conversation for a handful of messages, and sort those.
+    """
     for statement in (sql.BEFORE, sql.SUMMARIES_BEFORE, sql.SINCE):
         plan = plans.of(statement)
         assert "ix_messaging_messages_order" in plan
-        assert not excess(plan), plan
+        assert not (excess(plan) if analyzed else "Seq Scan" in plan), plan
 
 
 @MANY
