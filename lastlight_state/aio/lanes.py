@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import weakref
@@ -88,6 +89,12 @@ class Completions:
         loop = self._loop()
         return loop is None or loop.is_closed()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the loop runs at this moment."""
+        loop = self._loop()
+        return loop is not None and loop.is_running()
+
     def wake(self) -> None:
         """Have the loop hand out what there is. Once more does no harm."""
         loop = self._loop()
@@ -127,6 +134,7 @@ class _Calls:
         self.threads: list[threading.Thread] = []
         #: For a lane of one block: ends it.
         self.abandon: weakref.WeakMethod[Callable[[], object]] | None = None
+        self._has_collected = False
 
     def serve(self) -> None:
         told: Completions | None = None
@@ -157,6 +165,9 @@ class _Calls:
             abandon, self.abandon = self.abandon(), None
             if abandon is not None:
                 abandon()
+        elif self.abandon is not None and not told.is_running and not self._has_collected:
+            self._has_collected = True
+            gc.collect()  # a loop and its task may refer to each other alone, and hold the block until they are found
 
     def _make(self, outcome: Outcome, completions: Completions) -> None:
         call = outcome.take()

@@ -273,6 +273,35 @@ def test_a_transaction_whose_event_loop_is_closed_ends_although_its_task_is_stil
         task.get_coro().close()
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_transaction_whose_event_loop_nobody_refers_to_ends_by_itself(every_backend: StateStore) -> None:
+    """backends B-87: as an exception at the end of ``asyncio.run`` can leave it, neither running nor closed."""
+
+    def leave_behind() -> None:
+        loop = asyncio.new_event_loop()
+        entered = loop.create_future()
+
+        async def stay() -> None:
+            async with AsyncStateStore(every_backend).transaction() as tx:
+                await tx.workflows.overrides.put("inside", enabled=False, reason="r", by="b")
+                entered.set_result(None)
+                await asyncio.Event().wait()
+
+        task = loop.create_task(stay())
+        loop.run_until_complete(entered)
+        assert not task.done()
+
+    gc.disable()
+    try:
+        leave_behind()
+        every_backend.workflows.overrides.put("outside", enabled=False, reason="r", by="b")
+        while any(thread.name == "lastlight-transaction" for thread in threading.enumerate()):
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+    assert [found.name for found in every_backend.workflows.overrides.list()] == ["outside"]
+
+
 def test_a_view_reads_one_moment_and_refuses_to_write(every_backend: StateStore) -> None:
     async def work() -> None:
         store = AsyncStateStore(every_backend)
