@@ -47,7 +47,11 @@ def test_processes_leave_no_gap_and_no_double(fresh_database: Database, events: 
         shared, owns = started(store).id, [started(store).id for _ in range(PROCESSES)]
         command = [sys.executable, "-W", "error", str(Path(appenders.__file__)), fresh_database.url]
         finished = subprocess.run(
-            [*command, shared, ",".join(owns), str(events)], capture_output=True, text=True, check=False
+            [*command, shared, ",".join(owns), str(events)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (finished.stderr, finished.returncode) == ("", 0)
         assert numbers(store, shared) == list(range(PROCESSES * events))

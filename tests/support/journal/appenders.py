@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from multiprocessing import get_context
 
+from support.loading import load
+
 from lastlight_state import StateStore
 
 
@@ -22,7 +24,8 @@ def append(url: str, shared: str, own: str, events: int, number: int) -> None:
 
 def main() -> None:
     url, shared, owns, events = sys.argv[1:]
-    context = get_context("spawn")
+    load("db", "backends", "journal")  # once, before the fork
+    context = get_context("fork")
     workers = [
         context.Process(target=append, args=(url, shared, own, int(events), number))
         for number, own in enumerate(owns.split(","))
