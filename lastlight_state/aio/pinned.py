@@ -59,6 +59,9 @@ class Pinned(Held):
     async def _leave(self, *raised: Any) -> bool | None:
         try:
             return await self._lane.finish(lambda: self._block.__exit__(*raised))
+        except BaseException as error:
+            self._lane.post(partial(self._end, error))  # perhaps nothing was queued; a block that has ended bears it
+            raise
         finally:
             self._forget()
             self.handle = None

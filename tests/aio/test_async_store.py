@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -300,6 +301,26 @@ def test_a_transaction_whose_event_loop_nobody_refers_to_ends_by_itself(every_ba
     finally:
         gc.enable()
     assert [found.name for found in every_backend.workflows.overrides.list()] == ["outside"]
+
+
+def test_a_block_whose_end_was_cut_off_before_a_thread_knew_of_it_ends_all_the_same(
+    every_backend: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-87: also while the exception is still looked at."""
+
+    def cut_off(lane: Lane, call: Any) -> Any:
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        async with AsyncStateStore(every_backend).transaction() as tx:
+            await tx.workflows.overrides.put("inside", enabled=False, reason="r", by="b")
+            monkeypatch.setattr(Lane, "finish", cut_off)
+
+    with pytest.raises(KeyboardInterrupt) as looked_at:
+        asyncio.run(work())
+    every_backend.workflows.overrides.put("outside", enabled=False, reason="r", by="b")
+    assert [found.name for found in every_backend.workflows.overrides.list()] == ["outside"]
+    assert looked_at.value.__traceback__ is not None
 
 
 def test_a_view_reads_one_moment_and_refuses_to_write(every_backend: StateStore) -> None:
