@@ -21,7 +21,7 @@ from lastlight_state.testing import Database
 
 #: Tables of which no list or look-up shows rows.
 UNREAD = frozenset(
-    "copy_progress import_ledger lastlight_meta maintenance_permits maintenance_receipts run_sequences scores "
+    "copy_progress import_ledger lastlight_meta maintenance_permits maintenance_receipts run_sequences "
     "tombstones".split()
 )
 

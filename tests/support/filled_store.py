@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from support.journal.trees import element, text
 
 from lastlight_state import StateStore
-from lastlight_state.journal import NewEvent, SandboxChanges, ToolOutcome
+from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
 from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.outputs import CacheKey
@@ -89,6 +89,7 @@ def _fill_journal(store: StateStore, n: int) -> None:
     call = j.tool_calls.create("home", "grep", input={"n": n}, call_id=f"c-{n}")
     j.tool_calls.finish("home", call.seq, ToolOutcome("succeeded", output={"n": n}))
     j.sandboxes.put("home", f"sb-{n}", SandboxChanges(runtime="docker", status="running"))
+    j.scores.record(NewScore("home", f"n-{n}", "scorer", "Scorer", "live", n / 2, reason="r", id=f"score-{n}"))
 
 
 def _fill_outputs(store: StateStore, n: int, now: datetime) -> None:
