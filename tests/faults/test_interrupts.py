@@ -47,24 +47,31 @@ UNRAISABLE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 PAIRS = ("transaction", "run")
 
 
+def attacked(database: Database, name: str, work: Work, *, step: int, **how: Any) -> int:
+    """Do the work again and again, with an exception ``step`` instructions later each time, until it comes to its end.
+
+    After each the store must work, and nothing be half done. Returns how far it got; ``how`` as for `raised_at`.
+    """
+    watched = Watched(database)
+    work(watched.store, "first")
+    for number in count(1, step):
+        label = f"{name} {number}"
+        error = raised_at(number, partial(work, watched.store, label), **how)
+        watched.works()
+        if error is None:
+            return number
+        watched.nothing_half_done(*([label] if name in PAIRS else []))
+        del error
+    raise AssertionError
+
+
 @pytest.mark.parametrize(("every", "step"), EVERY)
 @pytest.mark.parametrize("name", WORKS)
 def test_a_store_works_after_an_exception_at_any_line(
     fresh_database: Database, name: str, every: str, step: int
 ) -> None:
     """backends B-87: also while the exception is still looked at; nothing is half done."""
-    watched, work = Watched(fresh_database), WORKS[name]
-    work(watched.store, "first")
-    for number in count(1, step):
-        label = f"{name} {number}"
-        error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
-        if error is None:
-            break
-        watched.works()
-        watched.nothing_half_done(*([label] if name in PAIRS else []))
-        del error
-    assert number > 50
-    watched.works()
+    assert attacked(fresh_database, name, WORKS[name], step=step, every=every) > 50
 
 
 @pytest.mark.parametrize("more", [pytest.param(7), *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 30, 3))])
@@ -73,17 +80,7 @@ def test_a_store_works_after_a_second_exception_soon_after_the_first(
     fresh_database: Database, name: str, more: int
 ) -> None:
     """backends B-87: which cuts off what the first one made necessary."""
-    watched, work = Watched(fresh_database), WORKS[name]
-    work(watched.store, "first")
-    for number in count(1, 5):
-        label = f"{name} {number}"
-        error = raised_at(number, lambda label=label: work(watched.store, label), more=more)  # type: ignore[misc]
-        if error is None:
-            break
-        watched.works()
-        watched.nothing_half_done(*([label] if name in PAIRS else []))
-        del error
-    watched.works()
+    assert attacked(fresh_database, name, WORKS[name], step=5, more=more) > 50
 
 
 @pytest.mark.parametrize(("every", "step"), EVERY)
@@ -124,7 +121,7 @@ def test_a_blocks_thread_ends_with_it_after_an_exception_at_any_line(
     work(watched.store, "first")
     for number in count(1, step):
         label = f"{name} {number}"
-        error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
+        error = raised_at(number, partial(work, watched.store, label), every=every)
         threads = [thread for thread in threading.enumerate() if thread.name.startswith(thread_name)]
         for thread in threads:
             thread.join(AT_ONCE)
@@ -148,18 +145,7 @@ def test_a_store_works_after_an_exception_at_any_line_of_an_event_loops_thread(
     fresh_database: Database, name: str, every: str, step: int
 ) -> None:
     """backends B-87: coroutines."""
-    watched, work = Watched(fresh_database), AWAITED[name]
-    work(watched.store, "first")
-    for number in count(1, step):
-        label = f"{name} {number}"
-        error = raised_at(number, lambda label=label: work(watched.store, label), every=every)  # type: ignore[misc]
-        if error is None:
-            break
-        watched.works()
-        watched.nothing_half_done(*([label] if name in PAIRS else []))
-        del error
-    assert number > 20
-    watched.works()
+    assert attacked(fresh_database, name, AWAITED[name], step=step, every=every) > 20
 
 
 @pytest.mark.timeout(60)
