@@ -37,7 +37,8 @@ def test_a_connection_inside_a_transaction_does_not_go_back_to_the_pool(postgres
         assert store.backend.alive(again) is False
     finally:
         store.backend.release(again)
-    assert not Raw(postgres_database)("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'")
+    idle = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
+    assert not Raw(postgres_database)(idle)
 
 
 def test_the_driver_error_of_a_failed_migration_leaves_the_store_usable(sqlite_database: Database) -> None:

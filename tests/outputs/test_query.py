@@ -132,7 +132,8 @@ def test_a_query_keeps_no_lock_and_loses_no_more_than_its_connection(postgres_da
     """outputs A-2: a lock of the session outlives rollbacks; a query may end its own connection."""
     query = postgres_database.open().outputs.query
     query.rows("SELECT pg_advisory_lock(42)")
-    assert query.rows("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").rows == ((0,),)
+    held = "SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database WHERE locktype = 'advisory'"
+    assert query.rows(held + " AND datname = current_database()").rows == ((0,),)
     with pytest.raises(BackendUnavailable):
         query.rows("SELECT pg_terminate_backend(pg_backend_pid())")
     assert query.rows("SELECT 1").rows == ((1,),)
