@@ -133,7 +133,7 @@ def _fires() -> None:
     _index("uq_cron_fires_instant", "cron_fires", "cron_name, scheduled_for", once, unique=True)
     _index("ix_cron_fires_cron", "cron_fires", "cron_name, started_at DESC, id DESC")
     _index("ix_cron_fires_newest", "cron_fires", "started_at DESC, id DESC")
-    _index("ix_cron_fires_lease", "cron_fires", "lease_until", "status = 'running'")
+    _index("ix_cron_fires_running", "cron_fires", "cron_name, id", "status = 'running'")
 
 
 def _index(name: str, table: str, columns: str, where: str | None = None, *, unique: bool = False) -> None:

@@ -86,6 +86,11 @@ def described(holds: str, **options: Any) -> dict[str, Any]:
     return {"comment": f"{COMMENT_PREFIX}{holds}", **options}
 
 
+def roomy(fillfactor: int) -> dict[str, int]:
+    """How full an insert may make a page on Postgres, in per cent. The room is for heap-only updates of its rows."""
+    return {"fillfactor": fillfactor}
+
+
 def table_of(model: type[Base]) -> Table:
     """The table of a model, for Core statements."""
     return cast(Table, model.__table__)

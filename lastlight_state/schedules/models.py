@@ -93,4 +93,4 @@ Index("ix_cron_schedules_newest", _schedule.created_at.desc(), _schedule.name.de
 Index("uq_cron_fires_instant", _fire.cron_name, _fire.scheduled_for, unique=True, **where("scheduled_for IS NOT NULL"))
 Index("ix_cron_fires_cron", _fire.cron_name, _fire.started_at.desc(), _fire.id.desc())
 Index("ix_cron_fires_newest", _fire.started_at.desc(), _fire.id.desc())
-Index("ix_cron_fires_lease", _fire.lease_until, **where("status = 'running'"))
+Index("ix_cron_fires_running", _fire.cron_name, _fire.id, **where("status = 'running'"))

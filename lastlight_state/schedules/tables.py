@@ -70,7 +70,7 @@ INSTANT: dict[str, Any] = {
 #: Use it only in a statement after the one that locked the schedule's row. In the locking statement itself Postgres
 #: would answer from before it waited for the lock.
 RUNS_LIVE = sa.exists(
-    through(sa.select(number(1)), FIRES, "ix_cron_fires_lease").where(
+    through(sa.select(number(1)), FIRES, "ix_cron_fires_running").where(
         FIRES.c.cron_name == bind("name", FIRES.c.cron_name),
         IS_RUNNING,
         FIRES.c.lease_until >= bind("now", FIRES.c.lease_until),

@@ -13,14 +13,14 @@ from typing import Any
 from sqlalchemy import ForeignKey, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.base import Base, described, json_column, roomy
 
 
 class WorkflowRunModel(Base):
     """One dispatch of a workflow: what resumes it, who holds it, and how it ended."""
 
     __tablename__ = "workflow_runs"
-    __table_args__ = described("workflow runs, one row per dispatch, with what resumes them")
+    __table_args__ = described("workflow runs, one row per dispatch, with what resumes them", postgresql_with=roomy(40))
 
     id: Mapped[str] = mapped_column(primary_key=True)
     workflow_name: Mapped[str]
@@ -85,7 +85,7 @@ class ExecutionModel(Base):
     """One phase execution, chat turn or node attempt. Its session id leads to its line file."""
 
     __tablename__ = "executions"
-    __table_args__ = described("phase executions, chat turns and node attempts, with usage")
+    __table_args__ = described("phase executions, chat turns and node attempts, with usage", postgresql_with=roomy(70))
 
     id: Mapped[str] = mapped_column(primary_key=True)
     trigger_type: Mapped[str]

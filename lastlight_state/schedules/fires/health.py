@@ -105,7 +105,7 @@ def _running(names: sa.CTE) -> sa.Subquery:
     fires = FIRES.alias()
     return (
         sa.select(fires.c.id)
-        .with_hint(fires, "INDEXED BY ix_cron_fires_lease", "sqlite")
+        .with_hint(fires, "INDEXED BY ix_cron_fires_running", "sqlite")
         .where(fires.c.status == constant("running"), fires.c.cron_name == names.c.name)
         .order_by(fires.c.lease_until)
         .limit(number(1))

@@ -63,7 +63,7 @@ TOUCH_SCHEDULE = prepared(
 _of_cron = _c.cron_name == bind("cron_name", _c.cron_name)
 #: A fire that runs on a lease that has not expired. To be read after the schedule's row was locked.
 LIVE = prepared(
-    through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_lease")
+    through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_running")
     .where(IS_RUNNING, _c.lease_until >= bind("now", _c.lease_until), _of_cron)
     .order_by(_c.lease_until.desc())
     .limit(number(1))
@@ -146,7 +146,7 @@ FINISH = _changing(
 )
 
 STALE = prepared(
-    through(sa.select(_c.id, _c.cron_name, _c.epoch, _c.attempts, _c.owner), FIRES, "ix_cron_fires_lease")
+    through(sa.select(_c.id, _c.cron_name, _c.epoch, _c.attempts, _c.owner), FIRES, "ix_cron_fires_running")
     .where(IS_RUNNING, _is_stale)
     .order_by(_c.lease_until)
     .limit(sa.bindparam("limit", type_=sa.Integer))
@@ -195,7 +195,7 @@ LIST = _newest_first("fires")
 OF_CRON = _newest_first("fires of a cron", by="ix_cron_fires_cron")
 RUNNING_ALONE = ANY_STATUS.of(["running"])
 #: Running fires are few, however many fires there are: read them by their own index and sort them.
-RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_lease")
+RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_running")
 
 
 def listing_of(given: Mapping[str, Any]) -> Listing:

@@ -1,7 +1,7 @@
-"""Claimable runs, the oldest sign of life first: three bounded index ranges, merged.
+"""Claimable runs, the oldest sign of life first: running runs and due paused runs, merged.
 
-The ranges are running runs by heartbeat, running runs without a heartbeat by start, and due paused runs. Their partial
-indexes hold live runs only, so ended runs cost nothing.
+Both are found by partial indexes that hold live runs only, so ended runs cost nothing, and sorted when asked for: an
+index in the order of heartbeats would make every heartbeat write an entry in each index of the table on Postgres.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHOWN = (
 )
 #: The key of a claimable run.
 _KEY = ("seen_at", "id")
-_HEARTBEAT, _WAKE = "ix_workflow_runs_heartbeat", "ix_workflow_runs_wake"
+_RUNNING, _WAKE = "ix_workflow_runs_running", "ix_workflow_runs_wake"
 
 
 def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_token: str | None) -> Page[ClaimableRun]:
@@ -63,11 +63,7 @@ def spent(unit: Unit, now: dict[str, Any], limit: int) -> sweeps.Found:
 
 
 class Ranges:
-    """A statement over the ranges. ``running`` is the condition on running runs; due runs may be left out.
-
-    Runs without a heartbeat are ordered by the expression `SEEN`, not by ``started_at``: for the plain column Postgres
-    might walk through the index on starts, and so through all ended runs.
-    """
+    """A statement over both. ``running`` is the condition on running runs; due runs may be left out."""
 
     def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
         self._shown = shown
@@ -76,25 +72,17 @@ class Ranges:
         self.statement: Callable[[bool, int], Statement] = lru_cache(maxsize=64)(self._statement)
 
     def _statement(self, paged: bool, limit: int) -> Statement:
-        beaten = self._range(
-            _HEARTBEAT, RUNS.c.heartbeat_at, (RUNS.c.heartbeat_at.is_not(None), *self._live), paged, limit
-        )
-        silent = self._range(_HEARTBEAT, SEEN.element, (RUNS.c.heartbeat_at.is_(None), *self._live), paged, limit)
-        ranges = [beaten, silent]
+        ranges = [self._range(_RUNNING, (RUNNING, self._running), paged, limit)]
         if self._due:
-            ranges.append(self._range(_WAKE, SEEN.element, (DUE,), paged, limit))
+            ranges.append(self._range(_WAKE, (DUE,), paged, limit))
         merged = sa.union_all(*(sa.select(one.subquery()) for one in ranges)).subquery()
         return Statement(sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(number(limit)))
 
-    @property
-    def _live(self) -> tuple[sa.ColumnElement[bool], ...]:
-        return RUNNING, self._running
-
-    def _range(self, index: str, seen: Any, conditions: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
+    def _range(self, index: str, conditions: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
         if paged:
-            conditions = (*conditions, pages.after((seen, RUNS.c.id), descending=False))
-        shown = through(sa.select(*self._shown, seen.label("seen_at")), RUNS, index)
-        return shown.where(*conditions).order_by(seen, RUNS.c.id).limit(number(limit))
+            conditions = (*conditions, pages.after((SEEN.element, RUNS.c.id), descending=False))
+        shown = through(sa.select(*self._shown, SEEN), RUNS, index)
+        return shown.where(*conditions).order_by(SEEN, RUNS.c.id).limit(number(limit))
 
 
 LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))

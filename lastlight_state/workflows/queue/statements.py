@@ -30,7 +30,7 @@ _enabled = RUNS.c.workflow_name.not_in(sa.select(OVERRIDES.c.name).where(OVERRID
 LIST = Listing("queue", (*SUMMARY, RUNS.c.queued_at), order=_line, descending=False, always=_in_line, through=_INDEX)
 
 _running = (
-    through(sa.select(RUNS.c.id), RUNS, "ix_workflow_runs_heartbeat")
+    through(sa.select(RUNS.c.id), RUNS, "ix_workflow_runs_running")
     .where(RUNS.c.status == constant("running"))
     .limit(sa.bindparam("cap", type_=sa.BigInteger))
     .subquery()

@@ -371,10 +371,10 @@ def test_polling_and_claiming_read_by_their_indexes(
     assert not due.sorts_the_table, due
     following = plan_of(database, every_backend, cron_statements.NEXT, {})
     assert "ix_cron_schedules_due" in following.text
-    assert "ix_cron_fires_lease" in following.text
+    assert "ix_cron_fires_running" in following.text
     fire = dict.fromkeys(("fire_id", "owner", "note"), "x") | {"status": "running", "lease_expires_at": now}
     insert = plan_of(database, every_backend, take_statements.FIRE, values | fire)
-    assert "ix_cron_fires_lease" in insert.text
+    assert "ix_cron_fires_running" in insert.text
     assert "ix_cron_fires_cron" not in insert.text
     assert not insert.scans_the_table, insert
     for chosen in ("not_retired", "only_enabled"):

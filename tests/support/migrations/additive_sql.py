@@ -16,6 +16,7 @@ _ADDS = tuple(
         rf"CREATE FUNCTION {_NAME}\(",
         rf"COMMENT ON TABLE {_NAME} IS '",
         rf"LOCK TABLE {_NAME} IN ",
+        rf"ALTER TABLE {_NAME} SET \(fillfactor = \d+\)$",
     )
 )
 _BACKFILL = re.compile(rf"UPDATE {_NAME} SET (.*?) WHERE ", re.IGNORECASE)

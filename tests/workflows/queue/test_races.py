@@ -176,7 +176,7 @@ def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database:
         assert "ix_workflow_runs_queue" in each.text, each
         assert not each.sorts_the_table, each
     counted = plan(sql.COUNT_RUNNING, {"cap": 10}).text  # Postgres has two indexes that lead to what runs alone
-    assert any(name in counted for name in ("ix_workflow_runs_heartbeat", "idx_workflow_runs_status")), counted
+    assert any(name in counted for name in ("ix_workflow_runs_running", "idx_workflow_runs_status")), counted
     long_line.workflows.overrides.put("off", enabled=False)
     [claim] = long_line.workflows.queue.admit_next(cap=10, owner="w-1")
     assert long_line.workflows.runs.get(claim.run_id).workflow_name == "on"
