@@ -13,6 +13,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.facts import Entry
+from lastlight_state.backends.sql.carried import carried
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import scripts
@@ -21,12 +22,14 @@ from lastlight_state.migrations.records import DataStep, MigrationResult
 from lastlight_state.migrations.state import SEED_TABLES, word_for
 
 MOST_NAMED = 20
+#: The revision that brings the columns for what the original program's rows say elsewhere.
+CARRIES = "0003"
 
 _log = logging.getLogger("lastlight_state.migrations")
 
 
 def apply_revisions(connection: Connection, target: str, present: Collection[Entry] = ()) -> MigrationResult:
-    """Apply the missing revisions up to ``target``, without the columns and indexes in ``present``.
+    """Apply the missing revisions up to ``target``, without the tables, columns and indexes in ``present``.
 
     Reads the version again, because the caller read it before it had the lock.
     """
@@ -35,16 +38,21 @@ def apply_revisions(connection: Connection, target: str, present: Collection[Ent
         _refuse_foreign(connection)
     elif found >= target:
         return MigrationResult(word_for(found), found, found, ())
-    configured = config()
-    configured.attributes.update(connection=connection, present=present)
-    with environment_kept():
-        command.upgrade(configured, target)
+    _upgrade(connection, target, present)
+    if found is not None and found < CARRIES <= target:
+        for statement in carried(connection.dialect.name):
+            connection.execute(text(statement))
     applied = tuple(revision for revision in scripts.revisions() if (found or "") < revision <= target)
     steps = data_steps()
     for revision in applied:
         for step in steps[revision]:
             _report(connection, revision, step)
     return MigrationResult(word_for(target), found, target, applied)
+
+
+def complete(connection: Connection, target: str, present: Collection[Entry]) -> None:
+    """Make what a database without a version lacks of ``target``, without what is ``present``; write the version."""
+    _upgrade(connection, target, present)
 
 
 def write_version(connection: Connection, revision: str) -> None:
@@ -77,6 +85,13 @@ def version(connection: Connection) -> str | None:
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     heads = context.get_current_heads()
     return heads[0] if heads else None
+
+
+def _upgrade(connection: Connection, target: str, present: Collection[Entry]) -> None:
+    configured = config()
+    configured.attributes.update(connection=connection, present=present)
+    with environment_kept():
+        command.upgrade(configured, target)
 
 
 def _refuse_foreign(connection: Connection) -> None:

@@ -83,13 +83,15 @@ class PlannedRevision:
 class Adoption:
     """How a database of the original program would be taken over, before its first upgrade.
 
-    ``rewrites`` are tables that are rebuilt, ``indexes`` those that older versions of the program did not make;
-    ``remarks`` name unusual values in its rows, which are not changed.
+    ``rewrites`` are tables that are rebuilt; ``indexes``, ``tables`` and ``columns`` are those that the version of the
+    program did not make, and are added; ``remarks`` name unusual values in its rows, which are not changed.
     """
 
     rewrites: tuple[Rewrite, ...]
     indexes: tuple[str, ...]
     remarks: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,10 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
     refuse(state)
     if state.revision is not None and state.revision >= target:
         return MigrationResult(word_for(state.revision), state.revision, state.revision, ())
-    unversioned = state.state == "unversioned"
-    with translated(backend), backend.migration(lock_timeout, rebuilds=unversioned) as connection:
-        return _adopt(backend, connection, target) if unversioned else _apply(connection, target)
+    if state.state == "unversioned":
+        return _adopt(backend, target, lock_timeout)
+    with translated(backend), backend.migration(lock_timeout) as connection:
+        return _apply(connection, target)
 
 
 def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> str | None:
@@ -107,7 +108,11 @@ def _apply(connection: Connection, target: str) -> MigrationResult:
     return apply.apply_revisions(connection, target)
 
 
-def _adopt(backend: Backend, connection: Connection, target: str) -> MigrationResult:
+def _adopt(backend: Backend, target: str, lock_timeout: float) -> MigrationResult:
     from lastlight_state.migrations import adoption  # noqa: PLC0415
+    from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
 
-    return adoption.adopt(backend, connection, target)
+    with translated(backend):
+        promised = survey.promised(backend)
+    with translated(backend), backend.migration(lock_timeout, rebuilds=True) as connection:
+        return adoption.adopt(backend, connection, target, promised)

@@ -109,8 +109,11 @@ def test_an_original_is_planned_and_taken_over(sqlite_place: Place) -> None:
 
 def test_what_is_not_the_originals_is_refused_with_every_difference(sqlite_place: Place) -> None:
     """migrations MG-43, maintenance OP-72."""
-    original(sqlite_place, SEED.replace("cron_overrides", "x").replace("turns INTEGER", "turns TEXT"))
-    listed = ["table cron_overrides is missing", "column executions.turns is 'TEXT', expected 'INTEGER'"]
+    original(sqlite_place, SEED.replace("cost_usd REAL", "cost_usd TEXT").replace("turns INTEGER", "turns TEXT"))
+    listed = [
+        "column executions.cost_usd is 'TEXT', expected 'REAL'",
+        "column executions.turns is 'TEXT', expected 'INTEGER'",
+    ]
     assert lastlight_state("check", "--url", sqlite_place.url, "--json").data["differences"] == listed
     for words in (("migrate",), ("migrate", "--dry-run"), ("migrate", "--sql"), ("ls",)):
         said = lastlight_state(*words, "--url", sqlite_place.url, "--quiet")

@@ -22,14 +22,15 @@ from sqlalchemy.pool import StaticPool
 
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
-from lastlight_state.backends.facts import Catalogue, Measures
+from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres import questions
-from lastlight_state.backends.postgres.catalogue import catalogue_of
+from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker
 from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.measures import measured
+from lastlight_state.backends.postgres.originals import PostgresOriginal
 from lastlight_state.backends.postgres.pool import Pool, cancel
 from lastlight_state.backends.postgres.reading import fetched
 from lastlight_state.backends.postgres.scripts import framed, grants
@@ -238,8 +239,14 @@ class PostgresBackend(Backend):
                     return None
                 raise translate(error) from error
 
+    def original(self, connection: Connection) -> Original:
+        return PostgresOriginal(connection.connection.dbapi_connection)
+
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue_of(connection.connection.dbapi_connection)
+
+    def shape(self, connection: Connection) -> Catalogue:
+        return shape_of(connection.connection.dbapi_connection)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lastlight_state.backends.facts import Catalogue, Entry, squeezed
@@ -50,11 +51,41 @@ _QUERIES = {
 }
 
 
+#: Constraints by their columns instead of their names, without the indexes that belong to them.
+_SHAPES = {
+    **{kind: _QUERIES[kind] for kind in ("column", "trigger", "function", "view", "enum")},
+    "table": f"SELECT c.relname, '', '' FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = {_HERE}",
+    "key": f"""
+        SELECT c.relname, '', substring(pg_get_constraintdef(n.oid) FROM '\\((.*)\\)')
+        FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
+        WHERE n.connamespace = {_HERE} AND n.contype = 'p'""",
+    "constraint": f"""
+        SELECT c.relname, CASE n.contype WHEN 'u' THEN 'unique' WHEN 'f' THEN 'foreign key' ELSE n.conname END ||
+            coalesce((SELECT ' (' || string_agg(a.attname, ', ' ORDER BY a.attname) || ')' FROM pg_attribute a
+                WHERE a.attrelid = n.conrelid AND a.attnum = ANY (n.conkey) AND n.contype IN ('u', 'f')), ''),
+            pg_get_constraintdef(n.oid) || CASE WHEN n.convalidated THEN '' ELSE ' NOT VALID' END
+        FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
+        WHERE n.connamespace = {_HERE} AND n.contype NOT IN ('n', 'p')""",
+    "index": f"""{_QUERIES["index"]}
+        AND NOT EXISTS (
+            SELECT 1 FROM pg_constraint n WHERE n.conindid = i.indexrelid AND n.contype IN ('p', 'u', 'x'))""",
+}
+
+
 def catalogue_of(driver: Any) -> Catalogue:
     """Every object of the current schema. The schema's own name is left out of the definitions."""
+    return _read(driver, _QUERIES)
+
+
+def shape_of(driver: Any) -> Catalogue:
+    """What the tables of the current schema are like: without comments, storage parameters and constraints' names."""
+    return _read(driver, _SHAPES)
+
+
+def _read(driver: Any, queries: Mapping[str, str]) -> Catalogue:
     schema, quoted = driver.execute("SELECT current_schema(), quote_ident(current_schema())").fetchone()
     found: dict[Entry, str] = {}
-    for kind, query in _QUERIES.items():
+    for kind, query in queries.items():
         for table, name, definition in driver.execute(query).fetchall():
             text = squeezed(definition).replace(f"{quoted}.", "").replace(f"search_path={quoted}", "search_path=schema")
             found[kind, table, name] = text.replace(f"search_path={schema}", "search_path=schema")

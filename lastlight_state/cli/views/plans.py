@@ -47,8 +47,9 @@ def lines_of(plan: Plan, screen: Screen) -> Iterator[Any]:
 def _adoption(adoption: Adoption) -> Iterator[str]:
     yield "0001  taken over from the original program, which has made these tables"
     yield from map(_rewrite, adoption.rewrites)
-    for index in adoption.indexes:
-        yield f"      makes the index {index}, which is missing"
+    for kind, names in (("table", adoption.tables), ("column", adoption.columns), ("index", adoption.indexes)):
+        for name in names:
+            yield f"      makes the {kind} {name}, which is missing"
     for remark in adoption.remarks:
         yield f"      stays as it is: {remark}"
 

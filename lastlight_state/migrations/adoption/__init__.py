@@ -1,8 +1,8 @@
 """Takes over a database that the original program has made, which has its tables and no version of ours.
 
-Its tables and columns are verified, its file is checked for damage, what older versions of that program lacked is made
-good, and it is stamped as revision 0001, from which it is upgraded like any other. All of it is one transaction, and no
-row is lost. Tables and columns that are extra stay as they are.
+No two versions of that program made the same tables. What is there is compared with revision 0001 and checked for
+damage; what lacks is added, and from then on it is upgraded like any other. All of it is one transaction, and no row is
+lost. Tables and columns that are extra stay as they are; a type, a key or a check that contradicts refuses it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import apply
-from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Survey, surveyed
+from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Promised, Survey, surveyed
 from lastlight_state.migrations.records import MigrationResult
 
 RETIRES_DUPLICATES = "0004"
@@ -24,14 +24,14 @@ RETIRES_DUPLICATES = "0004"
 _log = logging.getLogger("lastlight_state.migrations")
 
 
-def adopt(backend: Backend, connection: Connection, target: str) -> MigrationResult:
+def adopt(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
     """Take the database over and upgrade it, on a connection of ``Backend.migration(rebuilds=True)``.
 
     Raises `SchemaMismatch` with every difference; then nothing is changed. Upgrades only, if another came first.
     """
     if apply.version(connection) is not None:
         return apply.apply_revisions(connection, target)
-    found = surveyed(backend, connection)
+    found = surveyed(backend, connection, promised)
     if found is None or found.differences:
         raise refusal(found)
     if found.shared_keys and target < RETIRES_DUPLICATES:
@@ -42,11 +42,12 @@ def adopt(backend: Backend, connection: Connection, target: str) -> MigrationRes
         )
     for remark in found.remarks:
         _log.warning("adopted as it is: %s", remark)
-    _complete(backend, connection, found)
-    apply.write_version(connection, FIRST)
+    if found.too_strict:
+        _loosen(backend, connection)
+    apply.complete(connection, FIRST, found.present)
     result = apply.apply_revisions(connection, target, found.present)
     if found.shared_keys:
-        connection.execute(text(found.indexes[ONE_ACTIVE]))
+        connection.execute(text(promised.first[ONE_ACTIVE]))
     return replace(result, from_revision=None, adopted=True)
 
 
@@ -64,11 +65,8 @@ def refusal(found: Survey | None) -> SchemaMismatch:
     )
 
 
-def _complete(backend: Backend, connection: Connection, found: Survey) -> None:
+def _loosen(backend: Backend, connection: Connection) -> None:
     original = backend.original(connection)
-    if found.too_strict and original is not None:
+    if original is not None:
         rows = original.loosen(SESSIONS)
         _log.warning("%s: rebuilt without its UNIQUE over the whole key, with all its %d rows", SESSIONS, rows)
-    for entry, statement in found.indexes.items():
-        if entry != ONE_ACTIVE or not found.shared_keys:
-            connection.execute(text(statement))

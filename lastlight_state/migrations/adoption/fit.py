@@ -6,7 +6,7 @@ the name of something that a later revision makes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from lastlight_state.backends.facts import Catalogue, Entry
 
@@ -23,16 +23,26 @@ _TOLD = {
 }
 
 
-def misfits(found: Catalogue, expected: Catalogue, *, optional: Collection[str] = ()) -> list[str]:
-    """One line per entry that is missing or different. Those of ``optional`` kinds may be missing."""
+def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) -> list[str]:
+    """One line per entry that is missing or different. ``additive``: what filled tables can get may be missing."""
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
-    lines = [f"table {table} is missing" for table in sorted(missing)]
+    lines = [] if additive else [f"table {table} is missing" for table in sorted(missing)]
     for entry, text in sorted(expected.items()):
         there = found.get(entry)
-        if there == text or entry[1] in missing or (there is None and entry[0] in optional):
+        if there == text or entry[1] in missing or (additive and there is None and _can_be_added(entry[0], text)):
             continue
         lines.append(f"{_told(entry)} is {'missing' if there is None else _quoted(there)}, expected {_quoted(text)}")
     return [*lines, *_refusing(found, expected)]
+
+
+def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
+    """The tables that are missing, and the columns and indexes that are missing from those that are there."""
+    tables = _tables(found)
+    return [
+        entry
+        for entry in sorted(expected.keys() - found.keys())
+        if entry[0] == "table" or (entry[0] in MADE_UNLESS_EQUAL and entry[1] in tables)
+    ]
 
 
 def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str]:
@@ -64,8 +74,17 @@ def _refusing(found: Catalogue, expected: Catalogue) -> Iterator[str]:
 
 def _refuses_rows(kind: str, text: str) -> bool:
     if kind == "column":
-        return "NOT NULL" in text and "DEFAULT" not in text and "identity" not in text
+        return _must_be_given(text) and "identity" not in text
     return kind == "constraint" or (kind == "index" and text.lower().startswith("create unique "))
+
+
+def _can_be_added(kind: str, text: str) -> bool:
+    """Whether a table with rows can get it and its rows stay as they are."""
+    return kind == "index" or (kind == "column" and not _must_be_given(text))
+
+
+def _must_be_given(text: str) -> bool:
+    return "NOT NULL" in text and "DEFAULT" not in text
 
 
 def _tables(catalogue: Catalogue) -> set[str]:

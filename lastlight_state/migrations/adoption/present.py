@@ -1,6 +1,7 @@
-"""Skips columns and indexes that a file of the original program already has and a later revision would add.
+"""Lets revisions make only what a database of the original program lacks.
 
-Later versions of that program added some of them. They are skipped only where they equal what the revision makes.
+No two versions of that program made the same tables. A revision that makes a table adds the missing columns to one that
+is there; columns and indexes are skipped where they equal what the revision makes.
 """
 
 from __future__ import annotations
@@ -14,11 +15,20 @@ from lastlight_state.backends.facts import Entry
 
 
 def spare(context: MigrationContext, present: Collection[Entry]) -> None:
-    """Make the operations of this context skip the columns and indexes in ``present``."""
+    """Make the operations of this context skip the tables, columns and indexes in ``present``."""
     if not present:
         return
     impl: Any = context.impl
-    add_column, create_index = impl.add_column, impl.create_index
+    create_table, add_column, create_index = impl.create_table, impl.add_column, impl.create_index
+
+    def complete_table(table: Any, **options: Any) -> None:
+        if ("table", table.name, "") not in present:
+            create_table(table, **options)
+            return
+        for column in table.columns:
+            add_missing_column(table.name, column)
+        if context.dialect.supports_comments:
+            impl.create_table_comment(table)
 
     def add_missing_column(table: str, column: Any, **options: Any) -> None:
         if ("column", table, column.name) not in present:
@@ -28,4 +38,4 @@ def spare(context: MigrationContext, present: Collection[Entry]) -> None:
         if ("index", index.table.name, index.name) not in present:
             create_index(index, **options)
 
-    impl.add_column, impl.create_index = add_missing_column, create_missing_index
+    impl.create_table, impl.add_column, impl.create_index = complete_table, add_missing_column, create_missing_index

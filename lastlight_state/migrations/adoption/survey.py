@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -27,21 +27,29 @@ TOO_STRICT: Entry = ("constraint", SESSIONS, f"unique ({', '.join(sorted(KEY))})
 ONE_ACTIVE: Entry = ("index", SESSIONS, "idx_msg_sessions_unique_active")
 
 _SHARED = (
-    f"SELECT {', '.join(KEY)} FROM {SESSIONS} WHERE active = 1 AND thread_id IS NOT NULL "
+    f"SELECT {', '.join(KEY)} FROM {SESSIONS} WHERE CAST(active AS INTEGER) = 1 AND thread_id IS NOT NULL "
     f"GROUP BY {', '.join(KEY)} HAVING count(*) > 1 ORDER BY {', '.join(KEY)} LIMIT 20"
 )
+
+
+@dataclass(frozen=True)
+class Promised:
+    """The shape of the original program's tables as revision 0001 makes them, and that of the newest revision."""
+
+    first: Catalogue
+    newest: Catalogue
 
 
 @dataclass(frozen=True)
 class Survey:
     """What was found. Without ``differences`` the database can be taken over as revision 0001.
 
-    ``indexes`` are those of 0001 that are missing, each with its statement; ``present`` is what later revisions need
-    not add; ``shared_keys`` have several active sessions: the unique index waits until revision 0004 retires them.
+    ``lacking`` is what 0001 has and the database has not; ``present`` is what no revision need make; ``shared_keys``
+    have several active sessions: the unique index waits until revision 0004 retires them.
     """
 
     differences: tuple[str, ...]
-    indexes: Mapping[Entry, str]
+    lacking: tuple[Entry, ...]
     present: frozenset[Entry]
     too_strict: bool
     sessions: int
@@ -52,41 +60,54 @@ class Survey:
     def adoption(self) -> Adoption:
         """The same for a person who plans it."""
         rebuilt = Rewrite(SESSIONS, (), "rebuilds the table without its UNIQUE over the whole key", self.sessions, 1)
-        return Adoption((rebuilt,) if self.too_strict else (), tuple(name for _, _, name in self.indexes), self.remarks)
+        return Adoption(
+            (rebuilt,) if self.too_strict else (),
+            tuple(name for kind, _, name in self.lacking if kind == "index"),
+            self.remarks,
+            tuple(table for kind, table, _ in self.lacking if kind == "table"),
+            tuple(f"{table}.{name}" for kind, table, name in self.lacking if kind == "column"),
+        )
+
+
+def promised(backend: Backend) -> Promised:
+    """What revisions make on that server, tried in a scratch schema or file. Not to be called inside a transaction."""
+    return Promised(*blueprints(backend, FIRST, scripts.head()))
 
 
 def look(backend: Backend) -> Survey | None:
     """What an adoption would find, read in one snapshot. None on a product that the original does not use."""
+    expected = promised(backend)
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated(backend):
-                return surveyed(backend, backend.connection(checkout))
+                return surveyed(backend, backend.connection(checkout), expected)
         finally:
             backend.rollback(checkout)
 
 
-def surveyed(backend: Backend, connection: Connection) -> Survey | None:
+def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Survey | None:
     """The same on a connection that is inside a transaction."""
     original = backend.original(connection)
     if original is None:
         return None
-    first, newest = blueprints(backend, FIRST, scripts.head())
+    first, newest = expected.first, expected.newest
     found = dict(without_version(backend.shape(connection)))
     too_strict = found.pop(TOO_STRICT, None) is not None
-    there = fit.present(found, first, newest)
-    rest = {entry: definition for entry, definition in found.items() if entry not in there}
-    differences = [*fit.misfits(rest, first, optional=("index",)), *fit.clashes(rest, first, newest)]
+    later = fit.present(found, first, newest)
+    rest = {entry: definition for entry, definition in found.items() if entry not in later}
+    differences = [*fit.misfits(rest, first, additive=True), *fit.clashes(rest, first, newest)]
     if not differences:
         differences = [f"damaged: {line}" for line in original.damages()]
     sound = not differences
+    shared_keys = _shared_keys(connection, found) if sound else ()
     return Survey(
         tuple(differences),
-        {entry: text for entry, text in first.items() if entry[0] == "index" and entry not in found},
-        there,
+        tuple(fit.lacking(found, first)),
+        later | (found.keys() & first.keys()) | ({ONE_ACTIVE} if shared_keys else frozenset()),
         too_strict,
-        _count(connection) if sound else 0,
-        _shared_keys(connection, found) if sound else (),
-        tuple(_remarks(connection, original, first)) if sound else (),
+        _count(connection) if sound and too_strict else 0,
+        shared_keys,
+        tuple(_remarks(connection, original, first, found)) if sound else (),
     )
 
 
@@ -95,21 +116,24 @@ def _count(connection: Connection) -> int:
 
 
 def _shared_keys(connection: Connection, found: Catalogue) -> tuple[str, ...]:
-    if ONE_ACTIVE in found:
+    if ONE_ACTIVE in found or not all(("column", SESSIONS, name) in found for name in (*KEY, "active")):
         return ()
     rows = connection.execute(text(_SHARED)).all()
     return tuple(", ".join(repr(value) for value in row) for row in rows)
 
 
-def _remarks(connection: Connection, original: Original, first: Catalogue) -> Iterator[str]:
+def _remarks(connection: Connection, original: Original, first: Catalogue, found: Catalogue) -> Iterator[str]:
     """What is kept as it is and may surprise later."""
     for table in SEED_TABLES:
+        if ("table", table, "") not in found:
+            continue
         for key in METADATA.tables[table].primary_key.columns:
             missing = connection.execute(text(f'SELECT count(*) FROM {table} WHERE "{key.name}" IS NULL')).scalar_one()
             if missing:
                 yield f"{missing} rows of {table} have no {key.name}"
         for column in METADATA.tables[table].columns:
-            if isinstance(column.type, columns.UtcTimestamp) and ("column", table, column.name) in first:
+            entry = ("column", table, column.name)
+            if isinstance(column.type, columns.UtcTimestamp) and entry in first and entry in found:
                 yield from _odd_times(original, table, column.name)
     yield from original.orphans()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
+from support.migrations.eras import CHAT, ERAS, of_era
 from support.migrations.originals import LATER, ROWS, SEED, WITHOUT_INDEX, dump, original
 from support.migrations.populate import contents, layout
 from support.migrations.support import Place, tables, with_connection
@@ -15,7 +17,8 @@ from support.migrations.workers import Workers
 
 from lastlight_state import NotMigrated, StateStore
 from lastlight_state.errors import BackendError, Conflict, SchemaMismatch
-from lastlight_state.migrations import check, current, migrate, scripts, upgrade, verify
+from lastlight_state.messaging import ConversationKey
+from lastlight_state.migrations import Adoption, check, current, migrate, scripts, upgrade, verify
 from lastlight_state.migrations.state import SEED_TABLES
 
 RUN = "4f6c9a1e-0b7d-4c57-9b5e-1a2f3c4d5e6f"
@@ -189,15 +192,44 @@ def test_what_is_odd_about_rows_is_said_and_left_as_it_is(
     assert raw.execute(times).fetchall() == before
 
 
-def test_on_postgres_tables_without_a_version_are_nobody_elses(postgres_place: Place) -> None:
-    """migrations MG-45: the original program knows only SQLite."""
-    backend = postgres_place.at("0001")
-    postgres_place.raw().execute("DROP TABLE lastlight_state_version")
-    for ask in (verify, migrate):
-        with pytest.raises(SchemaMismatch, match="lastlight-state stamp"):
-            ask(backend)
+def test_on_postgres_tables_of_other_types_are_somebody_elses(postgres_place: Place) -> None:
+    """migrations MG-45: every contradiction is named, and nothing is changed."""
+    raw = postgres_place.raw()
+    raw.execute("CREATE TABLE executions (id uuid PRIMARY KEY, skill varchar(20) NOT NULL, started_at timestamptz)")
+    backend = postgres_place.backend()
     plan = check(backend)
-    assert (plan.state.state, plan.adoption, plan.differences) == ("unversioned", None, ())
+    assert (plan.state.state, plan.adoption) == ("unversioned", None)
+    assert "column executions.id is 'uuid NOT NULL', expected 'text COLLATE C NOT NULL'" in plan.differences
+    assert "column executions.trigger_id is missing, expected 'text COLLATE C NOT NULL'" in plan.differences
+    for ask in (verify, migrate):
+        with pytest.raises(SchemaMismatch) as caught:
+            ask(backend)
+        assert caught.value.differences == plan.differences
+    assert tables(backend) == {"executions"}
+
+
+def test_a_chat_key_that_was_unique_for_ever_is_so_no_longer(place: Place) -> None:
+    """migrations MG-42, messaging M-7."""
+    of_era(place, next(era for era in ERAS if "v0.1" in era.stem))
+    assert [rewrite.table for rewrite in _plan(place).rewrites] == ["messaging_sessions"]
+    with StateStore.open(place.url, migrate=True) as store:
+        key = ConversationKey("slack", "C07", "U1", "T1")
+        assert store.messaging.sessions.resume(key, idle_timeout=timedelta(minutes=30)).replaced == CHAT
+
+
+def test_the_plan_names_what_would_be_added(place: Place) -> None:
+    """migrations MG-46: tables, columns and indexes that the version of the program did not make."""
+    of_era(place, next(era for era in ERAS if "v0.1" in era.stem))
+    adoption = _plan(place)
+    assert adoption.tables == ("cron_overrides", "workflow_overrides")
+    assert adoption.columns == ("executions.output_text", "workflow_runs.restart_count")
+    assert "idx_workflow_runs_started_at" in adoption.indexes
+
+
+def _plan(place: Place) -> Adoption:
+    adoption = check(place.backend()).adoption
+    assert adoption
+    return adoption
 
 
 def test_a_host_application_is_told_to_migrate_first(sqlite_place: Place) -> None:

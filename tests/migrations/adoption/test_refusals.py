@@ -19,11 +19,10 @@ STATUS = "TEXT NOT NULL DEFAULT 'pending'"
 SWITCHED = "TEXT PRIMARY KEY,\n  enabled INTEGER NOT NULL DEFAULT 1,\n  schedule"
 
 DIFFERENT = {  # what is written otherwise, how, and what is said of it; nothing at all: written at the end
-    "a table is missing": ("cron_overrides", "cron_settings", "table cron_overrides is missing"),
-    "a column is missing": (
-        "  output_text TEXT  ",
-        "  output TEXT  ",
-        "column executions.output_text is missing, expected 'TEXT'",
+    "a column that every row has is missing": (
+        "  gate TEXT NOT NULL,",
+        "  door TEXT,",
+        "column workflow_approvals.gate is missing, expected 'TEXT NOT NULL'",
     ),
     "a column has another type": (
         "cost_usd REAL",
@@ -102,11 +101,12 @@ def test_a_difference_refuses_it_and_is_named(sqlite_place: Place, kind: str) ->
 
 def test_all_differences_are_named_at_once(sqlite_place: Place) -> None:
     """migrations MG-43."""
-    original(sqlite_place, SEED.replace("cron_overrides", "x").replace("turns INTEGER", "turns TEXT"))
+    original(sqlite_place, SEED.replace(SWITCHED, "TEXT, x TEXT, schedule").replace("turns INTEGER", "turns TEXT"))
     plan = check(sqlite_place.backend())
     assert plan.differences == (
-        "table cron_overrides is missing",
+        "column cron_overrides.name is 'TEXT', expected 'TEXT NOT NULL'",
         "column executions.turns is 'TEXT', expected 'INTEGER'",
+        "primary key of cron_overrides is nothing, expected 'name'",
     )
     assert (plan.adoption, plan.revisions) == (None, ())
 
