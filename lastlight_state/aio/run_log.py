@@ -130,6 +130,8 @@ class AsyncRuns(Face[Runs]):
     get = reading(Runs.get)
     list = reading(Runs.list)
     path = reading(Runs.path)
+    pack = writing(Runs.pack)
+    prune = writing(Runs.prune)
 
     async def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> AsyncRunWriter:
         """As `Runs.start`."""

@@ -67,7 +67,12 @@ if TYPE_CHECKING:
         prepare_resume as prepare_resume,
     )
     from lastlight_state.run_log.runs import Runs as Runs
-    from lastlight_state.run_log.runs.records import RunEntry as RunEntry, RunPage as RunPage, TailChunk as TailChunk
+    from lastlight_state.run_log.runs.records import (
+        PruneReport as PruneReport,
+        RunEntry as RunEntry,
+        RunPage as RunPage,
+        TailChunk as TailChunk,
+    )
     from lastlight_state.run_log.states import States as States
     from lastlight_state.run_log.states.records import (
         SessionEntry as SessionEntry,
@@ -93,7 +98,7 @@ public(
         "replay.records": "HistoryEvent PromptTurn RunDigest SessionHistory TokenTotals",
         "resume": "EnvironmentChange ResumePlan default_notice prepare_resume",
         "runs": "Runs",
-        "runs.records": "RunEntry RunPage TailChunk",
+        "runs.records": "PruneReport RunEntry RunPage TailChunk",
         "states": "States",
         "states.records": "SessionEntry SessionPage SessionState",
         "writer": "RunWriter",

@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/sessions/YYYY/MM/DD/<run id>.jsonl       one run; the day of its start in UTC
+    <root>/sessions/YYYY/MM/DD/<run id>.jsonl       one run; the day of its start in UTC; packed, <run id>.jsonl.gz
     <root>/sessions/state/<session id>.json         the snapshot from which a session resumes
     <root>/sessions/.locks/<run id>                 held while the run's writer lives
     <root>/sessions/state/.locks/<session id>       held while a snapshot is put
@@ -19,6 +19,7 @@ from uuid import uuid4
 from lastlight_state.clock import aware_utc, to_millis
 from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.reprs import shown
+from lastlight_state.run_log.packed import SUFFIX as PACKED_SUFFIX
 
 SESSIONS, STATE, LOCKS = "sessions", "state", ".locks"
 LOG_SUFFIX, STATE_SUFFIX = ".jsonl", ".json"
@@ -82,8 +83,9 @@ def is_readable(text: str) -> bool:
 
 def run_of(file_name: str) -> str | None:
     """The run id of a log's file name, None for the names of other files."""
-    run_id = file_name.removesuffix(LOG_SUFFIX)
-    if run_id == file_name or run_id.endswith(_NO_RUNS) or not is_readable(run_id):
+    plain = file_name.removesuffix(PACKED_SUFFIX)
+    run_id = plain.removesuffix(LOG_SUFFIX)
+    if run_id == plain or run_id.endswith(_NO_RUNS) or not is_readable(run_id):
         return None
     return run_id
 

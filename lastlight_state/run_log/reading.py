@@ -22,7 +22,7 @@ from lastlight_state.run_log import locks, words
 from lastlight_state.run_log.lines import accepts, record_of_piece
 from lastlight_state.run_log.locks import Liveness
 from lastlight_state.run_log.records import RunEnd, RunHeader, RunRecord, UnknownRecord
-from lastlight_state.run_log.tree import RunFile, RunTree, open_run
+from lastlight_state.run_log.tree import RunFile, RunTree, openings
 
 DamageReason: TypeAlias = Reason | Literal["no_type", "duplicate_header"]
 
@@ -109,8 +109,9 @@ class RunReading:
         """All records, with their places."""
         self._begin()
         reader = LineReader(-1, self.path, LineKind(Line, self._accepts), block_bytes=BLOCK_BYTES)
-        for raw in in_blocks(self.path, lambda: open_run(self._file), reader.raw_batch):
-            yield from self._judged(raw)
+        with openings(self._file) as opened:
+            for raw in in_blocks(self.path, opened, reader.raw_batch):
+                yield from self._judged(raw)
         tail = reader.raw_tail()
         if tail is not None:
             yield from self._tail(tail)

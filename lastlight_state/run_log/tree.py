@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from lastlight_state.errors import NotFound
 from lastlight_state.jsonl import files, places
-from lastlight_state.run_log import paths, words
+from lastlight_state.run_log import packed, paths, words
 
 
 class RunFile(NamedTuple):
@@ -24,6 +25,16 @@ class RunFile(NamedTuple):
     day: date
     path: Path
     inode: int
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is a gzip."""
+        return self.path.suffix == packed.SUFFIX
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names that the run's log may have in its directory: as it was written, and packed."""
+        return _names(self.run_id)
 
 
 class StateFile(NamedTuple):
@@ -69,16 +80,13 @@ class RunTree:
                         yield day, self.sessions / year / month / name
 
     def find(self, run_id: str) -> RunFile | None:
-        """The log of this run: one look for each day, the newest first. Raises `UnsafePath`, `InvalidValue`."""
+        """The log of this run: two looks for each day, the newest first. Raises `UnsafePath`, `InvalidValue`."""
         paths.readable_id("run_id", run_id)
-        name = run_id + paths.LOG_SUFFIX
         for day, directory in self.days():
-            try:
-                found = (directory / name).lstat()
-            except OSError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                return RunFile(run_id, day, directory / name, found.st_ino)
+            for name in _names(run_id):
+                inode = _inode(directory / name)
+                if inode is not None:
+                    return RunFile(run_id, day, directory / name, inode)
         return None
 
     def get(self, run_id: str) -> RunFile:
@@ -90,12 +98,14 @@ class RunTree:
 
     def runs_of(self, day: date, directory: Path) -> list[RunFile]:
         """The logs in the directory of a day."""
-        found = []
+        found: dict[str, RunFile] = {}
         for entry in _entries(directory):
             run_id = paths.run_of(entry.name)
             if run_id is not None and _is_file(entry):
-                found.append(RunFile(run_id, day, directory / entry.name, entry.inode()))
-        return found
+                file = RunFile(run_id, day, directory / entry.name, entry.inode())
+                if run_id not in found or not file.is_packed:
+                    found[run_id] = file
+        return list(found.values())
 
     def snapshots(self) -> list[StateFile]:
         """The snapshots, the one changed last first."""
@@ -113,14 +123,50 @@ class RunTree:
         return sorted(found, reverse=True)
 
 
-def open_run(file: RunFile) -> int:
-    """A descriptor of a log to read from. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+def open_run(file: RunFile, most: int | None = None) -> int:
+    """A descriptor of a log to read from; of a packed one, of its bytes or the first ``most`` of them.
+
+    Raises `NotFound` when it has vanished, `BackendUnavailable`.
+    """
     try:
-        return files.open_to_read(file.path, base=places.ROOT)
+        descriptor = files.open_to_read(file.path, base=places.ROOT)
+        if not file.is_packed:
+            return descriptor
+        try:
+            return packed.unpacked(descriptor, most)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise NotFound(words.RUN, file.run_id) from None
     except OSError as error:
         raise files.failure(error, file.path) from error
+
+
+@contextmanager
+def openings(file: RunFile) -> Iterator[Callable[[], int]]:
+    """A function that opens a log again and again. A packed one is unpacked once. Raises as `open_run`."""
+    if not file.is_packed:
+        yield lambda: open_run(file)
+        return
+    unpacked = open_run(file)
+    try:
+        yield lambda: os.dup(unpacked)
+    finally:
+        os.close(unpacked)
+
+
+def _names(run_id: str) -> tuple[str, str]:
+    plain = run_id + paths.LOG_SUFFIX
+    return plain, plain + packed.SUFFIX
+
+
+def _inode(path: Path) -> int | None:
+    """That of a regular file; None for anything else."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino if stat.S_ISREG(found.st_mode) else None
 
 
 def _directories(path: Path, level: int) -> list[str]:

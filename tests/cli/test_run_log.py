@@ -134,3 +134,15 @@ def test_repair_covers_the_logs_of_runs(log: RunLog, tmp_path: Path) -> None:
     assert said(log, "repair").code == 0
     assert writer.path.read_bytes() == dump_line(head(id_of(8)))
     assert len(files_below(log.root)) == len(before) + 2
+
+
+def test_a_run_is_packed_and_removed(log: RunLog) -> None:
+    """run-log RL-82, RL-84."""
+    assert said(log, "run-log", "pack", EXAMPLE_RUN).out.startswith("wrote ")
+    assert said(log, "run-log", "pack", EXAMPLE_RUN, "--json").data["packed"] is False
+    assert said(log, "run-log", "prune", "--dry-run").out.startswith("would remove the logs of 1 runs")
+    assert said(log, "run-log", "prune").code == 1
+    assert said(log, "run-log", "prune", "--session", SESSION, "-y").out == "removed the logs of 0 runs, 0 bytes\n"
+    assert said(log, "run-log", "prune", "--keep-days", -1).code == 2
+    assert said(log, "run-log", "prune", "-y", "--json").data["pruned"]["run_ids"] == [EXAMPLE_RUN]
+    assert said(log, "run-log", "show", EXAMPLE_RUN).code == 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.hostile import HOSTILE
-from support.run_log.logs import AT, OTHER_RUN, RUN, SESSION, event, head, header, put, put_example, request, start
+from support.run_log.logs import AT, NOW, OTHER_RUN, RUN, SESSION, event, head, header, put, put_example, request, start
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import StateError
@@ -95,6 +95,7 @@ def test_hostile_arguments_are_errors_of_the_library(log: RunLog, tmp_path: Path
         "to": tmp_path / "copy", "input": "x", "left_percent": 5, "event": {}, "tool": "t", "tool_call_id": "c",
         "result_raw": "", "output": {"messages": []}, "status": "running", "error": ValueError(), "messages": [],
         "outcome": "completed", "record": record_of(event(0)), "environment": Runtime(), "value": event(0),
+        "ended_before": NOW,
     }  # fmt: skip
     calls: list[Callable[..., Any]] = [normalise, record_of]
     for face in (log.runs, log.replay, log.checks, log.states):

@@ -128,9 +128,9 @@ def test_first_lines_are_read_once(log: RunLog, monkeypatch: pytest.MonkeyPatch)
     _fill(log)
     opened: list[str] = []
 
-    def counted(file: RunFile) -> int:
+    def counted(file: RunFile, most: int | None = None) -> int:
         opened.append(file.run_id)
-        return open_run(file)
+        return open_run(file, most)
 
     monkeypatch.setattr(heads, "open_run", counted)
     newest_day, page = 3, 2

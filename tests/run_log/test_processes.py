@@ -5,58 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.run_log.killed import STEPS, ended, forked, killed_at
 from support.run_log.logs import RUN, SESSION, files_below, id_of, kinds, read, run_log, start
 
 from lastlight_state.errors import AlreadyExists, LostRace
 from lastlight_state.run_log import RunLog, SessionState
-
-#: What changes files and directories.
-CALLS = "write fsync fdatasync link rename unlink mkdir"
-STEPS = range(18)
-
-
-def forked(work: Callable[[], object]) -> int:
-    """A child process that does the work, and tells by its exit code whether it could."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    with suppress(BaseException):
-        work()
-        code = 0
-    os._exit(code)
-
-
-def ended(child: int) -> int:
-    """The exit code of a child, or the negative number of the signal that killed it."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def killed_at(step: int, work: Callable[[], object]) -> int:
-    """The exit code of a child that is killed at the n-th system call of those that change files."""
-    left = [step]
-
-    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*given, **named)
-
-        return call
-
-    def doomed() -> None:
-        for name in CALLS.split():
-            setattr(os, name, dying(getattr(os, name)))
-        work()
-
-    return ended(forked(doomed))
 
 
 def test_what_a_killed_writer_was_told_is_there_and_its_run_is_free(log: RunLog) -> None:

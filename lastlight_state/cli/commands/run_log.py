@@ -1,26 +1,30 @@
-"""``run-log``: the logs of runs, listed, summarised, followed, replayed and checked. Needs no database."""
+"""``run-log``: the logs of runs, listed, read, replayed, checked, packed and removed. Needs no database."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from lastlight_state.cli import consent
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.cli.views import run_records
+from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.run_log import Finding, Report, RunLog, RunPage
+from lastlight_state.run_log import Finding, PruneReport, Report, RunLog, RunPage
 
 #: Seconds between two looks of ``tail --follow``.
 POLL = 0.5
+_MOST_DAYS = 100_000
 
 RUNS = (
     Column("ID", lambda run: run.run_id, keep=True),
@@ -59,19 +63,23 @@ class Asked:
 
 
 @command("run-log")
-@click.argument("action", metavar="ls|show|tail|replay|validate|salvage")
+@click.argument("action", metavar="ls|show|tail|replay|validate|salvage|pack|prune")
 @click.argument("key", metavar="[ID]", required=False)
-@click.option("--session", metavar="ID", help="With ls: only runs of this session.")
+@click.option("--session", metavar="ID", help="With ls and prune: only runs of this session.")
 @click.option("--state", metavar="WORD", help="With ls: only running, crashed, unknown or ended ones.")
 @click.option("--limit", metavar="N", default=50, help="With ls: the number of runs on a page, 1 to 500.")
 @click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
 @click.option("--follow", is_flag=True, help="With tail: go on with what comes, until the run's writer is gone.")
 @click.option("--to", metavar="FILE", type=click.Path(path_type=Path), help="With salvage: the clean copy.")
+@click.option("--keep-days", metavar="N", default=30, help="With prune: days that logs are kept after their end.")
+@click.option("--dry-run", is_flag=True, help="With prune: only tell what would be removed.")
+@click.option("--yes", "-y", is_flag=True, help="With prune: do not ask.")
 def run(call: Call, action: str, key: str | None, **options: Any) -> Answer:
     """Look at the logs of runs: list them, sum one up, print its records or its prompts, check it, copy it clean.
 
     With tail and replay, --json gives an object on a line of its own for each record or prompt, and a last one that
-    counts. With validate, errors found are exit code 1. No log is ever changed.
+    counts. With validate, errors found are exit code 1. pack puts a gzip in the place of a log that has ended, prune
+    removes logs that ended long ago; nothing else changes a log.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
     return work(Asked(call, RunLog(settings_of(call).anchored().run_logs), key, options))
@@ -133,6 +141,29 @@ def _salvage(asked: Asked) -> Answer:
     return Answer({"salvaged": done.model_dump()}, lambda _: lines or ["sound: nothing to do"])
 
 
+def _pack(asked: Asked) -> Answer:
+    packed = asked.log.runs.pack(asked.run_id)
+    path = asked.log.runs.path(asked.run_id)
+    return Answer({"packed": packed, "path": path}, lambda _: [f"wrote {path}" if packed else "is packed already"])
+
+
+def _prune(asked: Asked) -> Answer:
+    days = valid.number("--keep-days", asked.options["keep_days"], most=_MOST_DAYS)
+    given = {"ended_before": SYSTEM_CLOCK.now() - timedelta(days=days), "session_id": asked.options["session"]}
+    report = asked.log.runs.prune(**given)
+    if report.run_ids and not asked.options["dry_run"]:
+        consent.ask(f"Remove the logs of {len(report.run_ids)} runs?", yes=asked.options["yes"])
+        report = asked.log.runs.prune(**given, dry_run=False)
+    return Answer({"pruned": report.model_dump()}, lambda _: _pruned(report))
+
+
+def _pruned(report: PruneReport) -> Iterator[str]:
+    done = "would remove" if report.dry_run and report.run_ids else "removed"
+    yield f"{done} the logs of {len(report.run_ids)} runs, {report.size_bytes} bytes"
+    if report.skipped:
+        yield f"{report.skipped} could not be read, or are being written"
+
+
 ACTIONS: dict[str, Callable[[Asked], Answer]] = {
     "ls": _ls,
     "show": _show,
@@ -140,6 +171,8 @@ ACTIONS: dict[str, Callable[[Asked], Answer]] = {
     "replay": _replay,
     "validate": _validate,
     "salvage": _salvage,
+    "pack": _pack,
+    "prune": _prune,
 }
 
 

@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from lastlight_state.db.gate import checked
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import Conflict, InvalidValue, NotFound
 from lastlight_state.jsonl import files, repair
 from lastlight_state.run_log import paths, words
 from lastlight_state.run_log.checks.findings import Findings
@@ -33,9 +33,11 @@ class Checks:
         """Write the whole and recovered records of a damaged log to ``to``, byte for byte, one to a line.
 
         Every other byte goes to ``<to>.rejects``. The log is untouched; a sound one is not copied. Raises `NotFound`,
-        `AlreadyExists` for a target that is there, `BackendUnavailable`.
+        `Conflict` for a packed log, `AlreadyExists` for a target that is there, `BackendUnavailable`.
         """
         file = self._tree.get(run_id)
+        if file.is_packed:
+            raise Conflict(f"run {run_id!r} is packed", run_id=run_id)
         try:
             done = repair.salvage(file.path, accepts(run_id), to=to)
         except FileNotFoundError:
@@ -54,7 +56,7 @@ class Checks:
     def _file_at(self, path: Path) -> RunFile:
         run_id = paths.run_of(path.name)
         if run_id is None:
-            raise InvalidValue("run", "must be a file <run id>.jsonl")
+            raise InvalidValue("run", "must be a file <run id>.jsonl or <run id>.jsonl.gz")
         parts = paths.day_parts_of(path)
         day = paths.day_of(parts) if parts else None
         return RunFile(run_id, day or date.min, path.absolute(), 0)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from lastlight_state.clock import Clock, aware_utc
 from lastlight_state.codec import dump_line
 from lastlight_state.db.gate import checked
-from lastlight_state.db.valid import number, page_limit, word, words as words_of
-from lastlight_state.errors import AlreadyExists, BackendUnavailable, CorruptData, InvalidValue, LostRace
+from lastlight_state.db.valid import flag, number, page_limit, word, words as words_of
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.jsonl import places
 from lastlight_state.jsonl.cursor import START, Mark, mark_at, mark_of_text
 from lastlight_state.jsonl.reader import Line, LineKind, LineReader, read_at
@@ -25,7 +25,8 @@ from lastlight_state.run_log.reading import Damage, RunReading, is_supported, ne
 from lastlight_state.run_log.records import RunHeader
 from lastlight_state.run_log.runs.heads import Heads, end_of
 from lastlight_state.run_log.runs.lists import RunFilter, RunLists
-from lastlight_state.run_log.runs.records import RunEntry, RunPage, TailChunk
+from lastlight_state.run_log.runs.records import PruneReport, RunEntry, RunPage, TailChunk
+from lastlight_state.run_log.runs.upkeep import Upkeep
 from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 from lastlight_state.run_log.words import OnError, RunState
 from lastlight_state.run_log.writer import Hold, RunWriter
@@ -50,6 +51,7 @@ class Runs:
     """``store.run_log.runs``"""
 
     def __init__(self, tree: RunTree, heads: Heads, lists: RunLists, writing: Writing) -> None:
+        self._upkeep = Upkeep(tree, heads, lists, writing.lock_timeout)
         self._tree = tree
         self._heads = heads
         self._lists = lists
@@ -85,16 +87,19 @@ class Runs:
 
         ``invoke_seq`` is as in `start`. A torn last line is ended with a newline before the first append; nothing
         else changes. A run with its ``run.end`` takes late tool outputs and ``x.`` records alone. Raises `NotFound`,
-        `LostRace` while another writer lives, `CorruptData` without a header, `NewerSchema` for a version that is not
-        ours, `BackendUnavailable`.
+        `LostRace` while another writer lives, `Conflict` for a packed log, `CorruptData` without a header,
+        `NewerSchema` for a version that is not ours, `BackendUnavailable`.
         """
         word("on_error", on_error, _ON_ERROR)
         number("invoke_seq", invoke_seq)
-        file = self._tree.get(run_id)
+        self._tree.get(run_id)
         held = locks.try_acquire(self._tree.lock_path(run_id))
         if held is None:
             raise LostRace(f"run {run_id!r} has a living writer", kind="run log writer", run_id=run_id)
         with _unless_kept(held):
+            file = self._tree.get(run_id)
+            if file.is_packed:
+                raise Conflict(f"run {run_id!r} is packed", run_id=run_id)
             reading = RunReading(self._tree, file)
             placed = reading.placed()
             head = next(placed, None)
@@ -174,6 +179,25 @@ class Runs:
     def path(self, run_id: str) -> Path:
         """The file of a run's log. Raises `NotFound`."""
         return self._tree.get(run_id).path
+
+    @checked
+    def pack(self, run_id: str) -> bool:
+        """Put a gzip in the place of the log of a run that has ended. False if it is packed already.
+
+        The gzip is on disk and was read back before the log is removed; all readers read both. Raises `NotFound`,
+        `Conflict` for a run without its end or with a living writer, `BackendBusy`, `BackendUnavailable`.
+        """
+        return self._upkeep.pack(run_id)
+
+    @checked
+    def prune(self, *, ended_before: datetime, session_id: str | None = None, dry_run: bool = True) -> PruneReport:
+        """Remove the logs of runs that have ended, and whose last record is older than ``ended_before``.
+
+        With ``dry_run``, which is the default, nothing is removed. A run without its end is never removed, nor one
+        that is being written. May be repeated after it was killed.
+        """
+        before = aware_utc("ended_before", ended_before)
+        return self._upkeep.prune(before, session_id, dry_run=flag("dry_run", dry_run))
 
     def _writer(self, rules: Rules, path: Path, header: bytes, held: locks.LockFile, on_error: OnError) -> RunWriter:
         def has_header(descriptor: int) -> None:

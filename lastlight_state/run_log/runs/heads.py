@@ -22,6 +22,8 @@ PREVIEW = 200
 #: Heads that are remembered. Headers are never rewritten.
 _KEPT = 20_000
 _BLOCK_BYTES = 16 * 1024
+#: Of a packed log, unpacked to look for its first lines.
+_USUAL_HEAD = 256 * 1024
 _LARGEST_HEAD = 4 * 1024 * 1024
 #: Lines looked at for the input: it stands behind the header.
 _FIRST_LINES = 4
@@ -52,6 +54,7 @@ class Heads:
     def __init__(self, tree: RunTree) -> None:
         self._tree = tree
         self._known: dict[tuple[Path, int], Head] = {}
+        self._packed: dict[tuple[Path, int], RunEntry] = {}
 
     def of(self, file: RunFile) -> Head:
         """The head of a log. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
@@ -59,11 +62,9 @@ class Heads:
         known = self._known.get(key)
         if known is not None:
             return known
-        descriptor = open_run(file)
-        try:
-            head, is_complete = _head(file, list(_first_lines(descriptor, file)))
-        finally:
-            os.close(descriptor)
+        head, is_complete = _read_head(file, _USUAL_HEAD if file.is_packed else None)
+        if file.is_packed and not is_complete:
+            head, is_complete = _read_head(file, None)
         if is_complete:
             if len(self._known) >= _KEPT:
                 self._known.clear()
@@ -71,7 +72,18 @@ class Heads:
         return head
 
     def entry(self, file: RunFile) -> RunEntry:
-        """The run as lists show it. Raises as `of`."""
+        """The run as lists show it. Raises as `of`. A packed log never changes, and is read once."""
+        if not file.is_packed:
+            return self._entry(file)
+        key = file.path, file.inode
+        known = self._packed.get(key)
+        if known is None:
+            if len(self._packed) >= _KEPT:
+                self._packed.clear()
+            known = self._packed[key] = self._entry(file)
+        return known
+
+    def _entry(self, file: RunFile) -> RunEntry:
         head = self.of(file)
         descriptor = open_run(file)
         try:
@@ -115,6 +127,14 @@ def end_of(descriptor: int, file: RunFile, size: int) -> End:
             break
         before = line.offset
     return End(last_ts, False, None)
+
+
+def _read_head(file: RunFile, most: int | None) -> tuple[Head, bool]:
+    descriptor = open_run(file, most)
+    try:
+        return _head(file, list(_first_lines(descriptor, file)))
+    finally:
+        os.close(descriptor)
 
 
 def _first_lines(descriptor: int, file: RunFile) -> Iterator[JsonObject]:

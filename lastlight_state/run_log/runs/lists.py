@@ -75,6 +75,17 @@ class RunLists:
                 last = key
         return RunPage(items=tuple(items), next_page_token=token, skipped=walk.skipped)
 
+    def ended(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
+        """The logs of runs whose last record is of before that time, and how many could not be read."""
+        walk = _Walk(self._tree, self._heads, given)
+        entries = [(file, walk.entry(file)) for _, file in walk.files(None)]
+        found = [
+            file
+            for file, entry in entries
+            if entry is not None and entry.state == "ended" and entry.last_ts is not None and entry.last_ts < before
+        ]
+        return found, walk.skipped
+
     def newest(self, session_id: str, limit: int) -> list[RunFile]:
         """The newest logs of a session, at most ``limit``."""
         found: list[RunFile] = []

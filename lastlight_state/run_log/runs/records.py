@@ -16,8 +16,8 @@ class RunEntry(Record):
     """A run in a list: from the first lines of its log and from its last.
 
     ``state`` is ``ended`` with a ``run.end``; without one ``running`` while its writer lives, else ``crashed``.
-    ``outcome`` is that of ``run.end``, ``status`` the last one near the end of the log. ``input_preview`` has at most
-    200 characters. ``schema_version`` is None without a header.
+    ``outcome`` is that of ``run.end``, ``input_preview`` has at most 200 characters. ``size_bytes`` are those of the
+    log, also where it is packed. ``schema_version`` is None without a header.
     """
 
     run_id: str
@@ -37,6 +37,18 @@ class RunPage(Page[RunEntry]):
     """A page of runs. ``skipped`` counts logs that could not be opened."""
 
     skipped: int = 0
+
+
+class PruneReport(Record):
+    """The logs that were removed, or would be with ``dry_run``, and their bytes on disk.
+
+    ``skipped`` counts logs that could not be read, and those that were being written.
+    """
+
+    run_ids: tuple[str, ...]
+    size_bytes: int
+    skipped: int
+    dry_run: bool
 
 
 class TailChunk(Record):

@@ -11,6 +11,7 @@ from pathlib import Path
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.jsonl import files, places
 from lastlight_state.run_log import words
+from lastlight_state.run_log.packed import SUFFIX
 from lastlight_state.run_log.whole import write_new
 
 #: What file systems say that have no hard links.
@@ -25,7 +26,7 @@ def publish(path: Path, run_id: str, line: bytes, *, sync: bool) -> None:
     """
     try:
         with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
-            if _exists(held, path.name):
+            if _exists(held, path.name) or _exists(held, path.name + SUFFIX):
                 raise AlreadyExists(words.RUN, run_id)
             _linked(held, path.name, line, sync=sync)
             if sync:

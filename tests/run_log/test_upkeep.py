@@ -1,0 +1,203 @@
+"""Packing logs and removing them: what has ended, and nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.run_log.killed import STEPS, killed_at
+from support.run_log.logs import (
+    NOW,
+    OTHER_RUN,
+    OTHER_SESSION,
+    RUN,
+    SESSION,
+    ending,
+    event,
+    files_below,
+    head,
+    id_of,
+    line,
+    put,
+    read,
+    request,
+    response,
+    run_log,
+    start,
+)
+
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound
+from lastlight_state.run_log import RunLog, packed
+
+WHOLE = [
+    head(session_id=SESSION),
+    line("run.start", input={"type": "text", "text": "go"}),
+    request(1, "a"),
+    response(1),
+]
+LATER = NOW + timedelta(seconds=1)
+
+
+def _ended(log: RunLog, run_id: str = RUN, session_id: str = SESSION) -> Path:
+    values = [head(run_id, session_id=session_id), *WHOLE[1:], *map(event, range(50)), ending()]
+    return put(log, [value | {"run_id": run_id} for value in values], run_id)
+
+
+def _seen(log: RunLog) -> list[object]:
+    """What every reader says of the run."""
+    records, reading = read(log)
+    entry = log.runs.get(RUN).model_dump()
+    return [
+        [record.raw for record in records],
+        reading.counts,
+        {**entry, "path": None},
+        log.runs.list(session_id=SESSION).items[0].run_id,
+        list(log.replay.prompts(RUN)),
+        log.replay.events(RUN),
+        log.replay.history(SESSION),
+        log.replay.summarise(RUN),
+        log.runs.tail(RUN).records,
+        log.checks.validate(RUN).counts,
+        log.checks.validate(log.runs.path(RUN)).ok,
+    ]
+
+
+def test_a_packed_run_reads_as_before(log: RunLog) -> None:
+    """run-log RL-82, RL-05, case 59: by a log that knew it, and by one that did not."""
+    plain = _ended(log)
+    data, before = plain.read_bytes(), _seen(log)
+    assert log.runs.pack(RUN) is True
+    assert log.runs.pack(RUN) is False
+    assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl.gz"]
+    assert log.runs.path(RUN).stat().st_mode & 0o777 == 0o600
+    assert gzip.decompress(log.runs.path(RUN).read_bytes()) == data
+    assert _seen(log) == _seen(log) == _seen(run_log(log.root)) == before
+
+
+def test_a_plain_log_wins_over_its_packed_copy(log: RunLog) -> None:
+    """run-log RL-05: as a packing leaves it that was killed before its last step; the next one finishes it."""
+    plain = _ended(log)
+    plain.with_name(plain.name + ".gz").write_bytes(b"half")
+    plain.with_name(f".{plain.name}.gz.0123.tmp").write_bytes(b"half")
+    assert log.runs.path(RUN) == plain
+    assert [entry.path.name for entry in log.runs.list()] == [plain.name]
+    assert log.runs.pack(RUN) is True
+    assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl.gz"]
+
+
+def test_a_run_that_may_go_on_is_not_packed(log: RunLog) -> None:
+    """run-log RL-82: a living writer, no end; nothing is left behind."""
+    with start(log) as writer:
+        writer.end("completed")
+        with pytest.raises(Conflict, match="is being written"):
+            log.runs.pack(RUN)
+    put(log, WHOLE, OTHER_RUN)
+    with pytest.raises(Conflict, match="has not ended"):
+        log.runs.pack(OTHER_RUN)
+    with pytest.raises(NotFound):
+        log.runs.pack(id_of(1))
+    assert files_below(log.root) == [f"sessions/2026/02/03/{run}.jsonl" for run in (RUN, OTHER_RUN)]
+
+
+def test_a_packed_run_is_neither_continued_nor_started_again(log: RunLog) -> None:
+    """run-log RL-21, RL-20, RL-51."""
+    _ended(log)
+    log.runs.pack(RUN)
+    with pytest.raises(Conflict, match="is packed"):
+        log.runs.reopen(RUN)
+    with pytest.raises(AlreadyExists):
+        start(log)
+    with pytest.raises(Conflict, match="is packed"):
+        log.checks.salvage(RUN, to=log.root / "copy")
+    assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl.gz"]
+
+
+@pytest.mark.parametrize("cut", [0, 5, 60, -1, -9])
+def test_a_damaged_gzip_reads_as_a_log_that_is_torn(log: RunLog, cut: int) -> None:
+    """run-log RL-31: no content makes a reading raise, and none is lost without a word."""
+    _ended(log)
+    whole, _ = read(log)
+    log.runs.pack(RUN)
+    path = log.runs.path(RUN)
+    path.write_bytes(path.read_bytes()[:cut])
+    records, reading = read(log)
+    assert records == whole[: len(records)]
+    assert reading.torn
+    assert reading.damage_count == 1
+    assert log.runs.get(RUN).run_id == RUN
+
+
+def test_what_does_not_read_back_is_not_packed(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-82: a disk that lies costs nothing."""
+    plain = _ended(log)
+    data = plain.read_bytes()
+    monkeypatch.setattr(packed, "is_same", lambda *_: False)
+    with pytest.raises(BackendUnavailable, match="does not read back"):
+        log.runs.pack(RUN)
+    assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl"]
+    assert plain.read_bytes() == data
+
+
+def test_a_packing_that_is_killed_leaves_a_whole_log(tmp_path: Path) -> None:
+    """run-log RL-82, case 59: at each system call; the next packing finishes and cleans up."""
+    outcomes = set()
+    for step in STEPS:
+        log = run_log(tmp_path / str(step))
+        _ended(log)
+        records, _ = read(log)
+        code = killed_at(step, lambda log=log: log.runs.pack(RUN))  # type: ignore[misc]
+        assert read(log)[0] == records
+        outcomes.add((code, log.runs.pack(RUN)))
+        assert [name for name in files_below(log.root) if "2026" in name] == [f"sessions/2026/02/03/{RUN}.jsonl.gz"]
+        assert read(log)[0] == records
+    assert outcomes == {(-signal.SIGKILL, True), (-signal.SIGKILL, False), (0, False)}
+
+
+def test_ended_runs_are_removed_by_the_age_of_their_last_record(log: RunLog) -> None:
+    """run-log RL-82: packed or plain; a dry run tells the same and removes nothing."""
+    files = [_ended(log, id_of(n), SESSION if n < 2 else OTHER_SESSION) for n in range(3)]
+    log.runs.pack(id_of(0))
+    open_one = put(log, WHOLE, OTHER_RUN)
+    before = files_below(log.root)
+    assert log.runs.prune(ended_before=NOW, dry_run=False).run_ids == ()
+    told = log.runs.prune(ended_before=LATER, session_id=SESSION)
+    assert (set(told.run_ids), told.skipped, told.dry_run) == ({id_of(0), id_of(1)}, 0, True)
+    assert files_below(log.root) == before
+    size = log.runs.path(id_of(0)).stat().st_size + files[1].stat().st_size
+    done = log.runs.prune(ended_before=LATER, session_id=SESSION, dry_run=False)
+    assert (done.run_ids, done.size_bytes, done.dry_run) == (told.run_ids, size, False)
+    assert sorted(log.root / name for name in files_below(log.root)) == sorted([files[2], open_one])
+    assert log.runs.prune(ended_before=LATER, dry_run=False).run_ids == (id_of(2),)
+    assert log.runs.find(id_of(2)) is None
+
+
+def test_a_run_that_is_written_is_not_removed(log: RunLog) -> None:
+    """run-log RL-82: late records may still come."""
+    with start(log) as writer:
+        writer.end("completed")
+        done = log.runs.prune(ended_before=LATER, dry_run=False)
+        assert (done.run_ids, done.skipped) == ((), 1)
+        writer.tool_output("bash", tool_call_id="c", result_raw="late")
+    assert log.runs.prune(ended_before=LATER, dry_run=False).run_ids == (RUN,)
+
+
+def test_a_time_without_zone_and_a_flag_that_is_none_are_refused(log: RunLog) -> None:
+    """run-log RL-82."""
+    with pytest.raises(InvalidValue):
+        log.runs.prune(ended_before=NOW.replace(tzinfo=None))
+    with pytest.raises(InvalidValue):
+        log.runs.prune(ended_before=NOW, dry_run="no")  # type: ignore[arg-type]
+
+
+def test_a_link_is_not_followed(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-82, RL-04."""
+    plain = _ended(log)
+    log.runs.pack(RUN)
+    gz = plain.with_name(plain.name + ".gz")
+    gz.rename(tmp_path / "elsewhere.gz")
+    gz.symlink_to(tmp_path / "elsewhere.gz")
+    with pytest.raises(NotFound):
+        log.runs.get(RUN)
