@@ -158,7 +158,7 @@ class Waits(Repository):
             "signal": valid.identifier("signal", signal, words.SIGNAL),
             "correlation_id": valid.optional("correlation_id", correlation_id, words.SIGNAL),
         }
-        return self._reading(page_of_runs(WAITING, given, limit, page_token))
+        return self._viewing(page_of_runs(WAITING, given, limit, page_token))
 
 
 def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | None) -> WorkflowRun:

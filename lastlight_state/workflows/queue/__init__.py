@@ -36,7 +36,7 @@ class Queue(Repository):
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
         """A page of the queued runs, in the order of the line. Includes runs that are not due or switched off."""
-        return self._reading(page_of_runs(sql.LIST, {}, limit, page_token))
+        return self._viewing(page_of_runs(sql.LIST, {}, limit, page_token))
 
     def admit(self, run_id: str) -> WorkflowRun:
         """Admit one queued run, whatever its place, its time, the cap and the kill switch.

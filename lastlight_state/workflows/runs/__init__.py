@@ -123,8 +123,7 @@ class Runs(Repository):
         given = shared.list_filters(statuses, workflow_names, repo, since)
         valid.page_limit(limit)
         how = lists.ORDERS[valid.word("order", order, lists.ORDERS)]
-        seen = self._reading if order == "newest" else self._viewing  # several statements, of one moment
-        return seen(lambda unit: how(unit, given, limit, page_token))
+        return self._viewing(lambda unit: how(unit, given, limit, page_token))
 
     def append_phase(
         self, run_id: str, entry: PhaseEntry, *, scratch: dict[str, Any] | None = None, claim: Claim | None = None

@@ -23,7 +23,7 @@ _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 def page_of_runs(
     listing: Listing, given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
-    """The work that reads a page of a list of runs, with their totals. Checks the limit.
+    """The work that reads a page of a list of runs, with their totals: two statements, to be viewed. Checks the limit.
 
     The list may select more columns than a summary has.
     """
