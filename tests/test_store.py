@@ -88,10 +88,10 @@ def test_closing_lets_the_units_of_other_threads_end(every_backend: StateStore) 
         with every_backend.transaction() as tx:
             create(tx)
             inside.set()
-            closing.wait(10)
+            closing.wait(30)
 
     thread = in_thread(work)
-    inside.wait(10)
+    inside.wait(30)
     closer = in_thread(every_backend.close)
     closing.set()
     closer.join()
@@ -286,7 +286,7 @@ def test_a_reader_is_not_kept_waiting_by_a_writer(every_backend: StateStore) -> 
     with every_backend.transaction() as tx:
         create(tx)
         thread = in_thread(lambda: read.append(names(every_backend)))
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
     assert read == [[]]
 

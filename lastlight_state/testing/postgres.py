@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import psycopg
 
 CHOICE_VARIABLE = "LASTLIGHT_TEST_POSTGRES"
-CONNECT_SECONDS = 5
+#: A machine that is busy with tests may take long to let a client in.
+CONNECT_SECONDS = 30
 
 WAYS: dict[str, Callable[[], ways.Served]] = {
     "url": ways.from_url,

@@ -18,6 +18,7 @@ from lastlight_state import (
     NestedTransaction,
     NotFound,
     ReadOnlyTransaction,
+    Settings,
     StateStore,
     StoreClosed,
     Transaction,
@@ -66,13 +67,13 @@ def test_a_cancelled_write_is_known_before_the_cancellation_is_raised(every_back
 
     def write(tx: Transaction) -> None:
         under_way.set()
-        assert go_on.wait(10)
+        assert go_on.wait(30)
         tx.workflows.runs.create("written", trigger=TRIGGER, phase="start")
 
     async def work() -> None:
         store = AsyncStateStore(every_backend)
         task = asyncio.create_task(store.run(write))
-        await asyncio.to_thread(under_way.wait, 10)
+        await asyncio.to_thread(under_way.wait, 30)
         task.cancel()
         await asyncio.sleep(0)
         assert not task.done()
@@ -91,7 +92,7 @@ def test_a_call_that_no_thread_has_begun_is_cancelled_at_once_and_never_made(eve
     async def work() -> None:
         store = AsyncStateStore(every_backend)
         writers = every_backend.settings.pool_size
-        busy = [asyncio.create_task(store.run(lambda _: go_on.wait(10))) for _ in range(writers)]
+        busy = [asyncio.create_task(store.run(lambda _: go_on.wait(30))) for _ in range(writers)]
         await asyncio.sleep(0)
         queued = asyncio.create_task(store.workflows.runs.create("never", trigger=TRIGGER, phase="start"))
         await asyncio.sleep(0)
@@ -110,7 +111,7 @@ def test_a_call_that_no_thread_has_begun_is_cancelled_at_once_and_never_made(eve
 @pytest.mark.parametrize("way", ["call", "transaction", "run"])
 def test_a_timeout_behind_queued_writers_of_a_locked_file_ends_in_time(sqlite_database: Database, way: str) -> None:
     """backends B-74, journal case 66: nothing is written before BEGIN IMMEDIATE succeeds, so nobody waits for it."""
-    run_sync = sqlite_database.open()
+    run_sync = sqlite_database.open(settings=Settings(busy_timeout=600, queue_timeout=600))
     holder = sqlite_database.raw()
 
     async def write(store: AsyncStateStore) -> None:
@@ -128,7 +129,7 @@ def test_a_timeout_behind_queued_writers_of_a_locked_file_ends_in_time(sqlite_da
         await asyncio.sleep(0)
         begun = time.monotonic()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(0.2):
                 await write(store)
         for other in others:  # the first of them is waiting for the file's lock
             other.cancel()
@@ -139,7 +140,7 @@ def test_a_timeout_behind_queued_writers_of_a_locked_file_ends_in_time(sqlite_da
         return lasted
 
     holder.execute("BEGIN IMMEDIATE")
-    assert asyncio.run(work()) < 2
+    assert asyncio.run(work()) < 60
     assert [run.workflow_name for run in run_sync.workflows.runs.list()] == ["triage"]
 
 
@@ -392,14 +393,14 @@ def test_the_threads_of_a_store_end_with_it(database: Database, ending: str) -> 
     asyncio.run(work())
     gc.collect()
     for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=5)
+        thread.join(timeout=30)
         assert not thread.is_alive()
 
 
 def test_a_burst_of_reads_gets_as_many_threads_as_there_may_be(state_store: StateStore) -> None:
     """backends B-73: readers side by side; a reader that waits keeps no other one waiting."""
     lane = Lane("test", 4)
-    together = threading.Barrier(4, timeout=10)
+    together = threading.Barrier(4, timeout=30)
 
     async def work() -> None:
         await lane.run(lambda: None)

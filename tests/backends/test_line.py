@@ -20,7 +20,7 @@ class Interrupted(Exception):
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.0005)
@@ -188,6 +188,6 @@ def test_who_waits_is_called_when_a_place_is_free(monkeypatch: pytest.MonkeyPatc
     waiting.start()
     until(lambda: next_one.gate is not None)
     line.leave(first)
-    waiting.join(10)
+    waiting.join(30)
     assert not waiting.is_alive()
     assert line.serves(next_one)

@@ -12,7 +12,7 @@ def _hold(store: StateStore, name: str, entered: threading.Event, leave: threadi
     def work(unit: object) -> None:
         unit.named_lock(name)  # type: ignore[attr-defined]
         entered.set()
-        assert leave.wait(10)
+        assert leave.wait(30)
 
     store._scope.writing(work)
 
@@ -24,12 +24,12 @@ def test_the_second_who_asks_waits_for_the_first_to_end(database: Database) -> N
     holder = threading.Thread(target=_hold, args=(first, "admission", entered, leave))
     waiter = threading.Thread(target=_hold, args=(second, "admission", entered_too, leave_too))
     holder.start()
-    assert entered.wait(10)
+    assert entered.wait(30)
     waiter.start()
     assert not entered_too.wait(0.2)
     leave.set()
     leave_too.set()
-    assert entered_too.wait(10)
+    assert entered_too.wait(30)
     holder.join()
     waiter.join()
 
@@ -44,7 +44,7 @@ def test_a_schema_that_is_named_and_the_same_one_by_default_share_their_locks(po
         holder = threading.Thread(target=_hold, args=(by_default, "admission", entered, leave))
         waiter = threading.Thread(target=_hold, args=(by_name, "admission", entered_too, leave_too))
         holder.start()
-        assert entered.wait(10)
+        assert entered.wait(30)
         waiter.start()
         assert not entered_too.wait(0.2)
         leave.set()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, quote_plus
+from uuid import uuid4
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -15,7 +16,8 @@ from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
 PASSWORD = "a!b@c$d%e*_,/:;=?@[]"
 SPELLINGS = {PASSWORD, quote(PASSWORD), quote(PASSWORD, safe=""), quote_plus(PASSWORD)}
-ROLE = "lastlight_reader"
+#: Roles belong to the server, which other test processes use, too.
+ROLE = f"lastlight_reader_{uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def test_six_processes_append_whole_lines_each_in_its_order(path: Path, count: i
     """agent-log L-21, L-26, case 10."""
     writers = [child(append_many, path, str(seed), count, seed) for seed in range(6)]
     for process in writers:
-        process.join(60)
+        process.join(200)
         assert process.exitcode == 0
     seen = read(path)
     by_writer = defaultdict(list)
@@ -135,7 +135,7 @@ def test_eight_processes_append_lines_of_70_kb_each_in_its_order(path: Path, cou
     """agent-log L-2, L-21, L-22, case 10: larger than what a pipe or a page of the cache takes at once."""
     writers = [child(append_large, path, str(name), count) for name in range(8)]
     for process in writers:
-        process.join(300)
+        process.join(200)
         assert process.exitcode == 0
     seen = read(path)
     by_writer = defaultdict(list)
@@ -258,14 +258,12 @@ def test_a_stopped_holder_of_the_lock_makes_others_busy_and_nothing_is_written(p
     assert holder.pid is not None
     os.waitpid(holder.pid, os.WUNTRACED)
     with LineWriter(path, lock_timeout=0.2) as writer:
-        before = time.monotonic()
-        with pytest.raises(BackendBusy) as caught:
+        with pytest.raises(BackendBusy, match=r"for more than 0\.2 s") as caught:
             writer.append(one(1))
-        assert 0.2 <= time.monotonic() - before < lock.LOCK_TIMEOUT
         assert isinstance(caught.value.__cause__, BlockingIOError)
         assert read(path).numbers == [0]
         os.kill(holder.pid, signal.SIGCONT)
-        holder.join(10)
+        holder.join(60)
         writer.append(one(2))
     assert read(path).numbers == [0, 2]
 
@@ -344,7 +342,7 @@ def test_a_full_disk_in_the_middle_of_a_write_is_reported_and_sealed_when_space_
     """agent-log L-24, case 13."""
     mine, theirs = SPAWN.Pipe(duplex=False)
     process = child(fill_the_disk, path, theirs)
-    process.join(30)
+    process.join(60)
     assert process.exitcode == 0
     assert (mine.recv(), mine.recv()) == (("unknown", OSError, 100), ("none", OSError, 100))
     seen = read(path)

@@ -34,7 +34,7 @@ def test_the_outcome_of_a_cancelled_append_is_known(every_backend: StateStore, p
 
         def hold() -> None:
             under_way.set()
-            go_on.wait(10)
+            go_on.wait(30)
 
         with racing(every_backend) as race:
             race.before(1, hold)

@@ -48,14 +48,14 @@ FILES = (
     Change(
         "L206",
         _L + "repair.py",
-        "            files.sync_directory(directory)\n\n    def _take(",
-        "            pass\n\n    def _take(",
+        "        places.sync(self._folder)\n\n    def _take(",
+        "\n    def _take(",
         "jsonl",
     ),
     Change(
         "L207",
         _L + "repair.py",
-        "            if not os.path.samestat(os.fstat(descriptor), path.lstat()):",
+        "            if not _is_named(descriptor, path, folder):",
         "            if False:",
         "jsonl maintenance/test_repair.py",
     ),
@@ -77,7 +77,7 @@ FILES = (
         "jsonl agent_log",
     ),
     Change("L211", _L + "lock.py", "    fcntl.flock(descriptor, fcntl.LOCK_UN)\n", "    pass\n", "jsonl"),
-    Change("L212", _L + "follow.py", '            yield Reset("shrunk")\n', "", "jsonl"),
+    Change("L212", _L + "follow.py", '        yield from self._reset("shrunk")\n', "        yield from ()\n", "jsonl"),
     Change(
         "L213",
         _L + "writer.py",
@@ -138,8 +138,8 @@ FILES = (
     Change(
         "N203",
         _N + "timeline.py",
-        "            more = len(found) > limit",
-        "            more = len(found) >= limit",
+        "    if rank == last_rank:",
+        "    if rank >= last_rank:",
         "maintenance/test_timeline.py",
     ),
 )

@@ -27,9 +27,9 @@ DB = (
     ),
     Change(
         "D205",
-        _D + "listing.py",
-        "found = self._readable(unit, chosen, key, limit + 1, also)",
-        "found = self._readable(unit, chosen, key, limit, also)",
+        _D + "windows.py",
+        "        rows, key = read(limit + 1)",
+        "        rows, key = read(limit)",
         "db",
     ),
     Change(
@@ -57,11 +57,17 @@ DB = (
     Change(
         "D210",
         _D + "renewals.py",
-        "        renewals.join()\n",
+        "        self._thread.join()\n",
         "",
         "db workflows/claims/test_driving.py schedules/fires/test_running.py",
     ),
-    Change("D211", _D + "watch.py", "                self._intervals.remove(interval)\n", "", "journal/events"),
+    Change(
+        "D211",
+        _D + "watch.py",
+        "                self._waiting.remove(waiting)\n",
+        "                pass\n",
+        "db journal",
+    ),
     Change(
         "D212",
         _D + "reconcile.py",

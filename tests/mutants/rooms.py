@@ -153,7 +153,7 @@ MESSAGING = (
         "both",
         accepted="cost alone: without the turns conflicts are repeated",
     ),
-    Change("M206", _M + "messages.py", """"limit": limit + 1}""", """"limit": limit}""", "messaging"),
+    Change("M206", _M + "messages.py", """"limit": size}), ["id"]""", """"limit": size - 1}), ["id"]""", "messaging"),
     Change(
         "M207",
         _M + "sessions.py",
@@ -241,7 +241,7 @@ JOURNAL = (
     Change(
         "J207",
         _J + "signals/__init__.py",
-        '        self.stream.locked(unit, values["run_id"])\n',
+        '        self._stream.locked(unit, values["run_id"])\n',
         "",
         "journal/signals",
         "both",
@@ -293,8 +293,8 @@ JOURNAL = (
     Change(
         "J215",
         _J + "events/follow.py",
-        "            if len(rows) < words.PAGE:",
-        "            if len(rows) <= words.PAGE:",
+        "            [self._cursors[run_id]] = found.last\n",
+        "            break\n",
         "journal/events",
     ),
     Change("J216", _J + "events/appending.py", "    sql.STREAM.locked(unit, run_id)\n", "", "journal/events", "both"),

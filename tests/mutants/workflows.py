@@ -82,10 +82,10 @@ CHANGES = (
     ),
     Change(
         "W211",
-        _W + "claims/takes.py",
-        "        unit.undo_to(_TAKING)\n",
-        "",
-        "workflows/claims workflows/kernel",
+        _W + "claims/statements.py",
+        "type_=sa.Integer))\n        .with_for_update(key_share=True, skip_locked=True)",
+        "type_=sa.Integer))\n        .with_for_update(key_share=True)",
+        "workflows/claims workflows/test_lost_races.py workflows/test_locked_looks.py",
         "both",
     ),
     Change(
@@ -124,8 +124,8 @@ CHANGES = (
     Change(
         "W217",
         _W + "queue/statements.py",
-        "_first(_enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)",
-        "_first(_enabled, _due, *conditions)",
+        "_first(KEPT, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)",
+        "_first(KEPT, _enabled, _due, *conditions)",
         "workflows/queue workflows/test_lost_races.py",
         "both",
     ),

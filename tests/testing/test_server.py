@@ -68,7 +68,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def eventually(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+def eventually(condition: Callable[[], bool], *, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "not in time"

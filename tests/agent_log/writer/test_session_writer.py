@@ -337,7 +337,7 @@ def test_a_stopped_holder_of_the_lock_makes_the_writer_busy_or_is_reported(tmp_p
         assert steady.feed(SESSION) == 0
         assert (steady.failed_appends, len(written(writer))) == (1, 1)
         os.kill(holder.pid, signal.SIGCONT)
-        holder.join(10)
+        holder.join(60)
         assert (writer.feed(said(text("a"))), steady.feed(said(text("b")))) == (1, 2)
 
 
@@ -378,7 +378,7 @@ def test_a_full_disk_is_told_and_the_repeated_call_seals_what_it_left(log: Agent
     """agent-log L-24, L-80, case 13."""
     mine, theirs = SPAWN.Pipe(duplex=False)
     process = child(feed_on_a_full_disk, tmp_path, theirs)
-    process.join(30)
+    process.join(60)
     assert (process.exitcode, mine.recv(), mine.recv()) == (0, "unknown", 1)
     page = log.reader.read("s-1")
     assert [line.type for line in page.lines] == ["user", "assistant"]
@@ -420,7 +420,7 @@ def feed_in_parent_and_child(root: Path) -> None:
 def test_a_forked_child_can_go_on_feeding(log: AgentLog, tmp_path: Path) -> None:
     """agent-log L-25, case 12."""
     process = child(feed_in_parent_and_child, tmp_path)
-    process.join(30)
+    process.join(60)
     assert process.exitcode == 0
     assert len(log.reader.read("s-1").lines) == 61
     assert log.reader.read("s-1").issues == ()

@@ -31,7 +31,7 @@ def test_waiting_for_room_does_not_hold_up_the_event_loop(every_backend: StateSt
         async with store.journal.writer(WriterOptions(max_queued=1, linger=0), mirrors=[held]) as writer:
             writer.subscribe(lambda _: heard.append(threading.get_ident()))
             first = await writer.append(run_id, "a")
-            await asyncio.to_thread(reached.wait, 10)
+            await asyncio.to_thread(reached.wait, 30)
             assert await first.wait() == 0
             waiting = [asyncio.create_task(writer.append(run_id, "b")), asyncio.create_task(writer.flush())]
             await asyncio.sleep(0.01)

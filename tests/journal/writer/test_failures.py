@@ -158,8 +158,8 @@ def test_a_writer_works_after_an_exception_at_any_line(sqlite_database: Database
 
         error = raised_at(number, work)
         assert error is None or isinstance(error, Interrupted)
-        writer.append(run_id, "after").wait(5)
-        writer.flush(timeout=5)
+        writer.append(run_id, "after").wait(30)
+        writer.flush(timeout=30)
         if error is None:
             break
     assert number > 50

@@ -170,7 +170,7 @@ def test_a_full_queue_makes_an_append_wait_or_refuses_it(store: StateStore, limi
     with store.journal.writer(options, mirrors=[held]) as writer:
         for _ in range(3):
             writer.append(run_id, "a", {"x": 1234})
-        assert held.reached.wait(10)
+        assert held.reached.wait(30)
         with pytest.raises(BackendBusy, match="full"):
             writer.append_nowait(run_id, "a", {"x": 1234})
         with pytest.raises(BackendBusy, match="full"):

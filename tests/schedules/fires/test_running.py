@@ -32,7 +32,7 @@ def begun(store: Any) -> FireClaim:
 
 def until(happened: Callable[[], bool]) -> None:
     """Wait for what a thread of the library is about to do."""
-    given_up = time.monotonic() + 20
+    given_up = time.monotonic() + 60
     while not happened():
         assert time.monotonic() < given_up
         time.sleep(0.01)

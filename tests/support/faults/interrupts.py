@@ -22,9 +22,9 @@ from lastlight_state.testing import Database
 from lastlight_state.workflows import PhaseEntry, RunOptions, Trigger, WorkflowRun
 
 OURS = str(Path(lastlight_state.__file__).parent)
-#: Far more than a call takes, far less than the waits of a store in earnest.
-AT_ONCE = 2.0
-SHORT = Settings(queue_timeout=1.0, busy_timeout=1.0, pool_timeout=1.0, lock_timeout=1.0, retry_seconds=0.0)
+#: Far more than a call takes that waits for nothing. What is still held is met first, as an error of these settings.
+AT_ONCE = 60.0
+SHORT = Settings(queue_timeout=10.0, busy_timeout=10.0, pool_timeout=10.0, lock_timeout=10.0, retry_seconds=0.0)
 
 #: Seconds after which an event loop that waits has lost a callback.
 LOST = 5.0

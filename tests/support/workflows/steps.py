@@ -139,7 +139,7 @@ def together(works: Sequence[Callable[[], T]]) -> list[T | BaseException]:
 
 def wait_until_blocked(watch: Raw) -> None:
     """Wait until somebody waits for a lock of Postgres. On SQLite nobody can look; there the outcome alone tells."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     blocked = (
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
     )

@@ -175,7 +175,7 @@ def test_a_cancelled_answer_is_stored_or_not_and_a_retry_says_which(every_backen
 
         def hold() -> None:
             under_way.set()
-            go_on.wait(10)
+            go_on.wait(30)
 
         with racing(every_backend) as race:
             if begun:
