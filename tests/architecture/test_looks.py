@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,19 @@ AT_ONCE = {
     "Inputs.override": "says which revision is in force",
     "Sessions._insert": "says who stood in the way",
 }
+
+#: Where files are written beside other writers, and what changes them.
+FILES = ("jsonl", "agent_log", "run_log")
+CHANGES = {"write", "open", "link", "rename", "replace", "unlink", "rmdir", "mkdir", "ftruncate", "symlink"}
+#: Functions of which one system call both looks and writes, or that write nothing.
+FILES_AT_ONCE = {
+    "places.directory": "opens to read",
+    "places.listable": "opens to read",
+    "places.sync": "opens to read",
+    "places._opened": "opens to read",
+}
+#: How a migration takes its lock.
+LOCKING = {"migration", "hold_migration_lock"}
 
 
 def works() -> Iterator[str]:
@@ -55,10 +68,44 @@ def _looks_and_writes(method: ast.FunctionDef) -> bool:
     return writes_twice or (bool(LONE & set(own)) and bool(READS & set(own)))
 
 
+def changing_files() -> Iterator[str]:
+    """The functions that change files which others may change."""
+    for package in FILES:
+        yield from _calling(package, lambda call: _owner(call) == "os" and _name(call) in CHANGES)
+
+
+def locking_migrations() -> Iterator[str]:
+    """The functions that look at a schema, take the lock of migrations, and write."""
+    yield from _calling("migrations", lambda call: _name(call) in LOCKING)
+
+
+def _calling(package: str, wanted: Callable[[ast.Call], bool]) -> Iterator[str]:
+    for file in sorted((ROOT / "lastlight_state" / package).rglob("*.py")):
+        name = file.parent.name if file.stem == "__init__" else file.stem
+        for owner, function in _functions(ast.parse(file.read_text()), name):
+            if any(isinstance(part, ast.Call) and wanted(part) for part in ast.walk(function)):
+                yield f"{owner}.{function.name}"
+
+
+def _functions(tree: ast.Module, name: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in tree.body:
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        owner = node.name if isinstance(node, ast.ClassDef) else name
+        yield from ((owner, part) for part in inside if isinstance(part, ast.FunctionDef))
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _owner(call: ast.Call) -> str:
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
 def named() -> set[str]:
     """The calls that tests of races name."""
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name in RACES]
-    return {found for file in files for found in re.findall(r"\b[A-Z]\w+\.\w+\b", file.read_text())}
+    return {found for file in files for found in re.findall(r"\b\w+\.\w+\b", file.read_text())}
 
 
 def test_repositories_are_found() -> None:
@@ -71,6 +118,21 @@ def test_a_call_that_looks_and_then_writes_is_named_by_a_test_of_races() -> None
     assert sorted(set(works()) - named() - set(AT_ONCE)) == [], f"add a race to one of {', '.join(RACES)}"
 
 
+def test_a_function_that_changes_files_is_named_by_a_test_of_races() -> None:
+    """Others write, replace and remove line files between a look and a write."""
+    changing = set(changing_files())
+    assert {"LineWriter._put", "repair.replace", "files.replace"} <= changing
+    assert sorted(changing - named() - set(FILES_AT_ONCE)) == [], "add a race to test_lost_races.py of its package"
+
+
+def test_a_migration_that_looks_before_its_lock_is_named_by_a_test_of_races() -> None:
+    """Others migrate, adopt and stamp between the look and the lock."""
+    locking = set(locking_migrations())
+    assert {"runner.migrate", "runner.stamp"} <= locking
+    assert sorted(locking - named()) == [], "add a race to tests/migrations/test_lost_races.py"
+
+
 def test_what_is_excused_is_there() -> None:
     """No reason outlives its call."""
     assert set(AT_ONCE) <= set(works())
+    assert set(FILES_AT_ONCE) <= set(changing_files())

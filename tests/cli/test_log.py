@@ -110,6 +110,8 @@ def test_records_are_chosen_by_type_before_they_are_counted(logged: Logged) -> N
     """maintenance OP-72."""
     said = lastlight_state("log", logged.run, *logged.words, "--type", "assistant", "--limit", "1", "--json")
     assert records_of(said) == [(FIRST, "assistant"), (SECOND, "assistant")]
+    said = lastlight_state("log", logged.run, *logged.words, "--type", "user", "--limit", "1", "--json")
+    assert records_of(said) == [(FIRST, "user"), (SECOND, "user")]
     none = lastlight_state("log", logged.run, *logged.words, "--type", "no-such-type")
     assert (none.code, none.out) == (0, "")
     assert "(no records)" in none.err

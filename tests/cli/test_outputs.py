@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_definitions_that_are_not_there_are_wrong_usage(sqlite_database: Databas
     said = lastlight_state("outputs", *words, "--url", sqlite_database.url)
     assert said.code != 0
     assert not sqlite_database.open().outputs.catalog.list().items
+
+
+@pytest.mark.parametrize("name", ["cli_path_models", "nowhere"])
+def test_the_search_path_is_as_it_was_after_a_command(sqlite_database: Database, tmp_path: Path, name: str) -> None:
+    """outputs M-7: a host that calls the command line in its own process imports as before."""
+    models(tmp_path, "cli_path_models")
+    before = list(sys.path)
+    lastlight_state("outputs", "plan", f"{name}:OUTPUTS", "--url", sqlite_database.url)
+    assert sys.path == before
 
 
 def test_outputs_are_listed_and_shown_with_their_rows(fresh_database: Database) -> None:

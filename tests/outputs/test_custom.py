@@ -188,3 +188,15 @@ def test_a_table_that_is_not_there_is_refused(database: Database) -> None:
     """outputs X-1, X-5."""
     with pytest.raises(SchemaMismatch, match="missing"):
         database.open().outputs.catalog.attach("report", REPORTS)
+
+
+def test_a_key_of_another_table_is_not_attached_to_ones_own(fresh_database: Database) -> None:
+    """outputs X-1: not to one in place of a defined table, nor to a second one; what is registered stays."""
+    second = named("second", *(column._copy() for column in REPORTS.columns))
+    store, other = made(fresh_database, REPORTS), made(fresh_database, second)
+    fresh_database.open(migrate=True).outputs.define("report", list[str])
+    store.outputs.catalog.attach("own", REPORTS)
+    for key in ("report", "own"):
+        with pytest.raises(SchemaMismatch, match="another table"):
+            other.outputs.catalog.attach(key, second)
+    assert {table.table_name for table in store.outputs.catalog.list().items} == {"report", "team_reports"}

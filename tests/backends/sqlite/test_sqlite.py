@@ -326,3 +326,16 @@ def test_a_file_deleted_under_a_store_is_not_created_again_by_a_reader(path: Pat
             thread.join()
         assert len(errors) == 1
     assert not path.exists()
+
+
+def test_a_connection_with_somebodys_old_cursor_is_replaced(path: Path) -> None:
+    """backends B-50: no wait would end, since the cursor keeps the state that it began with."""
+    with StateStore.open(path) as store, StateStore.open(path) as other:
+        checkout = store.backend.acquire(Mode.ONE)
+        old = checkout.driver.execute("SELECT 1 FROM sqlite_master")
+        assert old.fetchone() == (1,)
+        store.backend.release(checkout)
+        other.workflows.runs.create("other", trigger=TRIGGER, phase="p")
+        store.workflows.runs.create("build", trigger=TRIGGER, phase="p")
+        assert len(store.workflows.runs.list().items) == 2
+        del old

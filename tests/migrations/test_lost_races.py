@@ -1,0 +1,116 @@
+"""Somebody changes the schema after a migration has looked and before it has the lock."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine
+from support.between import before
+from support.migrations.originals import ROWS, SEED, original
+from support.migrations.support import Place, tables
+
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.migrations import current, migrate, runner, scripts, stamp, upgrade
+
+ALL = tuple(scripts.revisions())
+
+
+@pytest.mark.parametrize("start", [None, "0001"])
+def test_what_another_has_migrated_meanwhile_is_found_done(
+    place: Place, start: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-25: runner.migrate reads the version again under the lock."""
+    backend = place.backend() if start is None else place.at(start)
+    other = place.backend()
+    happened = before(monkeypatch, backend, "migration", lambda: migrate(other))
+    result = migrate(backend)
+    assert happened
+    assert (result.state, result.from_revision, result.revisions) == ("current", ALL[-1], ())
+
+
+def test_a_database_that_another_has_brought_farther_is_not_brought_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-25: runner.migrate with ``to``."""
+    backend, other = place.at("0001"), place.backend()
+    happened = before(monkeypatch, backend, "migration", lambda: migrate(other, "0003"))
+    result = migrate(backend, "0002")
+    assert happened
+    assert (result.to_revision, result.revisions) == ("0003", ())
+    assert current(backend) == "0003"
+
+
+def test_a_foreign_table_that_came_meanwhile_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """migrations MG-43: runner.migrate; nothing is made."""
+    backend, raw = place.backend(), place.raw()
+    happened = before(monkeypatch, backend, "migration", lambda: raw.execute("CREATE TABLE executions (id TEXT)"))
+    with pytest.raises(SchemaMismatch):
+        migrate(backend)
+    assert happened
+    assert tables(backend) == {"executions"}
+
+
+@pytest.mark.parametrize("reached", ["0001", ALL[-1]])
+def test_what_another_has_taken_over_meanwhile_is_upgraded_alone(
+    sqlite_place: Place, reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-25, MG-40: adoption.adopt."""
+    original(sqlite_place, SEED, ROWS)
+    backend, other = sqlite_place.backend(), sqlite_place.backend()
+    happened = before(monkeypatch, backend, "migration", lambda: migrate(other, reached))
+    result = migrate(backend)
+    assert happened
+    assert (result.adopted, result.from_revision) == (False, reached)
+    assert result.revisions == ALL[ALL.index(reached) + 1 :]
+
+
+def test_an_original_that_was_changed_meanwhile_is_not_taken_over(
+    sqlite_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-43: adoption.adopt compares under the lock; nothing is changed."""
+    raw = original(sqlite_place, SEED, ROWS)
+    backend = sqlite_place.backend()
+    happened = before(
+        monkeypatch, backend, "migration", lambda: raw.execute("ALTER TABLE executions RENAME COLUMN skill TO deed")
+    )
+    with pytest.raises(SchemaMismatch):
+        migrate(backend)
+    assert happened
+    assert current(backend) is None
+
+
+def test_a_schema_that_was_changed_meanwhile_is_not_stamped(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """migrations MG-64: runner.stamp compares under the lock."""
+    backend, raw = place.at("0002"), place.raw()
+    raw.execute("DELETE FROM lastlight_state_version")
+    happened = before(
+        monkeypatch, backend, "migration", lambda: raw.execute("ALTER TABLE executions RENAME COLUMN skill TO deed")
+    )
+    with pytest.raises(SchemaMismatch):
+        stamp(backend, "0002")
+    assert happened
+    assert current(backend) is None
+
+
+def test_a_schema_that_another_has_upgraded_meanwhile_is_not_stamped_as_older(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-64: runner.stamp; a later upgrade would make again what is there."""
+    backend, other = place.at("0002"), place.backend()
+    happened = before(monkeypatch, backend, "migration", lambda: migrate(other))
+    with pytest.raises(SchemaMismatch):
+        stamp(backend, "0002")
+    assert happened
+    assert current(backend) == ALL[-1]
+
+
+def test_a_service_finds_done_what_another_has_migrated_before_its_lock(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-50: runner.upgrade reads the version under the lock."""
+    other, engine = place.at("0001"), create_engine(place.url)
+    happened = before(monkeypatch, runner, "hold_migration_lock", lambda: migrate(other))
+    with engine.begin() as connection:
+        result = upgrade(connection)
+    engine.dispose()
+    assert happened
+    assert (result.from_revision, result.revisions) == (ALL[-1], ())

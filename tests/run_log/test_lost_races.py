@@ -1,0 +1,124 @@
+"""Somebody changes files after a call has looked and before it writes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Any
+
+import pytest
+from support.between import before
+from support.run_log.logs import RUN, SESSION, files_below, read, start
+
+from lastlight_state.errors import AlreadyExists, StaleVersion
+from lastlight_state.run_log import RunLog, SessionState, locks
+
+
+def _state(number: int) -> SessionState:
+    return SessionState(session_id=SESSION, messages=(), invoke_seq=number)
+
+
+def test_a_run_that_another_has_started_meanwhile_is_not_started_again(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-22: publishing._linked is exclusive, and nothing is left behind."""
+    with start(log) as first:
+        path, data = first.path, first.path.read_bytes()
+    path.unlink()
+    happened = before(monkeypatch, os, "link", lambda: path.write_bytes(data))
+    with pytest.raises(AlreadyExists):
+        start(log)
+    assert happened
+    assert path.read_bytes() == data
+    assert [name for name in files_below(path.parent) if name != path.name] == []
+
+
+def test_without_links_a_run_that_another_has_started_meanwhile_is_not_overwritten(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-22: whole.write_new."""
+    with start(log) as first:
+        path, data = first.path, first.path.read_bytes()
+    path.unlink()
+
+    def link(*given: Any, **named: Any) -> None:
+        path.write_bytes(data)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(AlreadyExists):
+        start(log)
+    assert path.read_bytes() == data
+
+
+def test_a_snapshot_put_while_another_waited_for_the_lock_is_compared_with(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-71: files.replace and files.remove run under the lock, which is taken before the look."""
+    log.states.put(_state(1))
+    happened = before(monkeypatch, locks, "acquire", lambda: log.states.put(_state(5)))
+    with pytest.raises(StaleVersion):
+        log.states.put(_state(2))
+    assert happened
+    assert log.states.get(SESSION).invoke_seq == 5
+
+
+def test_an_update_changes_what_was_put_while_it_waited(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-73: files.replace."""
+    log.states.put(_state(1))
+    happened = before(monkeypatch, locks, "acquire", lambda: log.states.put(_state(5)))
+    changed = log.states.update(SESSION, lambda stored: stored.model_copy(update={"meta": {"seen": stored.invoke_seq}}))
+    assert happened
+    assert (changed.invoke_seq, changed.meta) == (5, {"seen": 5})
+
+
+def test_a_damaged_snapshot_that_was_mended_meanwhile_is_not_set_aside(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-71: files.set_aside follows a look under the lock."""
+    log.states.put(_state(1))
+    path = log.root / "sessions" / "state" / f"{SESSION}.json"
+    whole = path.read_bytes()
+    path.write_bytes(b"{")
+    happened = before(monkeypatch, locks, "acquire", lambda: path.write_bytes(whole))
+    log.states.put(_state(2), force=True)
+    assert happened
+    assert files_below(path.parent) == [path.name]
+
+
+def test_a_lock_file_that_was_removed_before_it_was_locked_is_no_lock(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-22: locks.acquire looks whether the path still names the file."""
+    path = log.root / "one.lock"
+    happened = before(monkeypatch, fcntl, "flock", path.unlink)
+    with locks.acquire(path, 1):
+        assert happened
+        assert path.exists()
+        assert locks.try_acquire(path) is None
+    assert not path.exists()
+
+
+def test_releasing_removes_no_lock_file_of_anothers(log: RunLog) -> None:
+    """run-log RL-22: LockFile.release."""
+    path = log.root / "one.lock"
+    mine = locks.acquire(path, 1)
+    path.unlink()
+    with locks.acquire(path, 1):
+        mine.release()
+        assert locks.liveness(path) == "held"
+
+
+def test_a_run_reopened_after_another_wrote_counts_on(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-21: RunLog.reopen reads under the run's lock."""
+    start(log).close()
+
+    def write() -> None:
+        with log.runs.reopen(RUN) as other:
+            other.event({"type": "text"})
+
+    happened = before(monkeypatch, locks, "try_acquire", write)
+    with log.runs.reopen(RUN) as writer:
+        assert writer.event({"type": "text"}) == 1
+    assert happened
+    assert len(read(log)[0]) == 3
