@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.workflows.crew import Crew
 
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, SqliteTemplate
 
@@ -74,3 +75,11 @@ def shared_postgres(
     """The database on Postgres that tests share, empty: for rows that are locked, and cheaper than one of its own."""
     with postgres_template.shared(state_dir, frozen_clock) as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def crew() -> Iterator[Crew]:
+    """Processes for scripts to race in (a second, once)."""
+    crew = Crew()
+    yield crew
+    crew.close()

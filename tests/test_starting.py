@@ -32,9 +32,9 @@ def loaded(code: str, *words: str, folder: Path | None = None) -> set[str]:
 
 
 def seconds(code: str, *words: str, folder: Path | None = None) -> float:
-    """The least processor time of three."""
+    """The processor time of a process."""
     timed = f"import time; {code}; print(time.process_time(), file=sys.stderr)"
-    return min(float(fresh(timed, *words, folder=folder).split()[-1]) for _ in range(3))
+    return float(fresh(timed, *words, folder=folder).split()[-1])
 
 
 def domains(modules: set[str]) -> set[str]:
@@ -46,7 +46,7 @@ def domains(modules: set[str]) -> set[str]:
 @pytest.fixture(scope="module")
 def below() -> float:
     """The processor time of the libraries below."""
-    return seconds(BASE)
+    return min(seconds(BASE) for _ in range(3))
 
 
 @pytest.fixture
@@ -108,5 +108,5 @@ def test_statistics_load_tables_but_no_repository(folder: Path) -> None:
 def test_a_process_costs_at_most_a_multiple_of_the_libraries_below(
     code: str, words: tuple[str, ...], most: float, folder: Path, below: float
 ) -> None:
-    """packaging PT-31: of processor time, with room for what else the machine does."""
-    assert seconds(code, *words, folder=folder) < most * below
+    """packaging PT-31: of processor time, with room for what else the machine does; one of five processes suffices."""
+    assert any(seconds(code, *words, folder=folder) < most * below for _ in range(5))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CHOICE_VARIABLE = "LASTLIGHT_TEST_POSTGRES"
 #: A machine that is busy with tests may take long to let a client in.
 CONNECT_SECONDS = 30
+#: How often it is tried to copy or drop a database whose last client is about to go. The server waits five seconds for
+#: it each time, and a machine that is busy with tests may need more.
+_ATTEMPTS = 6
 
 WAYS: dict[str, Callable[[], ways.Served]] = {
     "url": ways.from_url,
@@ -101,10 +104,15 @@ class ThrowawayPostgres:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _execute(self, statement: str, *names: str) -> None:
-        sql = _driver().sql
-        with connect(self.url) as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+    def _execute(self, statement: str, *names: str, attempts: int = _ATTEMPTS) -> None:
+        driver = _driver()
+        try:
+            with connect(self.url) as connection:
+                connection.execute(driver.sql.SQL(statement).format(*map(driver.sql.Identifier, names)))
+        except driver.errors.ObjectInUse:
+            if attempts == 1:
+                raise
+            self._execute(statement, *names, attempts=attempts - 1)
 
 
 def connect(url: str) -> psycopg.Connection[Any]:

@@ -25,8 +25,8 @@ LONGEST_FUNCTION = 45
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text())))
 
 
 def found(rule: Callable[[ast.AST], bool], *, except_in: tuple[str, ...] = ()) -> list[str]:
@@ -35,7 +35,7 @@ def found(rule: Callable[[ast.AST], bool], *, except_in: tuple[str, ...] = ()) -
         f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
         for path in FILES
         if not set(except_in) & set(path.relative_to(PACKAGE).parts)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if rule(node)
     ]
 

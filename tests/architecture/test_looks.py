@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +42,13 @@ FILES_AT_ONCE = {
 LOCKING = {"migration", "hold_migration_lock"}
 
 
-def works() -> Iterator[str]:
+@cache
+def works() -> frozenset[str]:
     """The methods of repositories that write after a look, or in several statements."""
+    return frozenset(_works())
+
+
+def _works() -> Iterator[str]:
     for file in sorted((ROOT / "lastlight_state").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ClassDef) and "Repository" in str(_bases(node)):
@@ -102,6 +108,7 @@ def _owner(call: ast.Call) -> str:
     return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
+@cache
 def named() -> set[str]:
     """The calls that tests of races name."""
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name in RACES]
@@ -110,12 +117,12 @@ def named() -> set[str]:
 
 def test_repositories_are_found() -> None:
     """The walk sees what it is meant to see."""
-    assert {"Runs.finish", "Claims.take", "Events.append", "Results._put", "Sessions.resume"} <= set(works())
+    assert {"Runs.finish", "Claims.take", "Events.append", "Results._put", "Sessions.resume"} <= works()
 
 
 def test_a_call_that_looks_and_then_writes_is_named_by_a_test_of_races() -> None:
     """Look, then write, has a test in which something changes in between."""
-    assert sorted(set(works()) - named() - set(AT_ONCE)) == [], f"add a race to one of {', '.join(RACES)}"
+    assert sorted(works() - named() - set(AT_ONCE)) == [], f"add a race to one of {', '.join(RACES)}"
 
 
 def test_a_function_that_changes_files_is_named_by_a_test_of_races() -> None:
@@ -134,5 +141,5 @@ def test_a_migration_that_looks_before_its_lock_is_named_by_a_test_of_races() ->
 
 def test_what_is_excused_is_there() -> None:
     """No reason outlives its call."""
-    assert set(AT_ONCE) <= set(works())
+    assert set(AT_ONCE) <= works()
     assert set(FILES_AT_ONCE) <= set(changing_files())

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from support.jsonl.lines import SPAWN, append_until_killed, child, is_record, read, record
+from support.jsonl.lines import append_until_killed, child, is_record, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace
@@ -324,9 +324,8 @@ def test_a_repair_that_is_killed_leaves_one_of_the_two_files(path: Path, rounds:
     expected = [0, 2, 3, 4, 5, 6, *range(10, 60)]
     chance = random.Random(3)
     for _ in range(rounds):
-        process = SPAWN.Process(target=repair_for_ever, args=(path,), daemon=True)
-        process.start()
         before = path.stat().st_ino
+        process = child(repair_for_ever, path)
         _until(partial(_differs, path, before))
         time.sleep(chance.random() * 0.01)  # somewhere in the middle of a later replacement
         process.kill()

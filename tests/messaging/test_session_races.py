@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 import pytest
 from support.messaging.chat import KEY, TIMEOUT, active_ids, at_once, counted, started
 from support.messaging.speaker import KEY as SPOKEN, go, speaking
+from support.workflows.crew import Crew
 from support.workflows.steps import Raw, together
 
 from lastlight_state import AlreadyExists, LostRace, StaleVersion, StateStore
@@ -36,16 +35,25 @@ def test_simultaneous_first_messages_make_one_session(every_backend: StateStore,
     assert raw("SELECT id FROM messaging_sessions") == [(session_id,)]
 
 
+RESUME = """
+from support.messaging.speaker import KEY, Future
+from lastlight_state import StateStore
+
+[url] = arguments
+with StateStore.open(url, clock=Future()) as store:
+    store.messaging.sessions.find("nobody")
+    ready()
+    resumed = store.messaging.sessions.resume(KEY)
+result = [resumed.session.id, resumed.created]
+"""
+
+
 @pytest.mark.parametrize("processes", [4, pytest.param(16, marks=pytest.mark.soak)])
 def test_simultaneous_first_messages_of_many_processes_make_one_session(
-    database: Database, raw: Raw, processes: int
+    database: Database, crew: Crew, raw: Raw, processes: int
 ) -> None:
     """messaging M-1, M-50, case 2."""
-    with ExitStack() as running:
-        speakers = [running.enter_context(speaking("resume", database.url)) for _ in range(processes)]
-        for speaker in speakers:
-            go(speaker)
-        found = [json.loads(speaker.communicate()[0]) for speaker in speakers]
+    found = crew.race(RESUME, *[[database.url]] * processes)
     [session_id] = {one[0] for one in found}
     assert [one[1] for one in found].count(True) == 1
     assert active_ids(raw) == [session_id]

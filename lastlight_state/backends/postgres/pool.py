@@ -123,9 +123,9 @@ class Pool:
             cause = getattr(error, "orig", None) or error
             raise translate(cause) from cause
         pooled = Pooled(fairy.dbapi_connection)
-        fairy.detach()
         self._lent[pooled] = checkout
         self._all.append(pooled)
+        fairy.detach()  # only now: until here SQLAlchemy closes it, should an exception come in between
         return pooled
 
     def _close_the_gone(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,7 +87,12 @@ def lines(page: Path) -> Iterator[Text]:
         yield Text(page, number, re.sub(rf"^- \*\*{_ID}\*\* ", "", line))
 
 
-def _python(file: Path) -> Iterator[Text]:
+@cache
+def _python(file: Path) -> tuple[Text, ...]:
+    return tuple(_said_in(file))
+
+
+def _said_in(file: Path) -> Iterator[Text]:
     source = file.read_text("utf-8")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

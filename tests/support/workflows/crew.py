@@ -40,7 +40,7 @@ class Crew:
 _LEADER = """
 import json, os, sys, traceback
 from support.loading import load
-load("db", "backends", "workflows", "schedules")
+load("db", "backends", "workflows", "schedules", "messaging", "outputs")
 
 class Member:
     def __init__(self, script, arguments):

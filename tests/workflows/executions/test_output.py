@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from support import processes
 from support.workflows.steps import Raw, started, together
 
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue, PayloadTooLarge
@@ -134,9 +136,11 @@ def test_a_scratch_that_is_no_object_is_not_guessed_at(store: StateStore, raw: R
 KILLED = """
 import os, signal, sqlite3, sys
 import psycopg, sqlalchemy
+from support.loading import load
 from lastlight_state import StateStore
 
-url, backend, execution_id, deadly = sys.argv[1:]
+url, backend, execution_id = sys.argv[1:]
+load("db", "backends", "workflows")
 
 class Dying:
     def execute(self, sql, *given, **options):
@@ -151,7 +155,14 @@ if backend == "sqlite":
     engine = sqlalchemy.create_engine("sqlite:///" + url, connect_args={"factory": DyingConnection})
 else:
     engine = sqlalchemy.create_engine(url, connect_args={"cursor_factory": DyingCursor})
-StateStore.open(url, engine=engine).workflows.executions.save_output(execution_id, "text", loop="fix")
+
+for deadly in ("UPDATE executions SET output_text", "COMMIT", "nothing"):
+    child = os.fork()
+    if child == 0:
+        StateStore.open(url, engine=engine).workflows.executions.save_output(execution_id, "text", loop="fix")
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    sys.stdin.readline()
 """
 
 
@@ -161,10 +172,16 @@ def test_a_process_killed_between_pointer_and_text_leaves_neither(fresh_database
     run = started(store)
     execution = store.workflows.executions.start("deploy:fix", run_id=run.id, options=ExecutionOptions(id="e-1"))
     arguments = [sys.executable, "-c", KILLED, fresh_database.url, fresh_database.name, execution.id]
-    for deadly in ("UPDATE executions SET output_text", "COMMIT"):
-        assert subprocess.run([*arguments, deadly], check=False).returncode == -signal.SIGKILL
-        assert store.workflows.runs.get(run.id).scratch is None
-        assert store.workflows.executions.find_output(execution.id) is None
-    assert subprocess.run([*arguments, "nothing"], check=False).returncode == 0
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with processes.started(arguments, env=environment, stdin=subprocess.PIPE) as writers:
+        assert writers.stdin is not None
+        assert writers.stdout is not None
+        for _ in ("between", "before COMMIT"):
+            assert writers.stdout.readline() == f"{-signal.SIGKILL}\n"
+            assert store.workflows.runs.get(run.id).scratch is None
+            assert store.workflows.executions.find_output(execution.id) is None
+            writers.stdin.write("go on\n")
+            writers.stdin.flush()
+        assert writers.stdout.readline() == "0\n"
     assert store.workflows.runs.get(run.id).scratch == {"fix": {"lastOutputExecutionId": "e-1"}}
     assert store.workflows.executions.find_output(execution.id) == "text"

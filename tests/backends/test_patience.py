@@ -1,0 +1,35 @@
+"""Waits that end early when nobody wants the answer any more."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from lastlight_state.backends import patience
+from lastlight_state.backends.patience import Patience
+from lastlight_state.errors import BackendBusy
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_pause_ends_when_its_call_is_given_up(*, begun: bool) -> None:
+    """backends B-74: before it begins, and in the middle of it."""
+    given, told = Patience(), threading.Event()
+
+    def call() -> None:
+        patience.lend(given)
+        try:
+            patience.pause(3600)
+        except BackendBusy:
+            told.set()
+
+    thread = threading.Thread(target=call, daemon=True)
+    if begun:
+        thread.start()
+        while given._gate is None:
+            pass
+        given.end()
+    else:
+        given.end()
+        thread.start()
+    assert told.wait(30)
