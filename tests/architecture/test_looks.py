@@ -37,6 +37,8 @@ FILES_AT_ONCE = {
     "places.listable": "opens to read",
     "places.sync": "opens to read",
     "places._opened": "opens to read",
+    "upkeep._pack_into": "under the run's lock, which Upkeep._pack takes before it looks",
+    "upkeep._remove_leftovers": "under the run's lock, which Upkeep._pack takes before it looks",
 }
 #: How a migration takes its lock.
 LOCKING = {"migration", "hold_migration_lock"}

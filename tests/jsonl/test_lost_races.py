@@ -33,7 +33,7 @@ def test_what_another_left_torn_before_the_lock_is_sealed(path: Path, monkeypatc
     with LineWriter(path) as writer:
         writer.append(one(0))
         with path.open("ab") as other:
-            happened = before(monkeypatch, fcntl, "flock", lambda: other.write(b'{"torn') and other.flush())
+            happened = before(monkeypatch, fcntl, "flock", lambda: (other.write(b'{"torn'), other.flush()))
             writer.append(one(1))
     assert happened
     assert read(path).numbers == [0, 1]

@@ -53,7 +53,7 @@ def test_a_foreign_table_that_came_meanwhile_is_refused(place: Place, monkeypatc
 def test_what_another_has_taken_over_meanwhile_is_upgraded_alone(
     sqlite_place: Place, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """migrations MG-25, MG-40: adoption.adopt."""
+    """migrations MG-25, MG-40: runner._adopt looks again under the lock."""
     original(sqlite_place, SEED, ROWS)
     backend, other = sqlite_place.backend(), sqlite_place.backend()
     happened = before(monkeypatch, backend, "migration", lambda: migrate(other, reached))
@@ -66,7 +66,7 @@ def test_what_another_has_taken_over_meanwhile_is_upgraded_alone(
 def test_an_original_that_was_changed_meanwhile_is_not_taken_over(
     sqlite_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """migrations MG-43: adoption.adopt compares under the lock; nothing is changed."""
+    """migrations MG-43: runner._adopt compares under the lock; nothing is changed."""
     raw = original(sqlite_place, SEED, ROWS)
     backend = sqlite_place.backend()
     happened = before(

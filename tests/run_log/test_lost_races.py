@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from support.between import before
-from support.run_log.logs import RUN, SESSION, files_below, read, start
+from support.run_log.logs import NOW, RUN, SESSION, files_below, kinds, read, start
 
 from lastlight_state.errors import AlreadyExists, StaleVersion
 from lastlight_state.run_log import RunLog, SessionState, locks
@@ -122,3 +123,42 @@ def test_a_run_reopened_after_another_wrote_counts_on(log: RunLog, monkeypatch: 
         assert writer.event({"type": "text"}) == 1
     assert happened
     assert len(read(log)[0]) == 3
+
+
+def _ended(log: RunLog) -> None:
+    with start(log) as writer:
+        writer.end("completed")
+
+
+def _late(log: RunLog, ts: datetime) -> None:
+    with log.runs.reopen(RUN) as writer:
+        writer.tool_output("bash", tool_call_id="c", result_raw="late", ts=ts)
+
+
+def test_a_record_that_came_late_before_the_lock_is_packed_too(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-82: Upkeep._pack reads under the run's lock."""
+    _ended(log)
+    happened = before(monkeypatch, locks, "try_acquire", lambda: _late(log, NOW))
+    assert log.runs.pack(RUN)
+    assert happened
+    assert kinds(read(log)[0])[-2:] == ["run.end", "tool.output"]
+
+
+def test_a_run_that_another_packed_meanwhile_is_not_packed_again(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-82: Upkeep._pack."""
+    _ended(log)
+    happened = before(monkeypatch, locks, "try_acquire", lambda: log.runs.pack(RUN))
+    assert not log.runs.pack(RUN)
+    assert happened
+    assert kinds(read(log)[0])[-1] == "run.end"
+
+
+def test_a_run_to_which_a_record_came_late_is_not_removed(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-82: Upkeep._remove looks again under the run's lock."""
+    _ended(log)
+    limit = NOW + timedelta(seconds=1)
+    happened = before(monkeypatch, locks, "try_acquire", lambda: _late(log, limit))
+    done = log.runs.prune(ended_before=limit, dry_run=False)
+    assert happened
+    assert (done.run_ids, done.skipped) == ((), 1)
+    assert kinds(read(log)[0])[-1] == "tool.output"

@@ -50,6 +50,11 @@ class _Key(NamedTuple):
     run_id: str
 
 
+def has_ended(entry: RunEntry, before: datetime) -> bool:
+    """Whether the run's last record is of before that time, and its end is there."""
+    return entry.state == "ended" and entry.last_ts is not None and entry.last_ts < before
+
+
 class RunLists:
     """Lists runs."""
 
@@ -79,11 +84,7 @@ class RunLists:
         """The logs of runs whose last record is of before that time, and how many could not be read."""
         walk = _Walk(self._tree, self._heads, given)
         entries = [(file, walk.entry(file)) for _, file in walk.files(None)]
-        found = [
-            file
-            for file, entry in entries
-            if entry is not None and entry.state == "ended" and entry.last_ts is not None and entry.last_ts < before
-        ]
+        found = [file for file, entry in entries if entry is not None and has_ended(entry, before)]
         return found, walk.skipped
 
     def newest(self, session_id: str, limit: int) -> list[RunFile]:

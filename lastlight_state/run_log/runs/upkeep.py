@@ -14,7 +14,7 @@ from lastlight_state.jsonl import files, places
 from lastlight_state.jsonl.lock import acquire as lock_lines
 from lastlight_state.run_log import locks, packed
 from lastlight_state.run_log.runs.heads import Heads, end_of
-from lastlight_state.run_log.runs.lists import RunFilter, RunLists
+from lastlight_state.run_log.runs.lists import RunFilter, RunLists, has_ended
 from lastlight_state.run_log.runs.records import PruneReport
 from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 
@@ -46,7 +46,7 @@ class Upkeep:
         found, skipped = self._lists.ended(RunFilter(session_id, until=before), before)
         gone: list[tuple[str, int]] = []
         for file in found:
-            size = _size_of(file) if dry_run else self._remove(file)
+            size = _size_of(file) if dry_run else self._remove(file, before)
             if size is None:
                 skipped += 1
             else:
@@ -76,11 +76,13 @@ class Upkeep:
         except OSError as error:
             raise files.failure(error, file.path) from error
 
-    def _remove(self, file: RunFile) -> int | None:
-        """Remove a log; returns its bytes, or None for one that is written, or that cannot be removed."""
+    def _remove(self, file: RunFile, before: datetime) -> int | None:
+        """Remove a log; returns its bytes, or None for one that goes on, or that cannot be removed."""
         try:
             with self._alone(file.run_id):
                 now = self._tree.get(file.run_id)
+                if not has_ended(self._heads.entry(now), before):  # late records came since the look
+                    return None
                 size = _size_of(now) or 0
                 with places.directory(now.path.parent, base=places.ROOT) as (held, _):
                     for name in now.names:
