@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Self
 
 from sqlalchemy import ColumnElement
@@ -58,10 +59,11 @@ class Checkout(Turn):
     owner: Any = None
     before: Any = None
     broken = False
+    #: None for a connection that is a caller's; such a checkout is never entered.
+    backend: Any
 
     def __init__(self, mode: Mode, backend: Backend | None = None) -> None:
         self.mode = mode
-        #: None for a connection that is a caller's.
         self.backend = backend
 
     @classmethod
@@ -80,21 +82,16 @@ class Checkout(Turn):
         self.broken = False
 
     def __enter__(self) -> Self:
-        self._of.acquire(self.mode, self)
+        self.backend.acquire(self.mode, self)
         return self
 
     def abandoned(self, handle: object) -> None:
         with suppress(BaseException):  # the first exception is on its way; whoever asks next does the rest
-            self._of.recover(self)
-
-    @property
-    def _of(self) -> Backend:
-        assert self.backend is not None  # noqa: S101 - one that has none is never entered
-        return self.backend
+            self.backend.recover(self)
 
     @staticmethod
     def _leave(checkout: Checkout, *raised: Any) -> None:
-        backend = checkout._of
+        backend = checkout.backend
         try:
             if raised[0] is not None:
                 backend.rollback(checkout)
@@ -162,7 +159,7 @@ class Backend(ABC):
         """The schema of all tables, None for the default one."""
         return self.options.schema
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str | None]:
         """What compiled statements are kept by."""
         return self.name, self.options.schema

@@ -36,7 +36,7 @@ class Chain:
         self._head = head
         self._into = into
         self._values = dict(values)
-        self._returning = returning
+        self.returning = returning
         self.head = Statement(head)
         self.tail = Statement(self._separate_tail())
         self.whole = Statement(self._single_statement())
@@ -51,7 +51,7 @@ class Chain:
             for name, value in self._values.items()
         }
         insert = sa.insert(self._into).values(values)
-        return insert.returning(*self._returning) if self._returning else insert
+        return insert.returning(*self.returning) if self.returning else insert
 
     def _single_statement(self) -> Any:
         head = self._head.cte("head")
@@ -59,8 +59,8 @@ class Chain:
         insert = sa.insert(self._into).from_select(
             list(self._values), sa.select(*columns).select_from(head), include_defaults=False
         )
-        tail = insert.returning(*(self._returning or self._into.primary_key.columns)).cte("tail")
-        new = [tail.c[column.name].label(NEW + column.name) for column in self._returning]
+        tail = insert.returning(*(self.returning or self._into.primary_key.columns)).cte("tail")
+        new = [tail.c[column.name].label(NEW + column.name) for column in self.returning]
         return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())
 
 

@@ -199,7 +199,7 @@ def _time_texts() -> Callable[[datetime | None], str | None]:
         known, text = last
         if value is known:
             return text
-        text = iso_text(aware_utc("timestamp", value)) if value is not None else None
+        text = None if value is None else iso_text(value if value.tzinfo is UTC else aware_utc("timestamp", value))
         last = (value, text)
         return text
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from lastlight_state.backends.cells import Unreadable
 from lastlight_state.db.columns import read_time
+from lastlight_state.db.parameters import Convert
 
-Convert = Callable[[Any], Any]
 Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 
 #: `read_time` inlined for the usual case, a time in UTC.

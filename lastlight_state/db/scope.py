@@ -37,6 +37,8 @@ T = TypeVar("T")
 Work = Callable[[Unit], T]
 
 _log = logging.getLogger("lastlight_state.db")
+#: Each look into an enumeration is a call, on Python 3.11.
+_READ, _SNAPSHOT, _ONE, _WRITE = Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE
 _SAVEPOINT = "lastlight_call"
 
 
@@ -83,16 +85,16 @@ class StoreScope(Scope):
         _every_scope.add(self)
 
     def reading(self, work: Work[T]) -> T:
-        return self._run(Mode.READ, work, repeatable=True)
+        return self._run(_READ, work, repeatable=True)
 
     def viewing(self, work: Work[T]) -> T:
-        return self._run(Mode.SNAPSHOT, work, repeatable=True)
+        return self._run(_SNAPSHOT, work, repeatable=True)
 
     def once(self, work: Work[T], *, repeatable: bool = False) -> T:
-        return self._run(Mode.ONE, work, repeatable=repeatable)
+        return self._run(_ONE, work, repeatable=repeatable)
 
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
-        return self._run(Mode.WRITE, work, repeatable=repeatable)
+        return self._run(_WRITE, work, repeatable=repeatable)
 
     def refuse_closed(self) -> None:
         """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
@@ -133,7 +135,8 @@ class StoreScope(Scope):
         self.backend.forked()
 
     def _run(self, mode: Mode, work: Work[T], *, repeatable: bool) -> T:
-        self.refuse_closed()
+        if self._unusable is not None or self._blocks:
+            self.refuse_closed()
         in_doubt: list[Callable[[], object]] = []
         try:
             return self._attempt(mode, work, in_doubt)

@@ -18,8 +18,8 @@ from sqlalchemy.types import TypeEngine
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import columns, stored
-from lastlight_state.db.parameters import Gate
-from lastlight_state.db.rows import Convert, Sound, builder
+from lastlight_state.db.parameters import Convert, Gather, gatherer
+from lastlight_state.db.rows import Sound, builder
 from lastlight_state.errors import CorruptData
 
 Values = Mapping[str, Any]
@@ -36,7 +36,7 @@ SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_build", "_by_position", "_cells", "_constants", "_element", "_gate", "_order", "_prepare", "sql")
+    __slots__ = ("_build", "_cells", "_element", "parameters", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         self._element = element
@@ -48,11 +48,16 @@ class Compiled:
         if compiled.post_compile_params or compiled.literal_execute_params:
             raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")
         self.sql: str = str(compiled)
-        self._by_position = bool(compiled.positional)
-        self._order: tuple[str, ...] = tuple(compiled.positiontup or compiled.bind_names.values())
-        self._gate = Gate(self._order, {name: bind.type for bind, name in compiled.bind_names.items()})
-        self._prepare = _bind_converters(compiled, dialect)
-        self._constants = _constants(compiled, self._prepare, self._order)
+        order = tuple(compiled.positiontup or compiled.bind_names.values())
+        converters = _bind_converters(compiled, dialect)
+        #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
+        self.parameters: Gather = gatherer(
+            order,
+            {name: bind.type for bind, name in compiled.bind_names.items()},
+            converters,
+            _constants(compiled, order),
+            by_position=bool(compiled.positional),
+        )
         self._cells = tuple(stored.cell(entry, dialect) for entry in compiled._result_columns)
         self._build = builder(
             [cell.name for cell in self._cells],
@@ -60,25 +65,16 @@ class Compiled:
             Sound([cell.types for cell in self._cells]),
         )
 
-    def parameters(self, values: Values) -> Any:
-        """The driver's parameters: a list or a dict, as its style asks. Raises `InvalidValue` for one that is wrong."""
-        given = {**self._constants, **values}
-        self._gate.check([given[name] for name in self._order])
-        for name, convert in self._prepare:
-            value = given[name]
-            if value is not None:
-                given[name] = convert(value)
-        if self._by_position:
-            return [given[name] for name in self._order]
-        return {name: given[name] for name in self._order}
-
     def many(self, rows: Iterable[Values]) -> list[Any]:
         """The driver's parameters of each row."""
-        return [self.parameters(values) for values in rows]
+        return list(map(self.parameters, rows))
 
     def row(self, found: Sequence[Any]) -> dict[str, Any]:
         """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
-        return self.rows((found,))[0]
+        try:
+            return self._build((found,))[0]
+        except UNREADABLE as error:
+            raise self._damage((found,)) from error
 
     def rows(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
         """Stored rows as `row` gives them."""
@@ -209,7 +205,7 @@ class Family:
         return made
 
 
-def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str, Convert], ...]:
+def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> dict[str, Convert]:
     """By name: a parameter that stands in several places is converted once."""
     found: dict[str, Convert] = {}
     for bind, name in compiled.bind_names.items():
@@ -218,17 +214,13 @@ def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> tuple[tuple[str
         convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
         if convert is not None:
             found[name] = convert
-    return tuple(found.items())
+    return found
 
 
-def _constants(
-    compiled: SQLCompiler, converters: Sequence[tuple[str, Convert]], order: Sequence[str]
-) -> dict[str, Any]:
+def _constants(compiled: SQLCompiler, order: Sequence[str]) -> dict[str, Any]:
     """The values inside the statement itself. They are converted with the others at each use."""
-    wanted = frozenset(order) | {name for name, _ in converters}
-    return {
-        name: bind.effective_value for bind, name in compiled.bind_names.items() if name in wanted and not bind.required
-    }
+    inside = {name: bind for bind, name in compiled.bind_names.items() if name in order and not bind.required}
+    return {name: bind.effective_value for name, bind in inside.items()}
 
 
 def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -30,13 +31,14 @@ class Found(NamedTuple):
 class Unit:
     """One unit on one connection. Not for use by two threads, nor after the call that it was made for."""
 
-    __slots__ = ("_execute", "backend", "checkout", "hooks")
+    __slots__ = ("_execute", "_fetched", "backend", "checkout", "hooks")
 
     def __init__(self, backend: Backend, checkout: Checkout) -> None:
         self.backend = backend
         self.checkout = checkout
         self.hooks: list[Callable[[], object]] = []
         self._execute = checkout.execute
+        self._fetched = backend.fetched
 
     def change(self, statement: Statement, values: Values = NO_VALUES) -> int:
         """Run a write; the number of rows it changed."""
@@ -107,6 +109,9 @@ class Unit:
         head = self.row(chain.head, values)
         if head is None:
             return None
+        if not chain.returning:
+            self.change(chain.tail, {**values, **head})
+            return head
         inserted = self.row(chain.tail, {**values, **head})
         return {**head, **{NEW + name: value for name, value in (inserted or {}).items()}}
 
@@ -147,7 +152,7 @@ class Unit:
         try:
             return self._execute(sql, parameters)
         except self.backend.driver_errors as error:
-            return self._persist(error, lambda: self._execute(sql, parameters))
+            return self.backend.persist(self.checkout, error, partial(self._execute, sql, parameters))
         except UnicodeEncodeError:
             raise InvalidValue("text", "lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
@@ -158,15 +163,17 @@ class Unit:
         """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            return self.backend.fetched(self._execute(sql, parameters))
+            return self._fetched(self._execute(sql, parameters))
         except self.backend.driver_errors as error:
-            found: list[Any] = self._persist(error, lambda: self.backend.fetched(self._execute(sql, parameters)))
-            return found
+            return self._fetch_again(error, sql, parameters)
         except UnicodeEncodeError:
             raise InvalidValue("text", "lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
 
-    def _persist(self, error: Exception, run: Callable[[], Any]) -> Any:
-        return self.backend.persist(self.checkout, error, run)
+    def _fetch_again(self, error: Exception, sql: str, parameters: Any) -> list[Any]:
+        found: list[Any] = self.backend.persist(
+            self.checkout, error, lambda: self._fetched(self._execute(sql, parameters))
+        )
+        return found

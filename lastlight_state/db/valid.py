@@ -26,6 +26,8 @@ def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
 
     Names stand in indexes, and Postgres limits the size of an index entry.
     """
+    if type(value) is str and value.isascii() and value.isprintable() and len(value) <= max_bytes and value.strip():
+        return value
     text = _text(where, value)
     if not text.strip():
         raise InvalidValue(where, "must not be blank")

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ class SqliteBackend(Backend):
         try:
             execute("COMMIT")
         except sqlite3.Error as error:
-            self.persist(checkout, error, lambda: execute("COMMIT"))
+            self.persist(checkout, error, partial(execute, "COMMIT"))
 
     def rollback(self, checkout: Checkout) -> None:
         driver = checkout.driver
@@ -164,8 +165,7 @@ class SqliteBackend(Backend):
     ) -> tuple[list[str], list[Any]]:
         return questions.ask(checkout.driver, sql, params, limit, timeout)
 
-    def fetched(self, cursor: Any) -> list[Any]:
-        return fetched(cursor)
+    fetched = staticmethod(fetched)  # type: ignore[assignment]
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Do nothing: a SQLite file has one writing unit at a time."""
@@ -262,7 +262,7 @@ class SqliteBackend(Backend):
             try:
                 execute(begin)
             except sqlite3.Error as error:
-                self.persist(checkout, error, lambda: execute(begin))
+                self.persist(checkout, error, partial(execute, begin))
         except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
             self.rollback(checkout)
             self.release(checkout)

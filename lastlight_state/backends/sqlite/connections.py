@@ -54,7 +54,8 @@ class Connections(ABC):
         Raises `BackendBusy` when they take longer than the setting ``queue_timeout``.
         """
         try:
-            self._enter(checkout)
+            if not self._line.enter(checkout, self._options.queue_timeout):
+                _refuse()
             if self._user is not None:
                 self._discard(self._user)
             self._user = checkout
@@ -78,10 +79,6 @@ class Connections(ABC):
             self._line.leave(checkout)
         else:
             self.give_back_reader(checkout)
-
-    def _enter(self, checkout: Checkout) -> None:
-        if not self._line.enter(checkout, self._options.queue_timeout):
-            raise BackendBusy("waited too long for the other writers of this process", final=True)
 
     @abstractmethod
     def reader(self, checkout: Checkout) -> None: ...
@@ -239,3 +236,7 @@ def undo(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
     except sqlite3.Error as error:
         _log.debug("ROLLBACK of a unit that was cut off: %s", error)
+
+
+def _refuse() -> None:
+    raise BackendBusy("waited too long for the other writers of this process", final=True)

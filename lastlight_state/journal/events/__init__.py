@@ -73,7 +73,7 @@ class Events(Numbered):
         """
         found, now = valid.identifier("run_id", run_id), self._now()
         given = checks.batch(events)
-        rows = [checks.event(found, one, now, f"events[{i}].") for i, one in enumerate(given)]
+        rows = checks.events(found, given, now)
         if all(one.event_id is None and one.at is None for one in given):
             return self._append(found, lambda: self._writing(lambda unit: appending.append_plain(unit, found, rows)))
         drafts = [Draft(row, checks.is_replay(one)) for row, one in zip(rows, given, strict=True)]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
+from lastlight_state.db.records import made
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal.events import statements as sql
@@ -82,8 +83,8 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]
 
 def appended(row: Row, *, created: bool) -> Appended:
     """What appending an event returns."""
-    names = ("seq", "event_id", "occurred_at")
-    return Appended.of({"created": created, **{name: row[name] for name in names}})
+    found = {"created": created, "seq": row["seq"], "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
+    return made(Appended, found)
 
 
 class _Known:

@@ -9,14 +9,11 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter, NewEvent
 
 Row = dict[str, Any]
-
-#: Where a payload says which node it is about, the first that is there.
-_NODE_KEYS = ("nodeId", "node_id")
 
 
 def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> Row:
@@ -32,6 +29,14 @@ def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> Row:
         "event_id": valid.optional(f"{where}event_id", given.event_id),
         "payload": codec.encode(f"{where}payload", payload, max_bytes=words.PAYLOAD),
     }
+
+
+def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[Row]:
+    """The parameters of several events. A bad one is named by its position."""
+    try:
+        return [event(run_id, one, now) for one in given]
+    except StateError:
+        return [event(run_id, one, now, f"events[{i}].") for i, one in enumerate(given)]
 
 
 def is_replay(given: NewEvent) -> bool:
@@ -67,8 +72,11 @@ def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_
 
 
 def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | None:
-    """The node of an event: the argument, else what the payload says where that could be one."""
-    told = next((payload[key] for key in _NODE_KEYS if key in payload), None)
+    """The node of an event: the argument, else what the payload says where that could be one.
+
+    A payload says it under the first of two keys that it has.
+    """
+    told = payload["nodeId"] if "nodeId" in payload else payload.get("node_id")
     if argument is None:
         return told if _could_be_node(told) else None
     node_id = valid.identifier(f"{where}node_id", argument)
