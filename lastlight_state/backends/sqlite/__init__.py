@@ -33,6 +33,7 @@ from lastlight_state.backends.sqlite.connections import (
 )
 from lastlight_state.backends.sqlite.errors import is_locked, translate
 from lastlight_state.backends.sqlite.file_connections import FileConnections
+from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
@@ -158,14 +159,14 @@ class SqliteBackend(Backend):
         return translate(error)
 
     def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
-        checkout.driver.executemany(sql, rows)
+        insert_rows(checkout.driver, sql, rows)
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
     ) -> tuple[list[str], list[Any]]:
         return questions.ask(checkout.driver, sql, params, limit, timeout)
 
-    fetched = staticmethod(fetched)  # type: ignore[assignment]
+    fetched = staticmethod(fetched)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Do nothing: a SQLite file has one writing unit at a time."""

@@ -176,6 +176,18 @@ def test_a_thousand_events_are_one_batch(store: StateStore) -> None:
     assert store.journal.events.get(run, 999).payload == {"i": 999, **hostile}
 
 
+def test_batches_of_any_size_are_stored_in_order_and_whole(store: StateStore) -> None:
+    """journal E-2: however many rows a statement of the database takes."""
+    run = started(store).id
+    sizes = (1, 49, 50, 51, 100, 123)
+    for size in sizes:
+        batch = [NewEvent("a", {"of": size, "i": i}) for i in range(size)]
+        first, *_ = stored = store.journal.events.append_many(run, batch)
+        assert [one.seq for one in stored] == list(range(first.seq, first.seq + size))
+    found = all_pages(lambda **asked: store.journal.events.list(run, **asked))
+    assert [event.payload for event in found] == [{"of": size, "i": i} for size in sizes for i in range(size)]
+
+
 def test_a_rolled_back_append_leaves_neither_event_nor_number(every_backend: StateStore, run_id: str) -> None:
     """journal E-1, case 17."""
     with undone(every_backend) as tx:
