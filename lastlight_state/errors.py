@@ -116,8 +116,8 @@ class AlreadyAnswered(Conflict):
 
 class ClaimLost(Conflict):
     """A write whose claim does not hold the run, or one without a claim while the run is held. Nothing was written.
-
-    For the claim on a cron's fire, ``kind`` is ``fire``, and ``fire_id`` is set in place of ``run_id``.
+    For the claim on a cron's fire, ``kind`` is ``fire``, and ``fire_id`` is set in place of ``run_id``; for an agent
+    that a later one has replaced, ``agent`` and ``agent_id``.
     """
 
     code = "claim_lost"
@@ -137,7 +137,7 @@ class ClaimLost(Conflict):
         current_epoch: int,
         held_by: str | None,
         status: str,
-        kind: Literal["run", "fire"] = "run",
+        kind: Literal["run", "fire", "agent"] = "run",
     ) -> None:
         text = f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}"
         held: dict[str, Any] = {"held_by": held_by, "status": status, f"{kind}_id": key}

@@ -81,6 +81,9 @@ class Settings(BaseSettings):
     agent_log_dir: Path | None = None
     session_types: tuple[tuple[tuple[str, ...], str], ...] = ()
     run_log_root: Path | None = None
+    mailbox_root: Path | None = None
+    mailbox_mode: Literal["private", "group"] = "private"
+    mailbox_timezone: str = "UTC"
     line_sync: Literal["os", "end", "record"] = "end"
 
     @classmethod
@@ -115,6 +118,11 @@ class Settings(BaseSettings):
     def run_logs(self) -> Path:
         """The directory whose ``sessions`` holds the logs of runs and the states of sessions."""
         return self.run_log_root or self.state_dir
+
+    @property
+    def mailboxes(self) -> Path:
+        """The directory whose folders are agent groups, and in those the sessions' mailboxes."""
+        return self.mailbox_root or self.state_dir / "v2-sessions"
 
     @property
     def line_directories(self) -> tuple[Path, Path]:

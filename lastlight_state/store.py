@@ -33,6 +33,7 @@ from lastlight_state.unwinding import block
 if TYPE_CHECKING:
     from lastlight_state.agent_log import AgentLog
     from lastlight_state.journal import Journal
+    from lastlight_state.mailbox import Mailboxes
     from lastlight_state.maintenance import Maintenance
     from lastlight_state.messaging import Messaging
     from lastlight_state.outputs import Outputs
@@ -155,6 +156,11 @@ class StateStore(Domains):
     run_log: Part[RunLog] = Part(
         "lastlight_state.run_log.RunLog",
         lambda store, kind: kind(store.settings.run_logs, clock=store._context.clock, sync=store.settings.line_sync),
+    )
+    #: What passes between hosts and agents: files beside the database, not transactional.
+    mailbox: Part[Mailboxes] = Part(
+        "lastlight_state.mailbox.Mailboxes",
+        lambda store, kind: kind(store.settings.mailboxes, settings=store.settings, clock=store._context.clock),
     )
     #: Work over many domains at once.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")

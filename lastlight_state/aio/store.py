@@ -26,6 +26,7 @@ from lastlight_state.store import Domains, StateStore, Transaction
 if TYPE_CHECKING:
     from lastlight_state.aio.agent_log import AsyncAgentLog
     from lastlight_state.aio.journal import AsyncJournal
+    from lastlight_state.aio.mailbox import AsyncMailboxes
     from lastlight_state.aio.maintenance import AsyncMaintenance
     from lastlight_state.aio.messaging import AsyncMessaging
     from lastlight_state.aio.outputs import AsyncOutputs
@@ -176,6 +177,11 @@ class AsyncStateStore(AsyncDomains):
     run_log: Part[AsyncRunLog] = Part(
         "lastlight_state.aio.run_log.AsyncRunLog",
         lambda store, kind: kind(store._store.run_log, _FileRunner(store._lanes)),
+    )
+    #: What passes between hosts and agents: files beside the database, not transactional.
+    mailbox: Part[AsyncMailboxes] = Part(
+        "lastlight_state.aio.mailbox.AsyncMailboxes",
+        lambda store, kind: kind(store._store.mailbox, _FileRunner(store._lanes)),
     )
     #: Reads and repairs that concern several domains.
     maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")

@@ -112,6 +112,9 @@ class Options:
     glance: bool = False
     durability: str = "normal"
     journal_mode: str | None = None
+    #: For a SQLite file that another machine uses through a mount, and that is made by its caller: rollback journal,
+    #: full sync, nothing mapped, no connection kept between units. A crashed writer's file is read from a copy.
+    across_mounts: bool = False
     wal_autocheckpoint: int = 1000
     pool_size: int = 5
     pooler: str | None = None
@@ -317,6 +320,10 @@ class Backend(ABC):
     def shape(self, connection: Connection) -> Catalogue:
         """What the tables are like, however the statements were written that made them."""
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
+
+    def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
+        """The columns of a table, of a file that another program may have made; none where there is no such table."""
+        raise NotSupported(f"{self.name} has no files of other programs")
 
     @abstractmethod
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:

@@ -165,8 +165,15 @@ def _family(name: str) -> str:
 
 
 def _loose(column: sa.Column[Any]) -> sa.Column[Any]:
-    """The column as it is added to a table that has rows: nullable, whatever is declared."""
-    loose = sa.Column(column.name, column.type, nullable=True)
+    """The column as it is added to a table that has rows: nullable unless it has a constant default."""
+    default = column.server_default
+    constant = (
+        sa.text(f"'{default.arg}'" if isinstance(default.arg, str) else str(default.arg))
+        if (isinstance(default, sa.DefaultClause))
+        else None
+    )
+    nullable = column.nullable or constant is None
+    loose = sa.Column(column.name, column.type, server_default=constant, nullable=nullable)
     sa.Table(column.table.name, sa.MetaData(), loose)
     return loose
 

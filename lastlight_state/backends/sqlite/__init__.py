@@ -87,7 +87,7 @@ class SqliteBackend(Backend):
     @property
     def exists(self) -> bool:
         try:
-            return self._path is None or files.is_there(self._path)
+            return self._path is None or files.is_there(self._path, follow=not self.options.across_mounts)
         except OSError as error:
             raise translate(error) from error
 
@@ -244,6 +244,13 @@ class SqliteBackend(Backend):
 
     def shape(self, connection: Connection) -> Catalogue:
         return shape_of(connection.connection.dbapi_connection)
+
+    def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
+        try:
+            found = checkout.driver.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        return frozenset(name for (name,) in found)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:

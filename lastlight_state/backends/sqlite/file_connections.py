@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.sqlite import files, forks as sqlite_forks
+from lastlight_state.backends.sqlite.abandoned import Abandoned
 from lastlight_state.backends.sqlite.connections import Connections, undo
 from lastlight_state.backends.sqlite.glance import Glance
 from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
@@ -32,6 +33,9 @@ class FileConnections(Connections):
         #: Who has which reader, or is about to open one. A reader is taken by being noted here.
         self._lent: dict[object, Checkout] = {}
         self._closed = False
+        #: Whether connections stay open between units.
+        self._keeps = not options.across_mounts
+        self._abandoned = Abandoned(path)
         self._glance = Glance(path) if options.glance and options.read_only else None
 
     @property
@@ -56,7 +60,7 @@ class FileConnections(Connections):
         connection = checkout.driver
         if self._lent.get(connection) is not checkout:
             return
-        if checkout.broken or self._closed:
+        if checkout.broken or self._closed or not self._keeps:
             self._close_reader(connection)
         else:
             self._lent.pop(connection, None)
@@ -94,13 +98,14 @@ class FileConnections(Connections):
 
     def _lend_writer(self, checkout: Checkout) -> None:
         if self._writer is None:
-            files.create_private_file(self._path)
+            if self._keeps:
+                files.create_private_file(self._path)
             files.refuse_unwritable(self._path)
             self._writer = self._connect(self._for_writer)
         checkout.lend(self._writer)
 
     def _take_back_writer(self, checkout: Checkout) -> None:
-        if checkout.broken or self._closed:
+        if checkout.broken or self._closed or not self._keeps:
             self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
@@ -158,8 +163,16 @@ class FileConnections(Connections):
         access = "mode=ro" if self._options.read_only else "mode=rw"
         if self._glance is not None and self._glance.possible:
             access = "mode=ro&immutable=1"
+        if self._keeps:
+            return self._connected(self._path, access, settings)
+        files.is_there(self._path, follow=False)
+        if not self._options.read_only:
+            return self._connected(self._path, access, settings)
+        return self._abandoned.connected(lambda path: self._connected(path, access, settings))
+
+    def _connected(self, path: Path, access: str, settings: tuple[str, ...]) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"file://{quote(str(self._path))}?{access}",
+            f"file://{quote(str(path))}?{access}",
             uri=True,
             timeout=self._options.busy_timeout,
             isolation_level=None,

@@ -31,13 +31,13 @@ def create_private_file(path: Path) -> None:
         return
 
 
-def is_there(path: Path) -> bool:
+def is_there(path: Path, *, follow: bool = True) -> bool:
     """Whether there is a database file. Raises OSError for a directory that may not be entered, or for no regular file.
 
-    SQLite would wait for ever at the other end of a FIFO.
+    SQLite would wait for ever at the other end of a FIFO. ``follow``: a symbolic link counts as what it leads to.
     """
     try:
-        found = path.stat()
+        found = path.stat(follow_symlinks=follow)
     except (FileNotFoundError, NotADirectoryError):
         return False
     if not stat.S_ISREG(found.st_mode):

@@ -24,7 +24,7 @@ def pragmas(options: Options, carrier: str | None, *, writes: bool = False) -> I
 
     On a network or VM-mounted one, WAL's shared memory cannot be trusted, and a mapped page may vanish under us.
     """
-    remote = carrier is not None and files.is_remote(carrier)
+    remote = options.across_mounts or (carrier is not None and files.is_remote(carrier))
     yield busy_timeout(options, writes=writes)
     if carrier is not None and not options.read_only:
         yield f"journal_mode = {_journal_mode(options, carrier)}"
@@ -35,6 +35,8 @@ def pragmas(options: Options, carrier: str | None, *, writes: bool = False) -> I
     yield "cache_size = -16384"
     yield f"mmap_size = {0 if remote else 134217728}"
     yield "temp_store = MEMORY"
+    if options.across_mounts:
+        yield "trusted_schema = OFF"  # another side wrote the file
 
 
 def busy_timeout(options: Options, *, writes: bool) -> str:
@@ -59,6 +61,8 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...]) -> None:
 def _journal_mode(options: Options, carrier: str) -> str:
     if options.journal_mode:
         return options.journal_mode.upper()
+    if options.across_mounts:
+        return "DELETE"
     if files.is_remote(carrier):
         _log.warning("the database file lies on %s: rollback journal and full sync instead of WAL", carrier)
         return "DELETE"

@@ -1,0 +1,206 @@
+"""``store.mailbox`` from coroutines."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.lazy import Part
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.mailbox.agent.inbox import AgentInbox
+from lastlight_state.mailbox.agent.outbox import AgentOutbox
+from lastlight_state.mailbox.agent.routing import AgentRouting
+from lastlight_state.mailbox.agent.state import AgentState
+from lastlight_state.mailbox.host.inbox import HostInbox
+from lastlight_state.mailbox.host.outbox import HostOutbox
+from lastlight_state.mailbox.host.routing import HostRouting
+from lastlight_state.mailbox.host.sweep import HostSweep
+from lastlight_state.mailbox.host.tasks import HostTasks
+
+
+class AsyncHostInbox(Face[HostInbox]):
+    """``host.inbox``"""
+
+    send = writing(HostInbox.send)
+    ensure = writing(HostInbox.ensure)
+    send_many = writing(HostInbox.send_many)
+    get = reading(HostInbox.get)
+    find = reading(HostInbox.find)
+    list = reading(HostInbox.list)
+    count_due = reading(HostInbox.count_due)
+    fail = writing(HostInbox.fail)
+    retry = writing(HostInbox.retry)
+    find_return_path = reading(HostInbox.find_return_path)
+    resolve_seq = reading(HostInbox.resolve_seq)
+
+
+class AsyncHostTasks(Face[HostTasks]):
+    """``host.tasks``"""
+
+    create = writing(HostTasks.create)
+    update = writing(HostTasks.update)
+    pause = writing(HostTasks.pause)
+    resume = writing(HostTasks.resume)
+    cancel = writing(HostTasks.cancel)
+    get = reading(HostTasks.get)
+    find = reading(HostTasks.find)
+    list = reading(HostTasks.list)
+
+
+class AsyncHostOutbox(Face[HostOutbox]):
+    """``host.outbox``. The adapter of `drain` is a plain function, called on a worker thread."""
+
+    take_due = writing(HostOutbox.take_due)
+    mark_delivered = writing(HostOutbox.mark_delivered)
+    mark_failed = writing(HostOutbox.mark_failed)
+    drain = writing(HostOutbox.drain)
+    requeue = writing(HostOutbox.requeue)
+    list_failed = reading(HostOutbox.list_failed)
+    get = reading(HostOutbox.get)
+    find = reading(HostOutbox.find)
+    files = reading(HostOutbox.files)
+    resolve_seq = reading(HostOutbox.resolve_seq)
+    wait = reading(HostOutbox.wait)
+
+
+class AsyncHostSweep(Face[HostSweep]):
+    """``host.sweep``"""
+
+    sync = writing(HostSweep.sync)
+    advance = writing(HostSweep.advance)
+    claims = reading(HostSweep.claims)
+    assess = reading(HostSweep.assess)
+    release = writing(HostSweep.release)
+    expire = writing(HostSweep.expire)
+    tidy = writing(HostSweep.tidy)
+    run = writing(HostSweep.run)
+
+
+class AsyncHostRouting(Face[HostRouting]):
+    """``host.routing``"""
+
+    replace_destinations = writing(HostRouting.replace_destinations)
+    list_destinations = reading(HostRouting.list_destinations)
+    put_default = writing(HostRouting.put_default)
+    find_default = reading(HostRouting.find_default)
+    allows = reading(HostRouting.allows)
+
+
+class AsyncHostMailbox(Face[HostMailbox]):
+    """A session's mailbox as its host has it."""
+
+    #: Messages for the agent.
+    inbox: Part[AsyncHostInbox] = Part("lastlight_state.aio.mailbox.AsyncHostInbox")
+    #: Scheduled and recurring work for the agent.
+    tasks: Part[AsyncHostTasks] = Part("lastlight_state.aio.mailbox.AsyncHostTasks")
+    #: Messages of the agent, and their delivery.
+    outbox: Part[AsyncHostOutbox] = Part("lastlight_state.aio.mailbox.AsyncHostOutbox")
+    #: What the agent acknowledged, and whether it is stuck.
+    sweep: Part[AsyncHostSweep] = Part("lastlight_state.aio.mailbox.AsyncHostSweep")
+    #: Where the agent may send.
+    routing: Part[AsyncHostRouting] = Part("lastlight_state.aio.mailbox.AsyncHostRouting")
+
+    status = reading(HostMailbox.status)
+    verify = reading(HostMailbox.verify)
+
+
+class AsyncAgentInbox(Face[AgentInbox]):
+    """``agent.inbox``"""
+
+    peek = reading(AgentInbox.peek)
+    take = writing(AgentInbox.take)
+    claim = writing(AgentInbox.claim)
+    complete = writing(AgentInbox.complete)
+    fail = writing(AgentInbox.fail)
+    release = writing(AgentInbox.release)
+    get = reading(AgentInbox.get)
+    find = reading(AgentInbox.find)
+    find_response = reading(AgentInbox.find_response)
+    wait = reading(AgentInbox.wait)
+
+
+class AsyncAgentOutbox(Face[AgentOutbox]):
+    """``agent.outbox``"""
+
+    send = writing(AgentOutbox.send)
+    edit = writing(AgentOutbox.edit)
+    react = writing(AgentOutbox.react)
+    resolve_seq = reading(AgentOutbox.resolve_seq)
+    get = reading(AgentOutbox.get)
+    find = reading(AgentOutbox.find)
+    list = reading(AgentOutbox.list)
+    delivery = reading(AgentOutbox.delivery)
+
+
+class AsyncAgentRouting(Face[AgentRouting]):
+    """``agent.routing``"""
+
+    find_default = reading(AgentRouting.find_default)
+    resolve = reading(AgentRouting.resolve)
+    list_destinations = reading(AgentRouting.list_destinations)
+
+
+class AsyncAgentState(Face[AgentState]):
+    """``agent.state``"""
+
+    get = reading(AgentState.get)
+    find = reading(AgentState.find)
+    put = writing(AgentState.put)
+    clear = writing(AgentState.clear)
+    list = reading(AgentState.list)
+    continuation = writing(AgentState.continuation)
+    put_continuation = writing(AgentState.put_continuation)
+    clear_continuation = writing(AgentState.clear_continuation)
+
+
+class AsyncAgentMailbox(Face[AgentMailbox]):
+    """A session's mailbox as its agent has it."""
+
+    #: Messages to work on.
+    inbox: Part[AsyncAgentInbox] = Part("lastlight_state.aio.mailbox.AsyncAgentInbox")
+    #: Messages that the agent sends.
+    outbox: Part[AsyncAgentOutbox] = Part("lastlight_state.aio.mailbox.AsyncAgentOutbox")
+    #: Where messages go.
+    routing: Part[AsyncAgentRouting] = Part("lastlight_state.aio.mailbox.AsyncAgentRouting")
+    #: What the agent keeps over restarts.
+    state: Part[AsyncAgentState] = Part("lastlight_state.aio.mailbox.AsyncAgentState")
+
+    start = writing(AgentMailbox.start)
+    beat = writing(AgentMailbox.beat)
+    tool_started = writing(AgentMailbox.tool_started)
+    tool_finished = writing(AgentMailbox.tool_finished)
+    status = reading(AgentMailbox.status)
+    verify = reading(AgentMailbox.verify)
+
+
+class AsyncMailboxes(Face[Mailboxes]):
+    """``store.mailbox``"""
+
+    list = reading(Mailboxes.list)
+    sweep = writing(Mailboxes.sweep)
+
+    @property
+    def root(self) -> Path:
+        """The directory whose folders are agent groups."""
+        return self._target.root
+
+    async def create(self, group: str, session: str) -> AsyncHostMailbox:
+        """As `Mailboxes.create`."""
+        return self._host(await self._runner.write(partial(self._target.create, group, session)))
+
+    async def ensure(self, group: str, session: str) -> AsyncHostMailbox:
+        """As `Mailboxes.ensure`."""
+        return self._host(await self._runner.write(partial(self._target.ensure, group, session)))
+
+    async def host(self, group: str, session: str) -> AsyncHostMailbox:
+        """As `Mailboxes.host`."""
+        return self._host(await self._runner.write(partial(self._target.host, group, session)))
+
+    async def agent(self, group: str, session: str, *, instance: str | None = None) -> AsyncAgentMailbox:
+        """As `Mailboxes.agent`."""
+        opened = partial(self._target.agent, group, session, instance=instance)
+        return AsyncAgentMailbox(await self._runner.write(opened), self._runner)
+
+    def _host(self, opened: HostMailbox) -> AsyncHostMailbox:
+        return AsyncHostMailbox(opened, self._runner)

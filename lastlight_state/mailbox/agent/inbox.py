@@ -1,0 +1,233 @@
+"""Messages for the agent: polling, claiming, and saying what came of them.
+
+The agent writes acknowledgements into its own file; the host reads them there. A claim is made while the write lock of
+that file is held, so that two processes of the agent never take the same message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from lastlight_state.backends import patience
+from lastlight_state.db import valid
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import LostRace, NotFound
+from lastlight_state.mailbox import times, words
+from lastlight_state.mailbox.agent import statements as sql, tidying
+from lastlight_state.mailbox.kernel import acks, checks, messages, waiting
+from lastlight_state.mailbox.kernel.pair import Room
+from lastlight_state.mailbox.kernel.readings import Both
+from lastlight_state.mailbox.kernel.waiting import Poll
+from lastlight_state.mailbox.records import Batch, MessageIn
+from lastlight_state.mailbox.words import MESSAGE, ONE_SECOND
+
+#: What the host sends for the agent's own bookkeeping; a poll passes it over unless told otherwise.
+_SKIPPED = ("system",)
+
+
+class AgentInbox(Room):
+    """``agent.inbox``"""
+
+    def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
+        """The messages that `take` would claim. Writes nothing."""
+        poll = self._poll(limit, skip_kinds)
+        return self._both(lambda both: self._chosen(both, poll))
+
+    def take(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
+        """Claim the messages that are to be worked on next, in the order of their numbers.
+
+        Due messages that wake the agent come first, the oldest before all. If there is one, the rest of ``limit`` (1 to
+        100) is filled with the newest context; otherwise the batch is empty. Messages that others hold, and kinds that
+        are skipped, take no place of another.
+        """
+        poll = self._poll(limit, skip_kinds)
+        found = self._writing(lambda unit: self._taken(unit, poll))
+        self._pair.first_poll = False
+        return found
+
+    def claim(self, *ids: str) -> tuple[str, ...]:
+        """Claim these messages; those that this call won. Ones that are held or settled already are left out.
+
+        Raises `NotFound` for an unknown id; then none is claimed.
+        """
+        asked = _ids(ids)
+        if not asked:
+            return ()
+        now = self._now()
+        return self._writing(lambda unit: self._claimed(unit, asked, now))
+
+    def complete(self, *ids: str) -> None:
+        """Say that these messages are done, all or none. Again changes nothing.
+
+        Raises `LostRace` for one that has failed, and `NotFound`.
+        """
+        self._settle(_ids(ids), "completed", None)
+
+    def fail(self, message_id: str, *, error: str) -> None:
+        """Say that a message could not be worked on. Raises `LostRace` for one that is completed, and `NotFound`."""
+        self._settle([checks.message_id(message_id)], "failed", checks.error_text(error))
+
+    def release(self, *ids: str) -> None:
+        """Give claims of this agent back; the messages can be taken again at once. Claims of others stay."""
+        asked = _ids(ids)
+        if not asked:
+            return
+        own = self._pair.instance
+        self._writing(
+            lambda unit: [
+                unit.change(sql.RELEASE, {"message_id": message_id, "claimed_by": own}) for message_id in asked
+            ]
+        )
+
+    def get(self, message_id: str) -> MessageIn:
+        """The message, also one that is settled. Raises `NotFound`."""
+        found = self.find(message_id)
+        if found is None:
+            raise valid.not_found(MESSAGE, message_id)
+        return found
+
+    def find(self, message_id: str) -> MessageIn | None:
+        """The message, or None."""
+        asked = valid.sought("id", message_id)
+        rows = self._look(lambda look: look.keyed(messages.IN_BY_ID, [asked]))
+        return MessageIn.of(rows[0]) if rows else None
+
+    def find_response(self, question_id: str) -> MessageIn | None:
+        """The oldest due message that answers this question and is not acknowledged.
+
+        Its content, or the ``payload`` in it, has the question's id as ``questionId``.
+        """
+        asked, now = valid.sought("question_id", question_id), self._now()
+        return self._both(lambda both: self._response(both, asked, now))
+
+    def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
+        """Wait until `peek` has a message, at most ``timeout``; whether it has one."""
+        end = time.monotonic() + valid.duration("timeout", timeout).total_seconds()
+        pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
+        while not self.peek(limit=1).messages:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            patience.pause(min(pause, left))
+        return True
+
+    def _chosen(self, both: Both, poll: Poll) -> Batch:
+        heads = list(islice(waiting.open_to(poll, both, messages.triggers(both)), poll.limit))
+        if not heads:
+            return Batch(messages=())
+        heads += islice(waiting.open_to(poll, both, messages.context(both)), poll.limit - len(heads))
+        found = [MessageIn.of(row) for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in heads])]
+        unreadable = tuple(head["id"] for head in heads if times.is_unreadable(head["process_after"]))
+        return Batch(messages=tuple(sorted(found, key=_place)), unreadable_times=unreadable)
+
+    def _taken(self, unit: Unit, poll: Poll) -> Batch:
+        batch = self._beside(unit, lambda both: self._chosen(both, poll))
+        for message in batch.messages:
+            unit.change(sql.PUT_ACK, self._ack(message.id, message.seq, message.tries, "processing", poll.now))
+        return batch
+
+    def _claimed(self, unit: Unit, asked: Sequence[str], now: datetime) -> tuple[str, ...]:
+        heads = self._heads(asked)
+        found = _acks(unit, heads.values())
+        won = tuple(
+            message_id
+            for message_id in asked
+            if heads[message_id]["status"] == "pending" and not acks.is_live(found.get(message_id), heads[message_id])
+        )
+        for message_id in won:
+            unit.change(
+                sql.PUT_ACK,
+                self._ack(message_id, heads[message_id]["seq"], heads[message_id]["tries"] or 0, "processing", now),
+            )
+        return won
+
+    def _settle(self, asked: Sequence[str], status: str, error: str | None) -> None:
+        if not asked:
+            return
+        now = self._now()
+        self._writing(lambda unit: self._settled(unit, asked, status, error, now))
+
+    def _settled(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
+        heads = self._heads(asked)
+        found = _acks(unit, heads.values())
+        for message_id in asked:
+            ack, head = found.get(message_id), heads[message_id]
+            current = ack if acks.is_live(ack, head) or _is_own_claim(ack, head, self._pair.instance) else None
+            if current is not None and current["status"] == status:
+                continue
+            if current is not None and current["status"] != "processing":
+                raise LostRace(f"message {message_id!r} is {current['status']}", status=current["status"])
+            tries = head["tries"] or 0 if current is None else current["message_tries"]
+            unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})
+        if status == "completed":
+            tidying.tidy(unit, self._pair)
+
+    def _response(self, both: Both, question_id: str, now: datetime) -> MessageIn | None:
+        poll = Poll(now, words.MOST_POLLED, first_poll=self._pair.first_poll)
+        answers: list[MessageIn] = []
+        for walk in (messages.triggers(both), reversed([*messages.context(both)])):
+            heads = waiting.open_to(poll, both, walk)
+            while not answers and (step := list(islice(heads, messages.STEP))):
+                rows = both.keyed(messages.IN_BY_ID, [head["id"] for head in step])
+                answers = [message for message in map(MessageIn.of, rows) if _answers(message, question_id)]
+        return min(answers, key=_place) if answers else None
+
+    def _poll(self, limit: int, skip_kinds: Collection[str]) -> Poll:
+        most = valid.number("limit", limit, least=1, most=words.MOST_POLLED)
+        kinds = checks.kinds("skip_kinds", skip_kinds)
+        return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
+
+    def _heads(self, asked: Sequence[str]) -> dict[str, dict[str, Any]]:
+        rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, asked))
+        heads = {row["id"]: row for row in rows}
+        for message_id in asked:
+            if message_id not in heads:
+                raise NotFound(MESSAGE, message_id)
+        return heads
+
+    def _ack(self, message_id: str, seq: int | None, tries: int, status: str, now: datetime) -> dict[str, Any]:
+        return {
+            "message_id": message_id,
+            "status": status,
+            "status_changed": times.plain_text(now),
+            "message_seq": seq,
+            "message_tries": tries,
+            "claimed_by": self._pair.instance,
+            "error": None,
+        }
+
+
+def _ids(ids: Sequence[str]) -> list[str]:
+    valid.at_most("ids", ids, words.MOST_SENT)
+    return [checks.message_id(message_id) for message_id in dict.fromkeys(ids)]
+
+
+def _acks(unit: Unit, heads: Collection[Any]) -> dict[str, dict[str, Any]]:
+    found = acks.OF_MESSAGES.keyed(unit, [head["id"] for head in heads])
+    return {ack["message_id"]: ack for ack in found}
+
+
+def _is_own_claim(ack: dict[str, Any] | None, head: dict[str, Any], instance: str | None) -> bool:
+    """Whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
+    if ack is None or ack["status"] != "processing" or not acks.is_of(ack, head):
+        return False
+    return instance is not None and ack["claimed_by"] == instance
+
+
+def _place(message: MessageIn) -> Any:
+    """The order of messages: those without a number first, by time and id."""
+    stamp = "" if message.timestamp is None else message.timestamp.isoformat()
+    return (0, stamp, message.id) if message.seq is None else (1, message.seq, message.id)
+
+
+def _answers(message: MessageIn, question_id: str) -> bool:
+    content = message.content
+    if not isinstance(content, dict):
+        return False
+    payload = content.get("payload")
+    parts = [content, payload] if isinstance(payload, dict) else [content]
+    return any(part.get("questionId") == question_id for part in parts)

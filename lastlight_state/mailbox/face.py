@@ -1,0 +1,154 @@
+"""`Mailboxes`: the face ``store.mailbox``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Options
+from lastlight_state.backends.retry import Retry
+from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.db import pages, valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.scope import StoreScope
+from lastlight_state.errors import StateError
+from lastlight_state.jsonl import places
+from lastlight_state.mailbox import models
+from lastlight_state.mailbox.agent import AgentMailbox, lives
+from lastlight_state.mailbox.arguments import DEFAULT_POLICY, StalePolicy
+from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creation, heartbeat, is_name, is_regular
+from lastlight_state.mailbox.host import HostMailbox
+from lastlight_state.mailbox.kernel import shape
+from lastlight_state.mailbox.kernel.pair import Pair
+from lastlight_state.mailbox.records import MailboxInfo, SweepReport
+from lastlight_state.metrics import Metrics
+from lastlight_state.settings import Settings
+
+#: When the agent of a session was started; None where it is not running.
+Running: TypeAlias = Callable[[str, str], datetime | None]
+
+_MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
+
+
+class Mailboxes:
+    """``store.mailbox``: a pair of files for each session, between its host and its agent.
+
+    They are files below ``root``: no part of the database, nor of its transactions.
+    """
+
+    def __init__(self, root: Path, *, settings: Settings | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.root = places.real(root)
+        self._settings = settings or Settings()
+        self._clock = clock
+
+    def create(self, group: str, session: str) -> HostMailbox:
+        """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
+        place = Place.below(self.root, group, session)
+        directory_mode, file_mode = _MODES[self._settings.mailbox_mode]
+        creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
+        return self.host(group, session)
+
+    def ensure(self, group: str, session: str) -> HostMailbox:
+        """The host's side of a mailbox, which is made if it is missing. What another program made is adopted."""
+        place = Place.below(self.root, group, session)
+        directory_mode, file_mode = _MODES[self._settings.mailbox_mode]
+        try:
+            creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
+        except StateError:
+            if not place.path.is_dir():
+                raise
+            creation.complete(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
+        return self.host(group, session)
+
+    def host(self, group: str, session: str) -> HostMailbox:
+        """The host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database."""
+        return HostMailbox(self._opened("host", group, session))
+
+    def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
+        """The agent's side, as `AgentMailbox.open`. Raises as `host`."""
+        return AgentMailbox(lives.joined(self._opened("agent", group, session), instance))
+
+    def list(self, *, group: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[MailboxInfo]:
+        """A page of the sessions that have a mailbox, by group and session."""
+        valid.page_limit(limit)
+        asked = ["mailboxes", group]
+        after = pages.key(asked, page_token, (str, str))
+        found = [name for name in self._sessions(group) if after is None or [*name] > after]
+        shown, more = found[:limit], len(found) > limit
+        return Page(
+            items=tuple(_info(self.root, *name) for name in shown),
+            next_page_token=pages.encode_token(asked, shown[-1]) if more else None,
+        )
+
+    def sweep(
+        self,
+        sessions: Iterable[tuple[str, str]],
+        running: Running,
+        *,
+        policy: StalePolicy = DEFAULT_POLICY,
+    ) -> _Reports:
+        """`HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
+        return [self._swept(group, session, running, policy) for group, session in sessions]
+
+    def _swept(self, group: str, session: str, running: Running, policy: StalePolicy) -> SweepReport:
+        try:
+            return self.host(group, session).sweep.run(agent_started_at=running(group, session), policy=policy)
+        except StateError as error:
+            return SweepReport(group=group, session=session, errors=(str(error),))
+
+    def _opened(self, side: Any, group: str, session: str) -> Pair:
+        return Pair.opened(side, Place.below(self.root, group, session), self._settings, self._clock)
+
+    def _sessions(self, group: str | None) -> _Names:
+        if group is not None:
+            return [(group, name) for name in _folders(Place.below(self.root, group, "any").path.parent)]
+        return [(name, session) for name in _groups(self.root) for session in _folders(self.root / name)]
+
+
+_Reports: TypeAlias = list[SweepReport]
+_Names: TypeAlias = list[tuple[str, str]]
+
+
+def _fill(path: Path, name: str) -> None:
+    """Make the tables that a database file of this name has."""
+    declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
+    backend = open_backend(path, Options(across_mounts=True))
+    try:
+        StoreScope(backend, Retry(Metrics())).writing(lambda unit: shape.complete(unit, declared))
+    finally:
+        backend.close()
+
+
+def _groups(root: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in root.iterdir() if is_name(path.name) and _is_folder(path))
+    except FileNotFoundError:
+        return []
+
+
+def _folders(group: Path) -> list[str]:
+    return [name for name in _groups(group) if is_regular(group / name / INBOUND_DB)]
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _info(root: Path, group: str, session: str) -> MailboxInfo:
+    place = Place(root, group, session)
+    return MailboxInfo(
+        group=group,
+        session=session,
+        medium="files",
+        inbound_bytes=_size(place.inbound),
+        outbound_bytes=_size(place.outbound),
+        heartbeat_at=heartbeat.last_beat(place.path),
+        path=place.path,
+    )
+
+
+def _size(path: Path) -> int | None:
+    return path.lstat().st_size if is_regular(path) else None

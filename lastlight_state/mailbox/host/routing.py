@@ -1,0 +1,88 @@
+"""Where the agent may send, as the host's own wiring says. The host writes it again on every wake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.mailbox import words
+from lastlight_state.mailbox.arguments import NewDestination, Routing
+from lastlight_state.mailbox.host import statements as sql
+from lastlight_state.mailbox.kernel import checks
+from lastlight_state.mailbox.kernel.pair import Room
+from lastlight_state.mailbox.records import Destination
+
+_NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id",)}
+
+
+class HostRouting(Room):
+    """``host.routing``"""
+
+    def replace_destinations(self, entries: Sequence[NewDestination]) -> bool:
+        """Make these the only destinations, in one transaction; whether anything changed.
+
+        Raises `InvalidValue` for two of one name, and for one that lacks what its type needs; then nothing changes.
+        """
+        rows = [_row(entry) for entry in valid.several("entries", entries)]
+        if len(rows) > words.DESTINATIONS:
+            raise PayloadTooLarge("entries", limit=words.DESTINATIONS, actual=len(rows), unit="destinations")
+        rows.sort(key=lambda row: str(row["name"]))
+        for one, following in pairwise(rows):
+            if one["name"] == following["name"]:
+                raise InvalidValue("entries", f"two destinations are named {one['name']!r}")
+        return self._writing(lambda unit: _replaced(unit, rows))
+
+    def list_destinations(self) -> list[Destination]:
+        """All destinations, by name."""
+        return self._all(Destination, sql.ALL_DESTINATIONS)
+
+    def put_default(self, routing: Routing | None) -> None:
+        """Set where messages go that say nothing. None: nowhere."""
+        values = checks.routing(routing)
+        self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
+
+    def find_default(self) -> Routing | None:
+        """Where messages go that say nothing, or None."""
+        row = self._reading(lambda unit: unit.row(sql.GET_DEFAULT))
+        found = None if row is None else Routing(**row)
+        return None if found == Routing() else found
+
+    def allows(self, routing: Routing) -> bool:
+        """Whether the agent may send there: to the default's channel and place, or to one of its destinations."""
+        asked = checks.routing(routing)
+        del asked["thread_id"]
+        return self._viewing(lambda unit: _allows(unit, asked))
+
+
+def _allows(unit: Unit, asked: dict[str, Any]) -> bool:
+    default = unit.row(sql.GET_DEFAULT) or {}
+    place = asked["channel_type"], asked["platform_id"]
+    if asked["platform_id"] is not None and place == (default.get("channel_type"), default.get("platform_id")):
+        return True
+    return unit.row(sql.IS_DESTINATION, asked) is not None
+
+
+def _replaced(unit: Unit, rows: Sequence[dict[str, Any]]) -> bool:
+    if unit.rows(sql.ALL_DESTINATIONS) == rows:
+        return False
+    unit.change(sql.CLEAR_DESTINATIONS)
+    for row in rows:
+        unit.change(sql.INSERT_DESTINATION, row)
+    return True
+
+
+def _row(entry: Any) -> dict[str, Any]:
+    given = valid.group("entry", entry, NewDestination)
+    name = valid.identifier("name", given.name, words.ROUTING_BYTES)
+    kind = valid.word("type", given.type, words.DESTINATION_TYPES)
+    row = {"name": name, "display_name": given.display_name or name, "type": kind}
+    for field in ("channel_type", "platform_id", "agent_group_id"):
+        value = valid.optional(field, getattr(given, field), words.ROUTING_BYTES)
+        if value is None and field in _NEEDED[kind]:
+            raise InvalidValue(field, f"must be given for a destination of the type {kind}")
+        row[field] = value
+    return row

@@ -1,0 +1,127 @@
+"""SELECTs over a file that another program may have made, with fewer columns than ours.
+
+A side never changes the other's file. Columns that the file lacks read as their defaults, and a table that it lacks as
+empty. Which columns there are is asked anew for each unit: its owner may add them at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.unit import Unit
+
+Columns: TypeAlias = Mapping[str, sa.ColumnElement[Any]]
+_Make: TypeAlias = Callable[..., sa.Select[Any]]
+
+#: The most values that one look-up by key takes.
+_MOST = 500
+
+
+class Reading:
+    """A SELECT over one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with."""
+
+    def __init__(self, table: sa.Table, make: _Make, *, listed: str | None = None) -> None:
+        self.table = table
+        self._make = make
+        self._listed = listed
+        self._made: dict[frozenset[str], Statement | Family] = {}
+        self._whole = frozenset(column.name for column in table.columns)
+
+    def rows(
+        self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The rows that can be read. ``present`` are the columns that the file has, by default all."""
+        made = self._of(present)
+        assert isinstance(made, Statement)  # noqa: S101 - of one without a list
+        return unit.sound(made, values)[0]
+
+    def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[dict[str, Any]]:
+        """The rows of these keys that can be read."""
+        made = self._of(present)
+        assert isinstance(made, Family)  # noqa: S101 - of one with a list
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(keys), _MOST):
+            statement, values = made.of(keys[start : start + _MOST])
+            found += unit.sound(statement, values)[0]
+        return found
+
+    def _of(self, present: frozenset[str] | None) -> Statement | Family:
+        there = self._whole if present is None else present & self._whole
+        found = self._made.get(there)
+        if found is None:
+            columns = {column.name: _element(column, there) for column in self.table.columns}
+            found = self._made[there] = self._built(columns)
+        return found
+
+    def _built(self, columns: Columns) -> Statement | Family:
+        if self._listed is None:
+            return Statement(self._make(columns))
+        return Family(self._listed, lambda parameters: self._make(columns, parameters))
+
+
+class Look:
+    """One moment of the other side's file."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._present: dict[str, frozenset[str]] = {}
+
+    def rows(self, reading: Reading, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of a reading; none where the file has no such table."""
+        present = self._columns(reading.table.name)
+        return reading.rows(self._unit, values or {}, present) if present else []
+
+    def row(self, reading: Reading, values: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """The first row of a reading."""
+        return next(iter(self.rows(reading, values)), None)
+
+    def keyed(self, reading: Reading, keys: Sequence[Any]) -> list[dict[str, Any]]:
+        """The rows of these keys."""
+        present = self._columns(reading.table.name)
+        return reading.keyed(self._unit, keys, present) if present and keys else []
+
+    def _columns(self, table: str) -> frozenset[str]:
+        found = self._present.get(table)
+        if found is None:
+            found = self._present[table] = self._unit.backend.column_names(self._unit.checkout, table)
+        return found
+
+
+class Both:
+    """One moment of both files: each reading goes to the file that has its table."""
+
+    def __init__(self, own: sa.MetaData, unit: Unit, look: Look) -> None:
+        self._own = own
+        self._unit = unit
+        self._look = look
+
+    def rows(self, reading: Reading, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of a reading."""
+        if reading.table.metadata is self._own:
+            return reading.rows(self._unit, values or {})
+        return self._look.rows(reading, values)
+
+    def keyed(self, reading: Reading, keys: Sequence[Any]) -> list[dict[str, Any]]:
+        """The rows of these keys."""
+        if reading.table.metadata is self._own:
+            return reading.keyed(self._unit, keys)
+        return self._look.keyed(reading, keys)
+
+
+def shown(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
+    """These columns, or all, as a SELECT shows them."""
+    return [columns[name].label(name) for name in names or columns]
+
+
+def _element(column: sa.Column[Any], present: frozenset[str]) -> sa.ColumnElement[Any]:
+    if column.name in present:
+        return column
+    default = column.server_default
+    if not isinstance(default, sa.DefaultClause):
+        return sa.literal_column("NULL", column.type)
+    text = str(default.arg)
+    return sa.literal_column(text if text.isdigit() else f"'{text}'", column.type)

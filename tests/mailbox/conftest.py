@@ -1,0 +1,26 @@
+"""A pair of files for each test, seen from both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.settings import Settings
+from lastlight_state.testing import FrozenClock
+
+
+@pytest.fixture
+def mailboxes(tmp_path: Path, frozen_clock: FrozenClock) -> Mailboxes:
+    return Mailboxes(tmp_path / "v2-sessions", settings=Settings(busy_timeout=5), clock=frozen_clock)
+
+
+@pytest.fixture
+def host(mailboxes: Mailboxes) -> HostMailbox:
+    return mailboxes.create("group", "session")
+
+
+@pytest.fixture
+def agent(mailboxes: Mailboxes, host: HostMailbox) -> AgentMailbox:
+    return mailboxes.agent("group", "session")

@@ -1,0 +1,113 @@
+"""Folders of sessions: made whole, adopted, and left by nobody's name."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from support.mailbox.files import OUTBOUND, inbound, made, outbound, reply, send
+
+from lastlight_state.errors import AlreadyExists, CorruptData, NotFound, UnsafePath
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, inbound_db_path, session_dir
+
+
+def test_a_session_is_a_folder_with_a_pair_of_files(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-01, MB-06: other folders of the group are left alone and not listed."""
+    (mailboxes.root / "group" / ".claude-shared").mkdir()
+    (mailboxes.root / "group" / "agent-runner-src").mkdir()
+    assert session_dir(mailboxes.root, "group", "session") == host.folder
+    assert inbound_db_path(mailboxes.root, "group", "session") == inbound(host)
+    [info] = mailboxes.list()
+    assert (info.group, info.session, info.medium) == ("group", "session", "files")
+    mailboxes.create("group", "another")
+    page = mailboxes.list(group="group", limit=1)
+    rest = mailboxes.list(group="group", limit=1, page_token=page.next_page_token)
+    assert [info.session for info in (*page, *rest)] == ["another", "session"]
+    assert rest.next_page_token is None
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "a\0b", "x" * 300, ".", "..", ".hidden"])
+def test_a_name_that_would_leave_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    """mailbox MB-02, case 54: before any path is touched."""
+    mailboxes = Mailboxes(tmp_path / "root")
+    for group, session in ((name, "s"), ("g", name)):
+        for call in (mailboxes.create, mailboxes.ensure, mailboxes.host, mailboxes.agent):
+            with pytest.raises(UnsafePath):
+                call(group, session)
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_folder_behind_a_link_is_refused(mailboxes: Mailboxes, host: HostMailbox, tmp_path: Path) -> None:
+    """mailbox MB-02"""
+    (mailboxes.root / "group" / "linked").symlink_to(host.folder)
+    (mailboxes.root / "other").symlink_to(host.folder.parent)
+    for group, session in (("group", "linked"), ("other", "session")):
+        with pytest.raises(UnsafePath):
+            mailboxes.host(group, session)
+    with pytest.raises(UnsafePath):
+        HostMailbox.open(mailboxes.root / "group" / "linked")
+
+
+def test_a_session_is_made_once(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-03: nothing but the session is left in the folder of the group."""
+    send(host)
+    with pytest.raises(AlreadyExists):
+        mailboxes.create("group", "session")
+    assert mailboxes.ensure("group", "session").inbox.list().items != ()
+    assert [path.name for path in (mailboxes.root / "group").iterdir()] == ["session"]
+
+
+def test_looking_makes_nothing(mailboxes: Mailboxes) -> None:
+    """mailbox MB-04, case 71"""
+    for call in (mailboxes.host, mailboxes.agent):
+        with pytest.raises(NotFound):
+            call("group", "session")
+    assert not mailboxes.root.exists()
+    assert mailboxes.list().items == ()
+
+
+def test_a_missing_file_is_not_found_and_a_damaged_one_is_named(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-04: `ensure` adds what is missing."""
+    inbound(host).write_bytes(b"garbage" * 1000)
+    with pytest.raises(CorruptData, match=r"inbound\.db"):
+        mailboxes.host("group", "session")
+    inbound(host).unlink()
+    with pytest.raises(NotFound):
+        mailboxes.host("group", "session")
+    assert send(mailboxes.ensure("group", "session")).seq == 2
+
+
+def test_an_empty_file_of_the_other_side_is_an_empty_mailbox(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-04: a reader meets no error of the driver."""
+    outbound(host).write_bytes(b"")
+    again = mailboxes.host("group", "session")
+    assert again.outbox.take_due() == []
+    assert again.sweep.claims() == []
+    assert send(again).seq == 2
+
+
+def test_files_and_folders_are_private(host: HostMailbox) -> None:
+    """mailbox MB-05, case 81"""
+    paths = [host.folder, host.folder / "inbox", host.folder / "outbox", inbound(host), outbound(host)]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in paths]
+    assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
+
+
+def test_either_side_opens_its_folder_without_a_store(host: HostMailbox) -> None:
+    """mailbox MB-01: a process in a container has nothing else."""
+    agent = AgentMailbox.open(str(host.folder))
+    send(HostMailbox.open(host.folder))
+    assert len(agent.inbox.take()) == 1
+    assert reply(agent).seq == 3
+    assert repr(agent) == "AgentMailbox('group/session')"
+
+
+def test_a_folder_with_one_file_of_the_original_is_completed(mailboxes: Mailboxes) -> None:
+    """mailbox MB-03: what is there is left as it is."""
+    folder = mailboxes.root / "group" / "session"
+    made(folder / "outbound.db", OUTBOUND)
+    before = (folder / "outbound.db").read_bytes()
+    send(mailboxes.ensure("group", "session"))
+    assert (folder / "outbound.db").read_bytes() == before
+    assert (folder / "inbox").is_dir()

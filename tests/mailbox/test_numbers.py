@@ -1,0 +1,124 @@
+"""Numbers of messages: unique and growing over both files, enforced by the database."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+from support.mailbox.files import inbound, outbound, reply, send, sql
+
+from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, parity
+
+
+def test_numbers_grow_over_both_files(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-21: the host has even numbers and the agent odd ones, each above all others."""
+    assert [send(host).seq for _ in range(3)] == [2, 4, 6]
+    assert [reply(agent).seq for _ in range(2)] == [7, 9]
+    assert send(host).seq == 10
+
+
+def test_a_host_goes_on_above_the_agents_numbers(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox case 4: after 1 and 3 comes 4; after 100 comes 101."""
+    assert [reply(agent).seq, reply(agent).seq] == [1, 3]
+    assert send(host).seq == 4
+    sql(inbound(host), "UPDATE messages_in SET seq = 100")
+    assert reply(agent).seq == 101
+
+
+def test_the_number_of_a_removed_message_is_not_given_again(host: HostMailbox) -> None:
+    """mailbox case 6"""
+    send(host)
+    sql(inbound(host), "DELETE FROM messages_in")
+    assert send(host).seq == 4
+
+
+@pytest.mark.parametrize("number", [1, 0, -2, 2.5, "two"])
+def test_the_database_refuses_a_number_of_the_other_side(host: HostMailbox, number: object) -> None:
+    """mailbox MB-20, case 7: in files that we made, whoever writes."""
+    insert = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES ('x', ?, 'chat', 't', '{}')"
+    with pytest.raises(sqlite3.IntegrityError):
+        sql(inbound(host), insert, [number])
+
+
+def test_several_messages_get_numbers_in_their_order(host: HostMailbox) -> None:
+    """mailbox MB-22: a batch is one transaction."""
+    found = host.inbox.send_many([NewMessage("chat", {"text": str(i)}) for i in range(3)])
+    assert [message.seq for message in found] == [2, 4, 6]
+    assert host.inbox.send_many([]) == []
+
+
+def test_threads_of_both_sides_send_at_once(mailboxes: Mailboxes, host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-22: every message is stored, each with its own number, and no error reaches a caller."""
+    failures: list[BaseException] = []
+
+    def sending(side: HostMailbox | AgentMailbox) -> None:
+        try:
+            for _ in range(5):
+                if isinstance(side, HostMailbox):
+                    send(side)
+                else:
+                    reply(side)
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            failures.append(error)
+
+    other = mailboxes.host("group", "session")
+    threads = [threading.Thread(target=sending, args=(side,)) for side in (host, other, agent, agent)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    numbers = [seq for (seq,) in sql(inbound(host), "SELECT seq FROM messages_in")]
+    numbers += [seq for (seq,) in sql(outbound(host), "SELECT seq FROM messages_out")]
+    assert len(set(numbers)) == 20
+
+
+def test_a_damaged_file_of_the_other_side_does_not_stop_a_sender(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-23, case 9: the number is above all that this side ever knew."""
+    reply(agent)
+    send(host)
+    outbound(host).write_bytes(b"this is no database" * 100)
+    assert send(host).seq == 4
+    outbound(host).unlink()
+    assert send(host).seq == 6
+
+
+def test_numbers_of_others_that_break_the_rules_are_listed(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-24, case 8: they are named, hold nothing up, and are never found by their number."""
+    send(host)
+    sql(outbound(host), "DROP TABLE messages_out")
+    sql(outbound(host), "CREATE TABLE messages_out (id TEXT, seq INTEGER, kind TEXT, timestamp TEXT, content TEXT)")
+    for name, seq in (("even", 8), ("words", "eight")):
+        row = (name, seq, "chat", "2026-01-01 00:00:00", "{}")
+        sql(outbound(host), "INSERT INTO messages_out (id, seq, kind, timestamp, content) VALUES (?, ?, ?, ?, ?)", row)
+    assert [finding.message_id for finding in host.verify()] == ["even", "words"]
+    assert send(host).seq == 10
+    with pytest.raises(NotFound):
+        host.inbox.resolve_seq(8)
+
+
+def test_there_is_a_greatest_number() -> None:
+    """mailbox MB-20: readers of other languages hold numbers as doubles."""
+    assert parity.next_number("agent", parity.GREATEST - 2) == parity.GREATEST
+    with pytest.raises(InvalidValue):
+        parity.next_number("host", parity.GREATEST - 1)
+
+
+def test_messages_are_found_by_number_on_both_sides(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-25, case 40: parity alone says where to look, and the platform's id is known as far as it is."""
+    given = host.inbox.send("1700.5:group", kind="chat", content={})
+    assert agent.outbox.resolve_seq(2).platform_message_id == "1700.5"
+    assert host.inbox.resolve_seq(2).id == given.id
+    sent = [reply(agent) for _ in range(3)]
+    host.outbox.mark_delivered(sent[0].id, platform_message_id="p-1")
+    host.outbox.mark_failed(sent[1].id, error="gone", permanent=True)
+    found = [agent.outbox.resolve_seq(message.seq or 0) for message in sent]
+    assert [(ref.delivery, ref.platform_message_id) for ref in found] == [
+        ("delivered", "p-1"),
+        ("failed", None),
+        ("pending", None),
+    ]
+    with pytest.raises(NotFound):
+        agent.outbox.resolve_seq(99)
