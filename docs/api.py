@@ -21,6 +21,7 @@ PACKAGES = (
     "lastlight_state.outputs",
     "lastlight_state.agent_log",
     "lastlight_state.run_log",
+    "lastlight_state.mailbox",
     "lastlight_state.maintenance",
     "lastlight_state.migrations",
     "lastlight_state.testing",

@@ -82,6 +82,9 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
         ("AGENT_LOG_DIR", "/var/log", "agent_log_dir", Path("/var/log")),
         ("RUN_LOG_ROOT", "/var/runs", "run_log_root", Path("/var/runs")),
         ("SESSION_TYPES", '[[["review"], "reviewer"]]', "session_types", ((("review",), "reviewer"),)),
+        ("MAILBOX_ROOT", "/var/boxes", "mailbox_root", Path("/var/boxes")),
+        ("MAILBOX_MODE", "group", "mailbox_mode", "group"),
+        ("MAILBOX_TIMEZONE", "Europe/Paris", "mailbox_timezone", "Europe/Paris"),
         ("LINE_SYNC", "record", "line_sync", "record"),
     ],
 )

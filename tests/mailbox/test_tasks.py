@@ -1,0 +1,153 @@
+"""Tasks and series: one live occurrence, whatever happens to the last one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.mailbox.files import inbound, send, sql
+
+from lastlight_state.errors import InvalidValue, LostRace, NotFound
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, When, WhenChange
+from lastlight_state.testing import FrozenClock
+
+NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
+DAILY = When(process_after=NOON, recurrence="0 9 * * *")
+
+
+@pytest.fixture(autouse=True)
+def _at_noon(frozen_clock: FrozenClock) -> None:
+    frozen_clock.set(NOON)
+
+
+def live(host: HostMailbox) -> list[tuple[str, str]]:
+    """Id and status of the live messages."""
+    return sorted(sql(inbound(host), "SELECT id, status FROM messages_in WHERE status IN ('pending', 'paused')"))
+
+
+def test_a_series_goes_on_after_a_completion_and_after_a_failure(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-39, case 25: in the transaction that settles, with the next even number."""
+    first = host.tasks.create("report", prompt="write it", when=DAILY)
+    agent.inbox.complete(first.id)
+    assert host.sweep.sync().successors == 1
+    second = host.tasks.get("report")
+    assert (second.series_id, second.seq, second.status) == ("report", 4, "pending")
+    assert second.process_after == datetime(2026, 2, 4, 9, tzinfo=UTC)
+    frozen_clock.advance(timedelta(days=1))
+    agent.inbox.fail(second.id, error="no paper")
+    assert host.sweep.sync().successors == 1
+    third = host.tasks.get("report")
+    assert third.process_after == datetime(2026, 2, 5, 9, tzinfo=UTC)
+    assert sql(inbound(host), "SELECT count(*) FROM messages_in WHERE recurrence IS NOT NULL") == [(1,)]
+
+
+def test_two_settled_occurrences_have_one_successor(host: HostMailbox, mailboxes: Mailboxes) -> None:
+    """mailbox case 23: as the original may leave them; a second sweep stores none."""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    sql(inbound(host), "UPDATE messages_in SET status = 'completed'")
+    sql(
+        inbound(host),
+        "INSERT INTO messages_in (id, seq, kind, timestamp, status, recurrence, series_id, content)"
+        " VALUES ('twin', 8, 'task', '2026-01-01', 'completed', '0 9 * * *', 'report', '{}')",
+    )
+    assert host.sweep.advance().successors == 1
+    assert mailboxes.host("group", "session").sweep.advance().successors == 0
+    assert len(live(host)) == 1
+
+
+def test_a_task_that_is_paused_while_it_runs_is_followed_by_a_paused_one(
+    host: HostMailbox, agent: AgentMailbox
+) -> None:
+    """mailbox case 27"""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    agent.inbox.take()
+    host.tasks.pause("report")
+    agent.inbox.complete("report")
+    host.sweep.sync()
+    assert [status for _, status in live(host)] == ["paused"]
+
+
+def test_missed_periods_are_one_late_run(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox case 28: then the future."""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    frozen_clock.advance(timedelta(days=3, hours=1))
+    assert [message.id for message in agent.inbox.take()] == ["report"]
+    agent.inbox.complete("report")
+    host.sweep.sync()
+    assert host.tasks.get("report").process_after == datetime(2026, 2, 7, 9, tzinfo=UTC)
+
+
+def test_a_pattern_is_read_in_its_own_zone(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-38, case 29: never in the process's."""
+    zone = When(process_after=NOON, recurrence="0 9 * * *", timezone="America/New_York")
+    host.tasks.create("winter", prompt="p", when=zone)
+    agent.inbox.complete("winter")
+    host.sweep.sync()
+    assert host.tasks.get("winter").process_after == datetime(2026, 2, 3, 14, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("pattern", ["", "0 0 31 2 *", "60 * * * *"])
+def test_a_pattern_that_never_matches_is_refused(host: HostMailbox, pattern: str) -> None:
+    """mailbox MB-38, case 30: so is an unknown zone."""
+    for when in (When(recurrence=pattern), When(recurrence="0 9 * * *", timezone="Mars/Olympus")):
+        with pytest.raises(InvalidValue):
+            host.tasks.create(prompt="p", when=when)
+
+
+def test_a_pattern_of_others_that_cannot_be_read_stops_no_other_series(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox case 30: each sweep names it."""
+    for name in ("bad", "good"):
+        host.tasks.create(name, prompt="p", when=DAILY)
+    sql(inbound(host), "UPDATE messages_in SET recurrence = 'every day' WHERE id = 'bad'")
+    agent.inbox.complete("bad", "good")
+    report = host.sweep.sync()
+    assert (report.completed, report.successors, report.unreadable_series) == (2, 1, ("bad",))
+    assert host.sweep.advance().unreadable_series == ("bad",)
+
+
+def test_any_id_of_a_series_names_its_live_message(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-36, case 31: settled ones never change."""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    agent.inbox.complete("report")
+    host.sweep.sync()
+    settled = host.inbox.get("report")
+    changed = host.tasks.update("report", prompt="print it", when=WhenChange(process_after=NOON))
+    assert (changed.prompt, changed.process_after) == ("print it", NOON)
+    assert host.tasks.pause(changed.id).status == "paused"
+    assert host.tasks.resume("report").status == "pending"
+    assert [task.id for task in host.tasks.list()] == [changed.id]
+    assert host.inbox.get("report") == settled
+    with pytest.raises(NotFound):
+        host.tasks.pause("unknown")
+
+
+def test_a_cancelled_task_never_runs_again(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-37: also when the agent completes what it has."""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    agent.inbox.take()
+    assert host.tasks.cancel("report").outcome == "cancelled"
+    agent.inbox.complete("report")
+    host.sweep.run(agent_started_at=None)
+    assert live(host) == []
+    with pytest.raises(LostRace) as lost:
+        host.tasks.resume("report")
+    assert lost.value.details["status"] == "completed"
+
+
+def test_content_that_is_no_object_cannot_be_merged(host: HostMailbox) -> None:
+    """mailbox case 32: and an update of nothing is refused."""
+    host.inbox.send("report", kind="task", content=[1, 2])
+    before = sql(inbound(host), "SELECT * FROM messages_in")
+    with pytest.raises(InvalidValue):
+        host.tasks.update("report", prompt="print it", when=WhenChange(process_after=NOON))
+    with pytest.raises(InvalidValue):
+        host.tasks.update("report")
+    assert sql(inbound(host), "SELECT * FROM messages_in") == before
+
+
+def test_a_message_is_no_task(host: HostMailbox) -> None:
+    """mailbox MB-36"""
+    send(host, "chat")
+    assert host.tasks.find("chat") is None
