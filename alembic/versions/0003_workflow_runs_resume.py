@@ -24,7 +24,6 @@ TIME = sa.Text().with_variant(sa.DateTime(timezone=True), "postgresql")
 JSON = sa.Text().with_variant(postgresql.JSONB(), "postgresql")
 
 _APPEND_ONLY = ("workflow_runs", "executions", "workflow_approvals", "run_transitions")
-_KEYS = {"run_transitions": "run_id = NEW.run_id AND seq = NEW.seq"}
 
 _REFUSED_UPDATES = (
     (
@@ -110,11 +109,6 @@ def _sqlite() -> Iterator[str]:
             f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} FOR EACH ROW "
             "WHEN NOT EXISTS (SELECT 1 FROM maintenance_permits) "
             f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
-        )
-        yield (
-            f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} FOR EACH ROW "
-            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_KEYS.get(table, 'id = NEW.id')}) "
-            f"BEGIN SELECT RAISE(ABORT, 'that row of {table} exists'); END"
         )
     yield (
         "CREATE TRIGGER run_transitions_no_update BEFORE UPDATE ON run_transitions FOR EACH ROW "

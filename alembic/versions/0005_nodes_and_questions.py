@@ -34,11 +34,6 @@ def _sqlite() -> Iterator[str]:
         f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END"
     )
     yield (
-        "CREATE TRIGGER human_requests_no_replace BEFORE INSERT ON human_requests FOR EACH ROW "
-        "WHEN EXISTS (SELECT 1 FROM human_requests WHERE id = NEW.id) "
-        "BEGIN SELECT RAISE(ABORT, 'that row of human_requests exists'); END"
-    )
-    yield (
         "CREATE TRIGGER human_requests_closed_stays BEFORE UPDATE OF status ON human_requests FOR EACH ROW "
         f"WHEN {_CLOSED} BEGIN SELECT RAISE(ABORT, '{_CLOSED_STAYS}'); END"
     )

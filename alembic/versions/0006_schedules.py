@@ -36,11 +36,6 @@ def _sqlite() -> Iterator[str]:
         f"WHEN {unless_permitted} BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END"
     )
     yield (
-        "CREATE TRIGGER cron_fires_no_replace BEFORE INSERT ON cron_fires FOR EACH ROW "
-        "WHEN EXISTS (SELECT 1 FROM cron_fires WHERE id = NEW.id) "
-        "BEGIN SELECT RAISE(ABORT, 'that row of cron_fires exists'); END"
-    )
-    yield (
         "CREATE TRIGGER cron_fires_finished_stays BEFORE UPDATE ON cron_fires FOR EACH ROW "
         f"WHEN ({_ENDED}) AND {unless_permitted} BEGIN SELECT RAISE(ABORT, '{_FINISHED}'); END"
     )

@@ -27,22 +27,6 @@ _TABLES = ("run_sequences", "run_events", "run_signals", "run_frames", "tool_cal
 
 _NEVER_CHANGE = ("run_events", "run_frames")
 
-# A row that is there already, by the name that the guard adds to the table's.
-_THERE = {
-    "run_events_no_replace": "run_id = NEW.run_id AND seq = NEW.seq",
-    "run_events_no_replace_id": "run_id = NEW.run_id AND event_id = NEW.event_id",
-    "run_signals_no_replace": "run_id = NEW.run_id AND seq = NEW.seq",
-    "run_signals_no_replace_id": "run_id = NEW.run_id AND signal_id = NEW.signal_id",
-    "run_frames_no_replace": "run_id = NEW.run_id AND frame_no = NEW.frame_no",
-    "tool_calls_no_replace": "run_id = NEW.run_id AND seq = NEW.seq",
-    "tool_calls_no_replace_id": "run_id = NEW.run_id AND call_id = NEW.call_id",
-    "scores_no_replace": "id = NEW.id",
-    "scores_no_replace_current": (
-        "run_id = NEW.run_id AND node_id = NEW.node_id AND iteration = NEW.iteration AND attempt = NEW.attempt "
-        "AND scorer_id = NEW.scorer_id AND source = NEW.source AND superseded_at IS NULL"
-    ),
-}
-
 _SIGNAL = "run_id seq signal_name correlation_id received_at received_by signal_id payload"
 _SCORE = (
     "id run_id node_id iteration attempt scorer_id scorer_name source score latency_ms duration_ms scored_at reason "
@@ -87,13 +71,6 @@ def _sqlite() -> Iterator[str]:
         yield (
             f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} FOR EACH ROW "
             f"BEGIN SELECT RAISE(ABORT, 'rows of {table} never change'); END"
-        )
-    for name, there in _THERE.items():
-        table = name.partition("_no_replace")[0]
-        yield (
-            f"CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW "
-            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {there}) "
-            f"BEGIN SELECT RAISE(ABORT, 'that row of {table} exists'); END"
         )
     for name, (table, refused, why) in _ONCE.items():
         when = refused.replace("IS DISTINCT FROM", "IS NOT")

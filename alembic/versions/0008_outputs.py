@@ -26,17 +26,6 @@ JSON = sa.Text().with_variant(postgresql.JSONB(), "postgresql")
 _APPEND_ONLY = ("run_inputs", "output_history", "output_tables")
 _NEVER_CHANGE = ("run_inputs", "output_history")
 
-# A row that is there already, by the name that the guard adds to the table's.
-_THERE = {
-    "run_inputs_no_replace": "run_id = NEW.run_id AND revision = NEW.revision",
-    "output_history_no_replace": (
-        "run_id = NEW.run_id AND table_name = NEW.table_name AND node_id = NEW.node_id "
-        "AND iteration = NEW.iteration AND revision = NEW.revision"
-    ),
-    "output_tables_no_replace": "key = NEW.key",
-    "output_tables_no_replace_table": "table_name = NEW.table_name",
-}
-
 
 def _sqlite() -> Iterator[str]:
     for table in _APPEND_ONLY:
@@ -49,13 +38,6 @@ def _sqlite() -> Iterator[str]:
         yield (
             f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} FOR EACH ROW "
             f"BEGIN SELECT RAISE(ABORT, 'rows of {table} never change'); END"
-        )
-    for name, there in _THERE.items():
-        table = name.partition("_no_replace")[0]
-        yield (
-            f"CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW "
-            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {there}) "
-            f"BEGIN SELECT RAISE(ABORT, 'that row of {table} exists'); END"
         )
 
 

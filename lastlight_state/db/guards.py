@@ -5,7 +5,7 @@ Revisions spell the triggers out in SQL for each product. Tests render the decla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,9 @@ Event = Literal["insert", "update", "delete", "truncate"]
 
 _KEY = "guards"
 
+#: The names by which SQLite lets a statement change the number of a row, a key that every table has.
+ROWID = ("rowid", "_rowid_", "oid")
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -24,7 +27,8 @@ class Guard:
 
     ``when`` is a condition over ``OLD`` and ``NEW``, in which ``IS DISTINCT FROM`` compares with NULL as a value.
     ``of`` are the columns whose update is refused, all if empty. ``permit``: maintenance that holds a permit may do it,
-    any permit or that of a reset. ``only`` names the one product that needs the guard.
+    any permit or that of a reset. ``only`` names the one product that needs the guard. ``replacing``: the guard refuses
+    only statements that replace rows.
     """
 
     name: str
@@ -35,6 +39,37 @@ class Guard:
     permit: Literal["any", "reset"] | None = None
     of: tuple[str, ...] = ()
     only: Literal["sqlite", "postgresql"] | None = None
+    replacing: bool = False
+
+
+@dataclass(frozen=True)
+class Key:
+    """Columns that identify one row of a table: all rows, or those that ``among`` tells (a column and its SQL literal).
+
+    In the columns that ``nullable`` names, NULL equals the empty text.
+    """
+
+    columns: tuple[str, ...]
+    among: tuple[str, str] | None = None
+    nullable: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns whose change may make a row equal to another one."""
+        return (*self.columns, *(self.among[:1] if self.among else ()))
+
+    def taken(self, table: str) -> str:
+        """Whether another row has the new key, as SQLite spells it."""
+        same = [self._same(column) for column in self.columns]
+        some = [f"{{row}}{self.among[0]} = {self.among[1]}"] if self.among else []
+        there = " AND ".join([*same, *(one.format(row="") for one in some), "rowid <> OLD.rowid"])
+        taken = f"EXISTS (SELECT 1 FROM {table} WHERE {there})"
+        return " AND ".join([*(one.format(row="NEW.") for one in some), taken])
+
+    def _same(self, column: str) -> str:
+        if column in self.nullable:
+            return f"coalesce({column}, '') = coalesce(NEW.{column}, '')"
+        return f"{column} = NEW.{column}"
 
 
 def declare(guards: Iterable[Guard]) -> tuple[Guard, ...]:
@@ -67,17 +102,27 @@ def no_update(table: str) -> tuple[Guard, ...]:
     return (Guard(f"{table}_no_update", table, "update", f"rows of {table} never change"),)
 
 
-def no_replacement(table: str, *, key: tuple[str, ...] = ("id",), name: str = "", also: str = "") -> tuple[Guard, ...]:
-    """The guard that refuses to insert an existing key, NULL being none.
+def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
+    """The guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row that has the new key.
 
-    On SQLite ``INSERT OR REPLACE`` deletes the old row without a delete trigger, unless ``recursive_triggers`` is on,
-    which a stray connection does not have. Postgres has no such statement. ``name`` tells the guards of several keys
-    apart; ``also`` is the predicate of a partial key.
+    SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
+    have. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
     """
-    same = " AND ".join([*(f"{column} = NEW.{column}" for column in key), *([also] if also else [])])
-    when = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
-    guard = f"{table}_no_replace" + (f"_{name}" if name else "")
-    return (Guard(guard, table, "insert", f"that row of {table} exists", when=when, only="sqlite"),)
+    return (*no_replacing_insert(table), *_no_replacing_update(table, keys))
+
+
+def no_replacing_insert(table: str) -> tuple[Guard, ...]:
+    """The first of these guards, for tables whose rows never change."""
+    message = f"rows of {table} are never replaced"
+    return (Guard(f"{table}_no_replace", table, "insert", message, only="sqlite", replacing=True),)
+
+
+def _no_replacing_update(table: str, keys: Sequence[Key]) -> tuple[Guard, ...]:
+    """A plain update to a key that another row has would fail anyway."""
+    named = dict.fromkeys(column for key in keys for column in key.named)
+    when = " OR ".join(["NEW.rowid <> OLD.rowid", *(f"({key.taken(table)})" for key in keys)])
+    message = f"a row of {table} never takes the key of another"
+    return (Guard(f"{table}_keys_stay", table, "update", message, when=when, of=(*ROWID, *named), only="sqlite"),)
 
 
 def _declared(metadata: MetaData) -> dict[str, Guard]:

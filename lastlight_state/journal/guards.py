@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Table
 
-from lastlight_state.db.guards import Guard, append_only, declare, no_replacement, no_update
+from lastlight_state.db.guards import Guard, Key, append_only, declare, no_replacement, no_replacing_insert, no_update
 from lastlight_state.journal.tables import SCORES, SIGNALS
 
 
@@ -22,28 +22,21 @@ def _but(table: Table, *changing: str) -> str:
 APPEND_ONLY = declare(
     [
         *append_only("run_sequences"),
+        *no_replacement("run_sequences", Key(("run_id", "stream"))),
         *append_only("run_events"),
         *no_update("run_events"),
-        *no_replacement("run_events", key=("run_id", "seq")),
-        *no_replacement("run_events", key=("run_id", "event_id"), name="id"),
+        *no_replacing_insert("run_events"),
         *append_only("run_signals"),
-        *no_replacement("run_signals", key=("run_id", "seq")),
-        *no_replacement("run_signals", key=("run_id", "signal_id"), name="id"),
+        *no_replacement("run_signals"),
         *append_only("run_frames"),
         *no_update("run_frames"),
-        *no_replacement("run_frames", key=("run_id", "frame_no")),
+        *no_replacing_insert("run_frames"),
         *append_only("tool_calls"),
-        *no_replacement("tool_calls", key=("run_id", "seq")),
-        *no_replacement("tool_calls", key=("run_id", "call_id"), name="id"),
+        *no_replacement("tool_calls", Key(("run_id", "seq")), Key(("run_id", "call_id"))),
         *append_only("sandboxes"),
+        *no_replacement("sandboxes", Key(("run_id", "sandbox_id"))),
         *append_only("scores"),
         *no_replacement("scores"),
-        *no_replacement(
-            "scores",
-            key=("run_id", "node_id", "iteration", "attempt", "scorer_id", "source"),
-            name="current",
-            also="superseded_at IS NULL",
-        ),
     ]
 )
 

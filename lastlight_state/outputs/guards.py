@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastlight_state.db.guards import append_only, declare, no_replacement, no_update
+from lastlight_state.db.guards import Key, append_only, declare, no_replacement, no_replacing_insert, no_update
 
 HISTORY_KEY = ("run_id", "table_name", "node_id", "iteration", "revision")
 
@@ -10,12 +10,11 @@ OUTPUTS = declare(
     [
         *append_only("run_inputs"),
         *no_update("run_inputs"),
-        *no_replacement("run_inputs", key=("run_id", "revision")),
+        *no_replacing_insert("run_inputs"),
         *append_only("output_history"),
         *no_update("output_history"),
-        *no_replacement("output_history", key=HISTORY_KEY),
+        *no_replacing_insert("output_history"),
         *append_only("output_tables"),
-        *no_replacement("output_tables", key=("key",)),
-        *no_replacement("output_tables", key=("table_name",), name="table"),
+        *no_replacement("output_tables", Key(("key",)), Key(("table_name",))),
     ]
 )

@@ -36,7 +36,7 @@ _WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload
 
 
 def _adding(*conditions: sa.ColumnElement[bool]) -> Statement:
-    """Stores a revision that is not there. Looked for in the statement too: on SQLite the guard would refuse it."""
+    """Stores a revision that is not there."""
     there = INPUTS.alias()
     same = sa.and_(
         there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)

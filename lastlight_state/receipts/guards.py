@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lastlight_state.db.guards import Guard, append_only, declare
+from lastlight_state.db.guards import Guard, Key, append_only, declare, no_replacement
 
 FINISHED_RECEIPTS = declare(
     [
         *append_only("maintenance_receipts", permit="reset"),
+        *no_replacement("maintenance_receipts", Key(("id",)), Key(("kind", "scope"), among=("state", "'running'"))),
         Guard(
             "maintenance_receipts_finished_stays",
             "maintenance_receipts",
@@ -18,4 +19,4 @@ FINISHED_RECEIPTS = declare(
     ]
 )
 
-TOMBSTONES = declare(append_only("tombstones", permit="reset"))
+TOMBSTONES = declare([*append_only("tombstones", permit="reset"), *no_replacement("tombstones", Key(("kind", "id")))])

@@ -46,12 +46,17 @@ class LastlightMetaModel(Base):
 
 
 class MaintenancePermitModel(Base):
-    """The leave to delete, for the transaction that inserts and removes it. Never holds a committed row."""
+    """The leave to delete, for the transaction that inserts and removes it. Never holds a committed row.
+
+    ``probe`` is for the guards of SQLite: its default is stored only by a statement that replaces rows.
+    """
 
     __tablename__ = "maintenance_permits"
     __table_args__ = described("leave to delete within one transaction; always empty at rest")
 
     receipt_id: Mapped[str] = mapped_column(primary_key=True)
+    # since 0009
+    probe: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class TombstoneModel(Base):

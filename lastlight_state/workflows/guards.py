@@ -5,7 +5,7 @@ Guards look at changes only: a row that already breaks a rule can still be read 
 
 from __future__ import annotations
 
-from lastlight_state.db.guards import Guard, append_only, declare, no_replacement, no_update
+from lastlight_state.db.guards import Guard, Key, append_only, declare, no_replacement, no_replacing_insert, no_update
 
 _IDENTITY = ("id", "workflow_name", "trigger_id", "run_key", "parent_run_id")
 
@@ -88,19 +88,41 @@ IMMUTABLE = declare(
     ]
 )
 
+RESTART_LIMIT = declare(
+    [
+        Guard(
+            f"workflow_runs_restart_limit_{event}",
+            "workflow_runs",
+            event,
+            "max_restarts must be 0 to 100",
+            when="NEW.max_restarts < 0 OR NEW.max_restarts > 100",
+            of=("max_restarts",) if event == "update" else (),
+        )
+        for event in ("insert", "update")
+    ]
+)
+
 APPEND_ONLY = declare(
     [
         *append_only("workflow_runs"),
         *no_replacement("workflow_runs"),
         *append_only("executions"),
-        *no_replacement("executions"),
+        *no_replacement("executions", Key(("id",)), Key(("workflow_run_id", "node_id", "iteration", "attempt"))),
         *append_only("workflow_approvals"),
-        *no_replacement("workflow_approvals"),
+        *no_replacement(
+            "workflow_approvals",
+            Key(("id",)),
+            Key(("workflow_run_id", "request_key"), among=("status", "'pending'")),
+        ),
         *append_only("run_transitions"),
-        *no_replacement("run_transitions", key=("run_id", "seq")),
+        *no_replacing_insert("run_transitions"),
         *no_update("run_transitions"),
+        *append_only("run_nodes"),
+        *no_replacement("run_nodes", Key(("run_id", "node_id", "iteration"))),
+        *append_only("run_loops"),
+        *no_replacement("run_loops", Key(("run_id", "loop_id"))),
         *append_only("human_requests"),
-        *no_replacement("human_requests"),
+        *no_replacement("human_requests", Key(("id",))),
     ]
 )
 

@@ -8,7 +8,8 @@ ADDS = (
     "create unique index uq_more on runs (id) where status = ';'",
     "CREATE VIEW recent AS SELECT id FROM runs",
     "CREATE TRIGGER no_delete BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'no; never'); END",
-    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN DELETE FROM a; END $body$",
+    "CREATE TRIGGER t BEFORE INSERT ON runs BEGIN SELECT 1; SELECT RAISE(ABORT, 'no') WHERE 1 = 1; END",
+    "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $b$ BEGIN IF TG_OP = 'DELETE' THEN RETURN OLD; END $b$",
     "COMMENT ON TABLE runs IS 'a; b'",
     "LOCK TABLE runs IN ACCESS EXCLUSIVE MODE",
     "CREATE TABLE more (id TEXT) -- DROP TABLE runs;",
@@ -48,6 +49,24 @@ def test_what_adds_is_permitted(sql: str) -> None:
 def test_what_is_not_known_to_add_is_refused(sql: str) -> None:
     """migrations MG-10."""
     assert problem_with(sql, {"runs": ("status",)}) == "not known to add"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "DELETE FROM runs",
+        "SELECT RAISE(ABORT, 'no'); UPDATE runs SET id = 1",
+        "INSERT OR REPLACE INTO maintenance_permits (receipt_id, probe) VALUES ('x', NULL)",
+        "INSERT OR IGNORE INTO maintenance_permits (receipt_id, probe) VALUES ('x', 0)",
+        "WITH a AS (SELECT 1) DELETE FROM runs",
+    ],
+)
+def test_a_trigger_whose_body_changes_rows_is_refused(body: str) -> None:
+    """migrations MG-10: the whole body is judged, on Postgres that of the function."""
+    sql = f"CREATE TRIGGER t BEFORE INSERT ON runs BEGIN {body}; END"
+    assert problem_with(sql, {}) == "a trigger that changes rows"
+    function = f"CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $b$ BEGIN {body}; END $b$"
+    assert problem_with(function, {}) == "a function that changes something"
 
 
 @pytest.mark.parametrize(

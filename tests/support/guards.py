@@ -6,6 +6,12 @@ from collections.abc import Iterator
 
 from lastlight_state.db.guards import Guard
 
+#: Inserts nothing, unless the statement that fired the trigger replaces rows: its policy becomes that of the trigger's
+#: own statements, and REPLACE stores a column's default instead of NULL.
+PROBE = (
+    "INSERT OR IGNORE INTO maintenance_permits (receipt_id, probe) VALUES ('replace', NULL); "
+    "{refusal} WHERE EXISTS (SELECT 1 FROM maintenance_permits WHERE receipt_id = 'replace')"
+)
 REFUSE = "lastlight_refuse"
 REFUSE_UNLESS_PERMITTED = "lastlight_refuse_unless_permitted"
 
@@ -25,9 +31,11 @@ def _on_sqlite(guard: Guard) -> Iterator[str]:
         conditions.append(f"NOT EXISTS (SELECT 1 FROM maintenance_permits{_permit_filter(guard)})")
     when = f" WHEN {' AND '.join(conditions)}" if conditions else ""
     of = f" OF {', '.join(guard.of)}" if guard.of else ""
+    refusal = f"SELECT RAISE(ABORT, '{_quoted(guard.message)}')"
+    body = PROBE.format(refusal=refusal) if guard.replacing else refusal
     yield (
         f"CREATE TRIGGER {guard.name} BEFORE {guard.event.upper()}{of} ON {guard.table} FOR EACH ROW{when} "
-        f"BEGIN SELECT RAISE(ABORT, '{_quoted(guard.message)}'); END"
+        f"BEGIN {body}; END"
     )
 
 

@@ -10,12 +10,12 @@ from support.refusal import refused
 from lastlight_state.testing.databases import Database
 
 AT = "'2026-02-03T12:34:56.789Z'"
-TABLES = ("workflow_runs", "executions", "workflow_approvals", "run_transitions")
+TABLES = ("workflow_runs", "executions", "workflow_approvals", "run_transitions", "run_nodes", "run_loops")
 
 
 @pytest.fixture
 def raw(database: Database) -> Any:
-    """A plain connection to a database with one running run, its execution, its pending approval and one transition."""
+    """A plain connection to a database with one running run, its execution, its pending approval, one transition, one node and one loop."""
     connection = database.raw()
     add_run(connection, "run")
     connection.execute(
@@ -30,6 +30,10 @@ def raw(database: Database) -> Any:
         "INSERT INTO run_transitions (run_id, seq, to_status, reason, source, at)"
         f" VALUES ('run', 1, 'running', 'run.created', 'engine', {AT})"
     )
+    connection.execute(
+        f"INSERT INTO run_nodes (run_id, node_id, state, updated_at) VALUES ('run', 'n', 'running', {AT})"
+    )
+    connection.execute(f"INSERT INTO run_loops (run_id, loop_id, updated_at) VALUES ('run', 'l', {AT})")
     return connection
 
 
@@ -87,6 +91,16 @@ def test_the_limit_may_change_by_itself(raw: Any) -> None:
         change(raw, "restart_count = 2")
     change(raw, "max_restarts = 2")
     change(raw, "restart_count = 2")
+
+
+@pytest.mark.parametrize("limit", ["-1", "101"])
+def test_the_limit_has_limits(raw: Any, limit: str) -> None:
+    """workflows G-8: those of the argument, of an insert and of an update."""
+    with refused():
+        change(raw, f"max_restarts = {limit}")
+    with refused():
+        add_run(raw, "eager", max_restarts=limit)
+    change(raw, "max_restarts = 100")
 
 
 def test_the_restart_count_falls_only_by_a_release(raw: Any) -> None:
@@ -204,8 +218,8 @@ def test_a_permit_lets_rows_be_deleted(raw: Any, table: str) -> None:
     """workflows G-4, maintenance OP-8."""
     raw.execute("BEGIN")
     raw.execute("INSERT INTO maintenance_permits (receipt_id) VALUES ('r1')")
-    raw.execute("DELETE FROM run_transitions")
-    raw.execute(f"DELETE FROM {table}")
+    for other in ("run_transitions", "run_nodes", "run_loops", table):
+        raw.execute(f"DELETE FROM {other}")
     raw.execute("DELETE FROM maintenance_permits")
     raw.execute("COMMIT")
     assert raw.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)

@@ -21,10 +21,7 @@ _current = sa.and_(*(_c[name] == bind(name, _c[name]) for name in _ATTEMPT), _c.
 
 
 def _adding() -> sa.Executable:
-    """Insert a score, unless its id is known or its attempt has a current one.
-
-    The condition comes before ``ON CONFLICT``: on SQLite the guards refuse what the condition lets pass.
-    """
+    """Insert a score, unless its id is known or its attempt has a current one."""
     there = SCORES.alias()
     same = sa.and_(*(there.c[name] == bind(name, _c[name]) for name in _ATTEMPT), there.c.superseded_at.is_(None))
     known = SCORES.alias()

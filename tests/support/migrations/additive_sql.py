@@ -1,4 +1,7 @@
-"""Whether one statement of raw SQL only adds. Decided by its head; what is not known is refused."""
+"""Whether one statement of raw SQL only adds: what is not known to add is refused.
+
+Decided by its head and, of triggers and functions, by every statement of the body.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,18 @@ _BACKFILL = re.compile(rf"UPDATE {_NAME} SET (.*?) WHERE ", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?:^|, )(\w+) = ")
 _ASSIGNED_TOGETHER = re.compile(r"(?:^|, )\(")
 _OPAQUE = re.compile(r"(\$(\w*)\$.*?\$\2\$|'(?:[^']|'')*')|(--[^\n]*|/\*.*?\*/)|\"[^\"]*\"", re.DOTALL)
-_TRIGGER_BODY = re.compile(r" BEGIN .*; END$", re.IGNORECASE)
+_TRIGGER_BODY = re.compile(r" BEGIN (.*); END$", re.IGNORECASE)
+_FUNCTION_BODY = re.compile(r"\$(\w*)\$(.*?)\$\1\$", re.DOTALL)
+
+#: What a trigger of SQLite may do: read and refuse, or ask whether rows are being replaced, which stores nothing.
+_REFUSES = re.compile(
+    r"SELECT |INSERT OR IGNORE INTO maintenance_permits \(receipt_id, probe\) VALUES \('', NULL\)$", re.IGNORECASE
+)
+#: Words of statements that change something.
+_CHANGES = re.compile(
+    r"\b(INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|EXECUTE|PERFORM|CALL|SET)\b",
+    re.IGNORECASE,
+)
 
 
 def problem_with(sql: str, backfills: Mapping[str, tuple[str, ...]]) -> str | None:
@@ -31,7 +45,9 @@ def problem_with(sql: str, backfills: Mapping[str, tuple[str, ...]]) -> str | No
 
     ``backfills`` says which columns of which tables the revision has declared to change.
     """
-    bare = _bare(sql)
+    bare, body = _apart(_bare(sql))
+    if body and not all(_REFUSES.match(statement.strip()) for statement in body.split(";")):
+        return "a trigger that changes rows"
     if ";" in bare:
         return "more than one statement"
     backfill = _BACKFILL.match(bare)
@@ -39,6 +55,8 @@ def problem_with(sql: str, backfills: Mapping[str, tuple[str, ...]]) -> str | No
         return _problem_with_backfill(backfill[1], backfill[2], backfills)
     if not any(pattern.match(bare) for pattern in _ADDS):
         return "not known to add"
+    if any(_CHANGES.search(_bare(found[2])) for found in _FUNCTION_BODY.finditer(sql)):
+        return "a function that changes something"
     return None
 
 
@@ -50,9 +68,12 @@ def _problem_with_backfill(table: str, assignments: str, backfills: Mapping[str,
 
 
 def _bare(sql: str) -> str:
-    """The statement without comments and the insides of texts and bodies, in which anything may stand."""
+    """The statement without comments and the insides of texts, in which anything may stand."""
     sql = _OPAQUE.sub(lambda found: "''" if found[1] else " " if found[3] else found[0], sql)
-    sql = re.sub(r"\s+", " ", sql).strip()
-    if re.match(r"CREATE TRIGGER ", sql, re.IGNORECASE):
-        sql = _TRIGGER_BODY.sub("", sql)
-    return sql
+    return re.sub(r"\s+", " ", sql).strip()
+
+
+def _apart(bare: str) -> tuple[str, str]:
+    """The statement without the body of a trigger, and that body."""
+    body = _TRIGGER_BODY.search(bare) if re.match(r"CREATE TRIGGER ", bare, re.IGNORECASE) else None
+    return (bare[: body.start()], body[1]) if body else (bare, "")
