@@ -15,7 +15,7 @@ TABLES = ("workflow_runs", "executions", "workflow_approvals", "run_transitions"
 
 @pytest.fixture
 def raw(database: Database) -> Any:
-    """A plain connection to a database with one running run, its execution, its pending approval, one transition, one node and one loop."""
+    """A plain connection to a database with one running run, and one row of each other table that belongs to it."""
     connection = database.raw()
     add_run(connection, "run")
     connection.execute(
