@@ -76,8 +76,12 @@ def _keys_stay(table: str) -> str:
     when = " OR ".join(["NEW.rowid <> OLD.rowid", *(f"({_taken(table, *key)})" for key in keys)])
     return (
         f"CREATE TRIGGER {table}_keys_stay BEFORE UPDATE OF {of} ON {table} FOR EACH ROW "
-        f"WHEN {when} BEGIN SELECT RAISE(ABORT, 'a row of {table} never takes the key of another'); END"
+        f"WHEN {when} BEGIN {_refuse_replacing(table)}; END"
     )
+
+
+def _refuse_replacing(table: str) -> str:
+    return f"{_PROBE}; SELECT RAISE(ABORT, 'rows of {table} are never replaced') WHERE {_PROBED}"
 
 
 def _sqlite() -> Iterator[str]:
@@ -95,7 +99,7 @@ def _sqlite() -> Iterator[str]:
     for table in (*_ROWS_STAY, *_KEYS):
         yield (
             f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} FOR EACH ROW "
-            f"BEGIN {_PROBE}; SELECT RAISE(ABORT, 'rows of {table} are never replaced') WHERE {_PROBED}; END"
+            f"BEGIN {_refuse_replacing(table)}; END"
         )
     for table in _KEYS:
         yield _keys_stay(table)

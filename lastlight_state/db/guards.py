@@ -108,7 +108,7 @@ def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
     SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
     have. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
     """
-    return (*no_replacing_insert(table), *_no_replacing_update(table, keys))
+    return (*no_replacing_insert(table), _no_replacing_update(table, keys))
 
 
 def no_replacing_insert(table: str) -> tuple[Guard, ...]:
@@ -117,12 +117,19 @@ def no_replacing_insert(table: str) -> tuple[Guard, ...]:
     return (Guard(f"{table}_no_replace", table, "insert", message, only="sqlite", replacing=True),)
 
 
-def _no_replacing_update(table: str, keys: Sequence[Key]) -> tuple[Guard, ...]:
-    """A plain update to a key that another row has would fail anyway."""
+def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
+    """The second. It asks only where another row has the new key: the update of an upsert cannot be asked."""
     named = dict.fromkeys(column for key in keys for column in key.named)
-    when = " OR ".join(["NEW.rowid <> OLD.rowid", *(f"({key.taken(table)})" for key in keys)])
-    message = f"a row of {table} never takes the key of another"
-    return (Guard(f"{table}_keys_stay", table, "update", message, when=when, of=(*ROWID, *named), only="sqlite"),)
+    return Guard(
+        f"{table}_keys_stay",
+        table,
+        "update",
+        f"rows of {table} are never replaced",
+        when=" OR ".join(["NEW.rowid <> OLD.rowid", *(f"({key.taken(table)})" for key in keys)]),
+        of=(*ROWID, *named),
+        only="sqlite",
+        replacing=True,
+    )
 
 
 def _declared(metadata: MetaData) -> dict[str, Guard]:
