@@ -10,6 +10,7 @@ from lastlight_state.lazy import public
 
 if TYPE_CHECKING:
     from lastlight_state.migrations.autogenerate import include_object as include_object
+    from lastlight_state.migrations.host_env import upgrade_from_env as upgrade_from_env
     from lastlight_state.migrations.plan import check as check
     from lastlight_state.migrations.records import (
         Adoption as Adoption,
@@ -36,6 +37,7 @@ public(
     globals(),
     {
         "autogenerate": "include_object",
+        "host_env": "upgrade_from_env",
         "plan": "check",
         "records": "Adoption MigrationResult Plan PlannedRevision Revision Rewrite SchemaState",
         "roles": "grants",

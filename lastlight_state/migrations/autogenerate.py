@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Identity
 from sqlalchemy.engine import Dialect
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.base import COMMENT_PREFIX, VERSION_TABLE
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.migrations.metadata import METADATA
 
@@ -16,9 +16,17 @@ _OUTPUT_KEY = ["run_id", "node_id", "iteration"]
 _OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
 
 
-def include_object(element: Any, name: str | None, kind: str, *_: Any) -> bool:
-    """For a host application's ``context.configure(include_object=...)``: False for our tables and their indexes."""
-    return not (_is_ours(element, name, kind) or _is_output(element, kind))
+def include_object(element: Any, name: str | None, kind: str, reflected: bool, *_: Any) -> bool:
+    """For a host application's ``context.configure(include_object=...)``: False for our tables and their indexes.
+
+    Only what the database has can be ours, never what the host declares. On Postgres our tables are known by their
+    comments, in whatever schema they are, so that a host may have tables of equal names in others.
+    """
+    if not reflected:
+        return True
+    table = element if kind == "table" else element.table
+    ours = _is_ours(element, name, kind) and (table.name == VERSION_TABLE or _has_our_mark(table))
+    return not (ours or _is_output(element, kind))
 
 
 def options(dialect: Dialect) -> dict[str, Any]:
@@ -45,6 +53,11 @@ def _compare_without_identity(*given: Any) -> bool | None:
 def _is_ours(element: Any, name: str | None, kind: str) -> bool:
     table = name if kind == "table" else element.table.name
     return table in METADATA.tables or table == VERSION_TABLE
+
+
+def _has_our_mark(table: Any) -> bool:
+    """Whether a reflected table of our name says that it is ours; without any comment, it is ours in the own schema."""
+    return table.schema is None if table.comment is None else str(table.comment).startswith(COMMENT_PREFIX)
 
 
 def _is_output(element: Any, kind: str) -> bool:

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Index, MetaData, Table, Text
 from sqlalchemy.engine import Connection
 from support.migrations.support import Place, with_connection
 
-from lastlight_state.migrations import include_object
+from lastlight_state.migrations import include_object, migrate
 
 
 def proposals(place: Place, metadata: MetaData, *made: str, **options: Any) -> list[Any]:
@@ -56,3 +56,28 @@ def test_a_host_is_proposed_nothing_about_output_tables(place: Place) -> None:
     )
     index = "CREATE INDEX ix_analysis_written ON analysis (row_created_at)"
     assert proposals(place, MetaData(), table, index, include_object=include_object) == []
+
+
+def test_a_table_of_the_hosts_may_have_one_of_our_names_elsewhere(postgres_place: Place) -> None:
+    """migrations MG-52, Postgres: in another schema it is compared, added and removed as any other."""
+    metadata = MetaData()
+    Table("executions", metadata, Column("id", Text, primary_key=True), schema="billing")
+    made = ("CREATE SCHEMA billing", "CREATE TABLE billing.scores (id text PRIMARY KEY)")
+    found = proposals(postgres_place, metadata, *made, include_object=include_object, include_schemas=True)
+    assert [(proposal[0], proposal[1].fullname) for proposal in found] == [
+        ("add_table", "billing.executions"),
+        ("remove_table", "billing.scores"),
+    ]
+
+
+def test_our_tables_are_known_in_a_schema_of_their_own(postgres_place: Place) -> None:
+    """migrations MG-52, Postgres: by their comments; the host's table of an equal name is the host's."""
+    migrate(postgres_place.backend(schema="agents"))
+    metadata = MetaData()
+    Table("executions", metadata, Column("id", Text, primary_key=True))
+    with postgres_place.backend().migration(1) as connection:
+        context = MigrationContext.configure(
+            connection, opts={"include_object": include_object, "include_schemas": True}
+        )
+        found = compare_metadata(context, metadata)
+    assert [(proposal[0], proposal[1].fullname) for proposal in found] == [("add_table", "executions")]

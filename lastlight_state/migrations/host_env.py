@@ -1,0 +1,47 @@
+"""Upgrades our tables from the ``env.py`` of a host application, when that application upgrades its own.
+
+Alembic runs ``env.py`` for every command, also for those that only look. It keeps what it was asked for in the
+migration context: the function that it will run is named after the command.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from alembic import context
+from alembic.migration import MigrationContext
+
+from lastlight_state.backends.hosted import inside, written_inside
+from lastlight_state.migrations import offline
+from lastlight_state.migrations.records import MigrationResult
+from lastlight_state.migrations.runner import target_of, upgrade
+
+#: ``-x NAME=0006`` says where our tables are to ``alembic upgrade --sql``, which looks at no database.
+AT = "lastlight_state"
+
+
+def upgrade_from_env(*, schema: str | None = None, to: str = "head") -> MigrationResult | None:
+    """Upgrade our tables if the command is ``alembic upgrade``; do nothing and return None for every other command.
+
+    Called in a host's ``env.py`` after ``context.configure``. Uses the host's transaction, and begins one where there
+    is none. ``schema`` is where our tables are on Postgres; without it they are in the first of the ``search_path``.
+    With ``--sql`` our statements are written to the script, from the revision that ``-x lastlight_state=`` names, or
+    all of them.
+    """
+    migration = context.get_context()
+    if getattr(migration.opts.get("fn"), "__name__", "") != "upgrade":
+        return None
+    if migration.as_sql:
+        _write(migration, schema, target_of(to))
+        return None
+    connection = context.get_bind()
+    with nullcontext() if connection.in_transaction() else connection.begin(), inside(connection, schema):
+        return upgrade(connection, to)
+
+
+def _write(migration: MigrationContext, schema: str | None, target: str) -> None:
+    named = context.get_x_argument(as_dictionary=True).get(AT)
+    found = target_of(str(named)) if named else None
+    if found is None or found < target:
+        body = offline.statements_of(migration.dialect, found, target)
+        migration.impl.static_output(written_inside(migration.dialect, schema, body))
