@@ -1,5 +1,6 @@
 """The library's own tests use the plugin that it ships, and pytest's own for tests of that plugin."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if _is_slower(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_collection_finish() -> None:
+    """Keep garbage collections from looking at the half million objects of what was collected, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_slower(item: pytest.Item) -> bool:
