@@ -43,8 +43,8 @@ DB = (
     Change(
         "D208",
         _D + "unit.py",
-        "            self.checkout.broken = True\n            raise\n\n    def _fetch",
-        "            raise\n\n    def _fetch",
+        "            self.checkout.broken = True\n            raise\n\n    def _fetch(",
+        "            raise\n\n    def _fetch(",
         "db faults/test_interrupts.py",
     ),
     Change(
@@ -220,8 +220,8 @@ BACKENDS = (
     Change(
         "B220",
         _B + "sqlite/file_connections.py",
-        "        if checkout.broken or self._closed:\n            self._close_reader(connection)",
-        "        if self._closed:\n            self._close_reader(connection)",
+        "            return\n        if checkout.broken or self._closed or not self._keeps:",
+        "            return\n        if self._closed or not self._keeps:",
         "backends faults",
     ),
     Change(
