@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,9 +25,10 @@ def checked(attachment: Any) -> Attachment:
     given = valid.group("attachment", attachment, Attachment)
     if not isinstance(given.data, bytes | Path):
         raise InvalidValue("attachment.data", f"expected bytes or a path, got {type(given.data).__name__}")
-    size = len(given.data) if isinstance(given.data, bytes) else given.data.stat().st_size
+    size = _size(given)
     if size > words.ATTACHMENT_BYTES:
         raise PayloadTooLarge("attachment.data", limit=words.ATTACHMENT_BYTES, actual=size)
+    valid.optional("attachment.mime", given.mime)
     return given
 
 
@@ -34,7 +36,7 @@ def refuse_many(files: Sequence[Attachment]) -> None:
     """Refuse more files, or more bytes in all, than a message may have."""
     if len(files) > words.ATTACHMENTS:
         raise PayloadTooLarge("attachments", limit=words.ATTACHMENTS, actual=len(files), unit="files")
-    size = sum(len(file.data) if isinstance(file.data, bytes) else file.data.stat().st_size for file in files)
+    size = sum(map(_size, files))
     if size > words.ATTACHMENTS_BYTES:
         raise PayloadTooLarge("attachments", limit=words.ATTACHMENTS_BYTES, actual=size)
 
@@ -104,6 +106,18 @@ def _entry(entry: dict[str, Any], name: str, as_wished: bool, folder: str) -> di
     rest = {key: value for key, value in entry.items() if key != "data"}
     wished = {} if as_wished or rest.get("name") is None else {"originalName": rest["name"]}
     return {**rest, **wished, "name": name, "localPath": f"{folder}/{name}"}
+
+
+def _size(file: Attachment) -> int:
+    if isinstance(file.data, bytes):
+        return len(file.data)
+    try:
+        found = file.data.stat()
+    except OSError as error:
+        raise InvalidValue("attachment.data", f"{file.data} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidValue("attachment.data", f"{file.data} is not a regular file")
+    return found.st_size
 
 
 def _decoded(place: int, data: Any) -> bytes:
