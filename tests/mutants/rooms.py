@@ -160,6 +160,7 @@ MESSAGING = (
         "        if found is not None and found.last_activity_at >= cutoff:",
         "        if found is not None and found.last_activity_at > cutoff:",
         "messaging",
+        accepted="cost alone: the second look, under the lock, compares with >= and finds the same session",
     ),
     Change(
         "M208",

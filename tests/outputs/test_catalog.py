@@ -199,15 +199,15 @@ def test_an_old_process_and_a_new_one_write_in_turn(database: Database) -> None:
 
 
 def test_a_table_made_by_hand_is_adopted(fresh_database: Database) -> None:
-    """outputs M-9, T-3, case 61: 0 and 1 in a column of integers come back as truth values."""
+    """outputs M-9, T-3, case 61: 0 and 1 in a column of integers come back as truth values; a column may be theirs."""
     truth = "INTEGER" if fresh_database.name == "sqlite" else "BOOLEAN"
     store, raw = fresh_database.open(migrate=True), fresh_database.raw()
     run_id = a_run(store)
     raw.execute(
         "CREATE TABLE checks (run_id TEXT NOT NULL, node_id TEXT NOT NULL, iteration INTEGER NOT NULL DEFAULT 0, "
-        f"passed {truth}, PRIMARY KEY (run_id, node_id, iteration))"
+        f"passed {truth}, theirs TEXT NOT NULL DEFAULT 'x', PRIMARY KEY (run_id, node_id, iteration))"
     )
-    raw.execute(f"INSERT INTO checks VALUES ('{run_id}', 'a', 0, {1 if truth == 'INTEGER' else 'true'})")
+    raw.execute(f"INSERT INTO checks VALUES ('{run_id}', 'a', 0, {1 if truth == 'INTEGER' else 'true'}, 'y')")
     model: Any = create_model("Checks", passed=(bool | None, None), note=(str | None, None))
     checks = store.outputs.define("checks", model)
     found = store.outputs.results.get(checks, run_id, "a")

@@ -48,6 +48,15 @@ def test_every_connection_has_the_settings(path: Path, mode: Mode) -> None:
         assert settings_of(store, "query_only", mode=mode) == [0 if mode.writes else 1]
 
 
+@pytest.mark.parametrize("rebuilds", [False, True])
+def test_a_connection_that_migrated_has_its_settings_again(path: Path, *, rebuilds: bool) -> None:
+    """backends B-20: it waits in pieces, and its foreign keys are on."""
+    with StateStore.open(path) as store:
+        with store.backend.migration(7, rebuilds=rebuilds):
+            pass
+        assert settings_of(store, "busy_timeout", "foreign_keys", mode=Mode.WRITE) == [250, 1]
+
+
 def test_a_reading_unit_cannot_write_even_by_mistake(path: Path) -> None:
     """backends B-21: read units never write."""
     with StateStore.open(path) as store:
