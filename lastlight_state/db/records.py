@@ -35,8 +35,8 @@ _set_values, _set_given, _set_extra, _set_private = (
 )
 
 
-def made(kind: type[R], values: dict[str, Any]) -> R:
-    """The record of values that are known to be right, and complete. Takes the dict over.
+def made(kind: type[R], values: dict[str, Any], private: dict[str, Any] | None = None) -> R:
+    """The record of values that are known to be right, and complete. Takes the dicts over.
 
     The same as ``model_construct`` without its walk over the fields, which costs more than the query.
     """
@@ -44,7 +44,7 @@ def made(kind: type[R], values: dict[str, Any]) -> R:
     _set_values(record, values)
     _set_given(record, kind._every_field)
     _set_extra(record, None)
-    _set_private(record, None)
+    _set_private(record, private)
     return record
 
 

@@ -145,7 +145,7 @@ def not_found(kind: str, key: Any) -> StateError:
 
 def sought(where: str, key: Any) -> str:
     """A text to look for, where finding nothing is no error. `InvalidValue` if no database can hold it."""
-    return _text(where, key)
+    return key if type(key) is str and key.isascii() and "\0" not in key else _text(where, key)
 
 
 def page_limit(value: Any) -> int:

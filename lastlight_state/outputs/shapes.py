@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter
@@ -59,7 +60,12 @@ class Shape:
     #: What documents the columns, by name.
     comments: Mapping[str, str] = field(repr=False)
 
-    @property
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The names of the fields that are columns."""
+        return frozenset(str(column.field) for column in self.columns)
+
+    @cached_property
     def holds_model(self) -> bool:
         """Whether values are instances of a model with fields."""
         return _has_fields(self.model)

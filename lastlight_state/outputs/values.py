@@ -171,6 +171,8 @@ def bare(value: Any) -> Any:
 def _bare(value: Any) -> Any:
     if type(value) in _SCALARS:
         return value
+    if type(value) is dict:
+        return {key: found if type(found) in _SCALARS else _bare(found) for key, found in value.items()}
     if isinstance(value, BaseModel):
         known = type(value).model_fields
         if "root" in known:
@@ -197,10 +199,15 @@ def _dumped(shape: Shape, instance: Any) -> Any:
         raise InvalidValue(_WHERE, f"cannot be written as JSON: {error}") from None
     if shape.kind == "payload" and not shape.holds_model:
         return {words.PAYLOAD: dumped}
+    if dumped.__class__ is not dict or not shape.fields <= dumped.keys():
+        _refuse_left_out(shape, dumped)
+    return dumped
+
+
+def _refuse_left_out(shape: Shape, dumped: Any) -> None:
     for column in shape.columns:
         if not isinstance(dumped, Mapping) or column.field not in dumped:
             raise InvalidValue(f"{_WHERE}.{column.field}", "is left out when the model is written as JSON")
-    return dumped
 
 
 def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
@@ -253,10 +260,9 @@ def _decimal(where: str, value: Any) -> Decimal:
 
 
 def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], max_bytes: int) -> Content:
-    plain = {
-        column.field: jsonable(column.type, data[column.field]) if column.type in _WRITTEN else data[column.field]
-        for column in columns
-    }
+    plain = data
+    if any(column.type in _WRITTEN for column in columns):
+        plain = {column.field: jsonable(column.type, data[column.field]) for column in columns}
     whole = plain[words.PAYLOAD] if payload else plain
     where = f"{_WHERE}.{words.PAYLOAD}" if payload else _WHERE
     size = len(codec.encode_bytes(where, whole, max_depth=words.ROW_DEPTH))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lastlight_state.db.records import made
 from lastlight_state.errors import CorruptData
 from lastlight_state.outputs import words
-from lastlight_state.outputs.records import Output, OutputSummary, with_table
+from lastlight_state.outputs.records import Output, OutputSummary
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import Content, in_utc
 
@@ -41,8 +42,7 @@ def at_place(error: CorruptData, place: dict[str, Any]) -> CorruptData:
 def _made(table: OutputTable[Any], row: dict[str, Any], data: Any, created: Any, updated: Any) -> Output[Any]:
     facts = _facts(table, row, created, updated)
     facts["data"] = data
-    made: Output[Any] = with_table(Output.of(facts), table)
-    return made
+    return made(Output, facts, {"table": table})
 
 
 def _facts(table: OutputTable[Any], row: dict[str, Any], created: Any, updated: Any) -> dict[str, Any]:
