@@ -32,7 +32,8 @@ def results(side: Side) -> Iterator[Result]:
     for many in (10, LONG):
         ours, theirs = (_run(side, many) for _ in range(2))
         yield from _appends(side, f"{many:,}", ours, theirs)
-    yield _batch(side, _run(side, 10), _run(side, 10))
+    for keyed in (False, True):
+        yield _batch(side, _run(side, 10), _run(side, 10), keyed=keyed)
     yield _frame(side, _run(side, 1))
     yield _score(side, _run(side, 1))
 
@@ -91,17 +92,41 @@ def _appending(
     return run
 
 
-def _batch(side: Side, ours: str, theirs: str) -> Result:
-    batch = [NewEvent("log", PAYLOAD) for _ in range(BATCH)]
+def _batch(side: Side, ours: str, theirs: str, *, keyed: bool = False) -> Result:
+    """A thousand events; with keys, those that are stored already are looked for first."""
+
+    def batch() -> list[NewEvent]:
+        return [NewEvent("log", PAYLOAD, event_id=new_id() if keyed else None) for _ in range(BATCH)]
+
+    given = None if keyed else batch()
+    append_many = side.store.journal.events.append_many
+    path = "append 1,000 events with keys" if keyed else "append 1,000 events"
+    return compare(
+        path,
+        side.name,
+        lambda: append_many(ours, given or batch()),
+        _batch_by_hand(side, theirs, keyed=keyed),
+        goal=goal(path, side.name),
+        calls=5,
+        rounds=9,
+    )
+
+
+def _batch_by_hand(side: Side, run_id: str, *, keyed: bool) -> Callable[[], object]:
     begin = "BEGIN IMMEDIATE" if side.name == "sqlite" else "BEGIN"
     take = side.sql(_TAKE.format(many=BATCH))
+    among = f"IN ({', '.join('?' * BATCH)})" if side.name == "sqlite" else "= ANY(?)"
+    look = side.sql(f"SELECT event_id FROM run_events WHERE run_id = ? AND event_id {among}")
     driver = side.driver
 
     def by_hand() -> object:
         driver.execute(begin)
-        [(after,)] = driver.execute(take, (theirs,)).fetchall()
+        [(after,)] = driver.execute(take, (run_id,)).fetchall()
+        keys = [new_id() if keyed else None for _ in range(BATCH)]
+        if keyed:
+            driver.execute(look, (run_id, *keys) if side.name == "sqlite" else (run_id, keys)).fetchall()
         now = side.now()
-        rows = [(theirs, after - BATCH + i, "log", now, "plan", None, TEXT) for i in range(BATCH)]
+        rows = [(run_id, after - BATCH + i, "log", now, "plan", key, TEXT) for i, key in enumerate(keys)]
         if side.name == "sqlite":
             driver.executemany(_INSERT, rows)
         else:
@@ -111,11 +136,7 @@ def _batch(side: Side, ours: str, theirs: str) -> Result:
                     copy.write_row(row)
         return driver.execute("COMMIT")
 
-    append_many = side.store.journal.events.append_many
-    path = "append 1,000 events"
-    return compare(
-        path, side.name, lambda: append_many(ours, batch), by_hand, goal=goal(path, side.name), calls=5, rounds=9
-    )
+    return by_hand
 
 
 def _frame(side: Side, run_id: str) -> Result:
