@@ -148,6 +148,8 @@ class Backend(ABC):
 
     #: Whether opening a store migrates unless told otherwise.
     migrates_on_open: bool
+    #: Whether the server writes definitions in its own words, which may differ from version to version.
+    writes_definitions: bool = False
     #: What `migration` holds, in words for a person who plans an upgrade.
     migration_lock: str
     #: Whether units that write wait for one another in this process, so that more threads for them would only queue.
@@ -312,6 +314,9 @@ class Backend(ABC):
     @abstractmethod
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         """The rows of one SELECT, or None where its table (or the database itself) does not exist. Creates nothing."""
+
+    def enter(self, checkout: Checkout) -> None:  # noqa: B027 - where there are no schemas it has nothing to do
+        """Names without a schema in statements of this unit's transaction mean tables of this backend's schema."""
 
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.migrations import scripts
+from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
 from lastlight_state.migrations.runner import target_of
 from lastlight_state.migrations.state import qualified, read_state
 
 
-def check(backend: Backend, to: str = "head") -> Plan:
+def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     """The state of the schema, and the revisions that ``migrate`` would apply, with the rows that each would change.
 
-    Also says how a database of the original program would be taken over, or why not. Works on databases that no store
-    would open, without raising.
+    Compares a current schema with what the newest revision makes, unless ``quick``. Also says how a database of the
+    original program would be taken over, or why not. Works on databases that no store would open, without raising.
     """
     target = target_of(to)
     state = read_state(backend)
     if state.state == "unversioned":
         return _of_original(backend, state, target)
+    if state.state == "current" and not quick:
+        return Plan(state, (), backend.migration_lock, differences=drift.differences(backend))
     pending = _planned(backend, state.revision or "", target) if state.state in ("empty", "behind") else ()
     return Plan(state, pending, backend.migration_lock)
 

@@ -98,7 +98,8 @@ class Adoption:
 class Plan:
     """What ``migrate`` would do now, and what it holds while it does.
 
-    A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over.
+    A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
+    of a current database are what it lacks of its revision, or has otherwise.
     """
 
     state: SchemaState

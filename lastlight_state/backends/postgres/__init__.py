@@ -66,6 +66,7 @@ class PostgresBackend(Backend):
     dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
     driver_errors = (psycopg.Error,)
     migrates_on_open = False
+    writes_definitions = True
     migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
     one_writer = False
     writes_in_ctes = True
@@ -211,8 +212,9 @@ class PostgresBackend(Backend):
 
     @block
     def scratch(self) -> Iterator[Connection]:
-        with Checkout(Mode.WRITE, self) as checkout:
+        with Checkout(Mode.READ, self) as checkout:  # a store that only reads may try revisions: nothing is kept
             try:
+                checkout.driver.execute(_BEGIN_WRITE)
                 self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
                 connection = self._spoken(checkout)
                 connection.begin()
@@ -238,6 +240,10 @@ class PostgresBackend(Backend):
                 if error.sqlstate in UNDEFINED:
                     return None
                 raise translate(error) from error
+
+    def enter(self, checkout: Checkout) -> None:
+        if self.schema is not None:
+            checkout.driver.execute(f"SET LOCAL search_path TO {quoted(self.schema)}, pg_temp")
 
     def original(self, connection: Connection) -> Original:
         return PostgresOriginal(connection.connection.dbapi_connection)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import time
+
+import click
+
 from lastlight_state.cli import exits
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import Failure
 from lastlight_state.cli.opening import existing, look
 from lastlight_state.cli.views.plans import data_of, lines_of
+from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
 from lastlight_state.migrations.verification import remedy
 from lastlight_state.store import StateStore
+
+#: Seconds between two looks of ``--wait``.
+PAUSE = 0.5
 
 _EXITS = {
     "empty": exits.BEHIND,
@@ -34,24 +42,47 @@ _MEANING = {
 
 
 @command("check")
-def run(call: Call) -> Answer:
+@click.option("--quick", is_flag=True, help="Look at the revision alone, do not compare the schema with it.")
+@click.option("--wait", metavar="SECONDS", type=float, help="Wait this long until the schema fits; then 0 if it does.")
+def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """Say whether the schema fits this version, and what migrate would do: which revisions, which rows, which lock.
 
     Exit code 0: it fits. 3: behind, or the original program's. 4: ahead, but this version may work on it. 5: ahead and
-    incompatible, or a copy into it is not finished. 1: not a schema of ours. 6: no database.
+    incompatible, or a copy into it is not finished. 1: not a schema of ours, or a damaged one. 6: no database.
     """
-    plan, mending = look(call, _examined, verified=False)
-    return Answer(data_of(plan, plan.state.head), lambda screen: lines_of(plan, screen), _failure(plan, mending))
+    if wait is not None and not 0 <= wait <= 86_400:
+        raise InvalidValue("--wait", "not between 0 and 86400 seconds")
+    plan, mending = _awaited(call, quick, time.monotonic() + (wait or 0))
+    failure = _failure(plan, mending)
+    if wait is not None and plan.state.state == "ahead":
+        failure = None
+    return Answer(data_of(plan, plan.state.head), lambda screen: lines_of(plan, screen), failure)
 
 
-def _examined(store: StateStore) -> tuple[Plan, str]:
-    return plan_of(existing(store.backend)), remedy(store.backend)
+def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str]:
+    """What is found at last: a schema that needs no migration, or whatever there is when the time is over."""
+    while True:
+        over = time.monotonic() + PAUSE > ends
+        try:
+            plan, mending = look(call, lambda store: _examined(store, quick), verified=False)
+            if over or _EXITS.get(plan.state.state) != exits.BEHIND:
+                return plan, mending
+        except BackendError:
+            if over:
+                raise
+        time.sleep(PAUSE)
+
+
+def _examined(store: StateStore, quick: bool) -> tuple[Plan, str]:
+    return plan_of(existing(store.backend), quick=quick), remedy(store.backend)
 
 
 def _failure(plan: Plan, mending: str) -> Failure | None:
     state = plan.state
     if state.unfinished_copy:
         return Failure(exits.INCOMPATIBLE, "unfinished_copy", "a copy into this database was begun and has not ended")
+    if state.state == "current" and plan.differences:
+        return Failure(exits.NO, "damaged", f"the schema is not as revision {state.revision} makes it")
     if state.state == "current":
         return None
     if plan.adoption is not None:

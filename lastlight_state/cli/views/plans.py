@@ -30,7 +30,8 @@ def lines_of(plan: Plan, screen: Screen) -> Iterator[Any]:
     yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head})
     if plan.differences:
         yield ""
-        yield screen.heading("not as the original program makes it")
+        made_by = f"revision {state.revision}" if state.state == "current" else "the original program"
+        yield screen.heading(f"not as {made_by} makes it")
         yield from plan.differences
     if not plan.revisions and plan.adoption is None:
         return

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import Catalogue, Entry, Original
 from lastlight_state.db import columns
+from lastlight_state.errors import BackendUnavailable, MisuseError, NotSupported
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.adoption import fit
 from lastlight_state.migrations.adoption.blueprint import blueprints, without_version
@@ -75,11 +76,16 @@ def promised(backend: Backend) -> Promised:
 
 
 def look(backend: Backend) -> Survey | None:
-    """What an adoption would find, read in one snapshot. None on a product that the original does not use."""
-    expected = promised(backend)
+    """What an adoption would find, read in one snapshot. None where revisions cannot be tried."""
+    try:
+        with translated(backend):
+            expected = promised(backend)
+    except (BackendUnavailable, MisuseError, NotSupported):  # a role without the right, or a server that only reads
+        return None
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated(backend):
+                backend.enter(checkout)
                 return surveyed(backend, backend.connection(checkout), expected)
         finally:
             backend.rollback(checkout)

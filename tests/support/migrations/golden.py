@@ -20,7 +20,8 @@ from support.migrations.story import STORY, UNTIL, Row
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.migrations import migrate, script, scripts
+from lastlight_state.migrations import drift, migrate, script, scripts
+from lastlight_state.migrations.adoption.blueprint import blueprints
 from lastlight_state.testing import ThrowawayPostgres
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "golden"
@@ -91,6 +92,15 @@ def write(backend: Backend) -> None:
         file = folder / f"{revision}.sql"
         if not (file.exists() and revision in frozen):
             file.write_text(dump(backend, revision), "utf-8")
+    write_shape(backend)
+
+
+def write_shape(backend: Backend) -> None:
+    """Write what the newest revision makes on one product, by which `lastlight_state.migrations.drift` compares."""
+    file = scripts.folder() / "shapes" / f"{backend.name}.txt"
+    file.parent.mkdir(exist_ok=True)
+    [shape] = blueprints(backend, scripts.head())
+    file.write_text("\n".join([*drift.lines_of(backend, shape), ""]), "utf-8")
 
 
 def main() -> None:
