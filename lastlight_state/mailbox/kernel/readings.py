@@ -92,23 +92,27 @@ class Look:
 
 
 class Both:
-    """One moment of both files: each reading goes to the file that has its table."""
+    """One moment of both files: each reading goes to the file that has its table.
+
+    An own file that may only be read may lack columns, too.
+    """
 
     def __init__(self, own: sa.MetaData, unit: Unit, look: Look) -> None:
         self._own = own
         self._unit = unit
         self._look = look
+        self._mine = Look(unit) if unit.backend.options.read_only else None
 
     def rows(self, reading: Reading, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The rows of a reading."""
         if reading.table.metadata is self._own:
-            return reading.rows(self._unit, values or {})
+            return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
         return self._look.rows(reading, values)
 
     def keyed(self, reading: Reading, keys: Sequence[Any]) -> list[dict[str, Any]]:
         """The rows of these keys."""
         if reading.table.metadata is self._own:
-            return reading.keyed(self._unit, keys)
+            return self._mine.keyed(reading, keys) if self._mine else reading.keyed(self._unit, keys)
         return self._look.keyed(reading, keys)
 
 

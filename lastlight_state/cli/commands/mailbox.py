@@ -1,0 +1,131 @@
+"""``mailbox``: the files between hosts and agents, listed, counted, checked and swept. Needs no database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import NO, Failure
+from lastlight_state.cli.opening import settings_of
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.errors import InvalidValue
+from lastlight_state.mailbox import Finding, HostMailbox, Mailboxes, MailboxInfo
+
+SESSIONS = (
+    Column("GROUP", lambda found: found.group, keep=True),
+    Column("SESSION", lambda found: found.session, keep=True),
+    Column("INBOUND", lambda found: found.inbound_bytes, right=True),
+    Column("OUTBOUND", lambda found: found.outbound_bytes, right=True),
+    Column("HEARTBEAT", lambda found: found.heartbeat_at),
+)
+FINDINGS = (
+    Column("FILE", lambda finding: finding.file),
+    Column("MESSAGE", lambda finding: finding.message_id, keep=True),
+    Column("PROBLEM", lambda finding: finding.problem),
+)
+
+
+class Asked:
+    """What the command line says."""
+
+    def __init__(self, call: Call, key: str | None, message_id: str | None, options: dict[str, Any]) -> None:
+        self.options = options
+        self._call = call
+        self._key = key
+        self._message_id = message_id
+
+    def mailboxes(self, *, read_only: bool = True) -> Mailboxes:
+        """All mailboxes."""
+        settings = settings_of(self._call, read_only=read_only).anchored()
+        return Mailboxes(settings.mailboxes, settings=settings)
+
+    def host(self, *, read_only: bool = True) -> HostMailbox:
+        """The mailbox that is named. Raises `InvalidValue` where none is."""
+        group, _, session = (self._key or "").partition("/")
+        if not session:
+            raise InvalidValue("MAILBOX", "must be given: GROUP/SESSION")
+        return self.mailboxes(read_only=read_only).host(group, session)
+
+    @property
+    def message_id(self) -> str:
+        """The message that is named. Raises `InvalidValue` where none is."""
+        if self._message_id is None:
+            raise InvalidValue("MESSAGE", "must be given: the id of a message of the agent")
+        return self._message_id
+
+
+@command("mailbox")
+@click.argument("action", metavar="ls|show|verify|sweep|requeue")
+@click.argument("key", metavar="[GROUP/SESSION]", required=False)
+@click.argument("message_id", metavar="[MESSAGE]", required=False)
+@click.option("--limit", metavar="N", default=50, help="With ls: the number of sessions on a page, 1 to 500.")
+@click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
+def run(call: Call, action: str, key: str | None, message_id: str | None, **options: Any) -> Answer:
+    """Look at mailboxes: list them, count what waits in one, check it, settle what its agent acknowledged.
+
+    With verify, findings are exit code 1. sweep and requeue write into the host's file; nothing else writes.
+    """
+    work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
+    return work(Asked(call, key, message_id, options))
+
+
+def _ls(asked: Asked) -> Answer:
+    page = asked.mailboxes().list(limit=asked.options["limit"], page_token=asked.options["page_token"])
+    data = {"items": [found.model_dump() for found in page], "next_page_token": page.next_page_token}
+    return Answer(data, lambda screen: _page(page, screen))
+
+
+def _show(asked: Asked) -> Answer:
+    host = asked.host()
+    status = host.status().model_dump()
+    data = {"mailbox": str(host.folder), "status": status}
+    return Answer(data, lambda screen: screen.fields({"mailbox": host.folder, **status}))
+
+
+def _verify(asked: Asked) -> Answer:
+    found = asked.host().verify()
+    failure = Failure(NO, "damaged", f"{len(found)} findings", {}) if found else None
+    data = {"findings": [finding.model_dump() for finding in found]}
+    return Answer(data, lambda screen: _findings(found, screen), failure)
+
+
+def _sweep(asked: Asked) -> Answer:
+    sweep = asked.host(read_only=False).sweep
+    done = {"sync": sweep.sync().model_dump(), "advance": sweep.advance().model_dump()}
+    return Answer(done, lambda screen: screen.fields(done))
+
+
+def _requeue(asked: Asked) -> Answer:
+    asked.host(read_only=False).outbox.requeue(asked.message_id)
+    return Answer({"requeued": asked.message_id}, lambda _: ["is due again"])
+
+
+ACTIONS: dict[str, Callable[[Asked], Answer]] = {
+    "ls": _ls,
+    "show": _show,
+    "verify": _verify,
+    "sweep": _sweep,
+    "requeue": _requeue,
+}
+
+
+def _page(page: Page[MailboxInfo], screen: Screen) -> Iterator[Any]:
+    if page.items:
+        yield from screen.table(SESSIONS, page.items)
+    else:
+        yield "(no mailboxes)"
+    if page.next_page_token is not None:
+        yield f"more: --page-token {page.next_page_token}"
+
+
+def _findings(found: list[Finding], screen: Screen) -> Iterator[Any]:
+    if found:
+        yield from screen.table(FINDINGS, found)
+    else:
+        yield "sound"
