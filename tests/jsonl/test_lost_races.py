@@ -32,8 +32,8 @@ def test_what_another_left_torn_before_the_lock_is_sealed(path: Path, monkeypatc
     """agent-log L-22: LineWriter._put looks at the end under the lock."""
     with LineWriter(path) as writer:
         writer.append(one(0))
-        with path.open("ab") as other:
-            happened = before(monkeypatch, fcntl, "flock", lambda: (other.write(b'{"torn'), other.flush()))
+        with path.open("ab", buffering=0) as other:
+            happened = before(monkeypatch, fcntl, "flock", lambda: other.write(b'{"torn'))
             writer.append(one(1))
     assert happened
     assert read(path).numbers == [0, 1]
