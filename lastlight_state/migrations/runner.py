@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.hosted import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
-from lastlight_state.migrations import scripts
+from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import read_state, word_for
@@ -112,6 +112,8 @@ def _adopt(backend: Backend, target: str, lock_timeout: float) -> MigrationResul
     from lastlight_state.migrations import adoption  # noqa: PLC0415
     from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
 
+    if drift.recognised(backend) is not None:
+        refuse_foreign(backend)
     with translated(backend):
         promised = survey.promised(backend)
     with translated(backend), backend.migration(lock_timeout, rebuilds=True) as connection:

@@ -6,8 +6,12 @@ import shlex
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
+from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
+
+#: Stands in a location for its password.
+HIDDEN = ":***@"
 
 
 def verify(backend: Backend) -> SchemaState:
@@ -49,12 +53,17 @@ def refuse_foreign(backend: Backend) -> None:
 
     found = survey.look(backend)
     if found is None or found.differences:
-        raise adoption.refusal(found)
+        raise adoption.refusal(found, drift.recognised(backend))
 
 
 def remedy(backend: Backend) -> str:
-    """The command that brings the database to the newest revision; the password, if any, is ``***``."""
-    words = ["lastlight-state", "migrate", "--url", backend.location]
+    """The command that brings the database to the newest revision, to be pasted as it stands.
+
+    A URL with a password is left out: the command takes it from ``LASTLIGHT_STATE_URL``, or from ``--url-file``.
+    """
+    words = ["lastlight-state", "migrate"]
+    if HIDDEN not in backend.location:
+        words += ["--url", backend.location]
     if backend.schema:
         words += ["--schema", backend.schema]
     return shlex.join(words)

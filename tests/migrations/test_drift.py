@@ -7,7 +7,8 @@ from support.cli.calls import lastlight_state
 from support.migrations.eras import newest_shape
 from support.migrations.support import Place
 
-from lastlight_state.migrations import check, drift, migrate, scripts
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.migrations import check, drift, migrate, scripts, verify
 
 LOST = "ALTER TABLE run_loops DROP COLUMN done"
 GUARD = {"sqlite": "DROP TRIGGER run_transitions_no_update",
@@ -41,6 +42,15 @@ def test_what_is_lost_or_switched_off_is_named(place: Place) -> None:
     shown = lastlight_state("check", "--url", place.url)
     assert all(line in shown.out for line in expected)
     assert lastlight_state("check", "--quick", "--url", place.url).code == 0
+
+
+def test_a_lost_version_is_answered_with_the_command_that_writes_it(place: Place) -> None:
+    """migrations MG-57: for the newest revision, by opening and by migrating."""
+    backend = place.at()
+    place.raw().execute("DROP TABLE lastlight_state_version")
+    for ask in (verify, migrate):
+        with pytest.raises(SchemaMismatch, match=f"run: lastlight-state stamp --to {scripts.head()}"):
+            ask(backend)
 
 
 def test_a_schema_of_its_own_is_compared(postgres_place: Place) -> None:

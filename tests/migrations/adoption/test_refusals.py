@@ -113,7 +113,7 @@ def test_all_differences_are_named_at_once(sqlite_place: Place) -> None:
 
 def test_a_database_of_ours_that_lost_its_version_is_not_taken_for_the_originals(sqlite_place: Place) -> None:
     """migrations MG-43: its later tables say so."""
-    backend = sqlite_place.at()
+    backend = sqlite_place.at("0003")
     sqlite_place.raw().execute("DROP TABLE lastlight_state_version")
     with pytest.raises(SchemaMismatch) as caught:
         verify(backend)
