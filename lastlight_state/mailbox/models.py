@@ -148,6 +148,11 @@ CONTAINER_STATE = sa.Table(
 OUT_META = _meta(OUTBOUND)
 
 _in = MESSAGES_IN.c
+#: The order of lists, in which what others stored without a number or a time has a place, too.
+IN_PLACE, OUT_PLACE = (sa.func.coalesce(table.c.seq, sa.literal_column("0")) for table in (MESSAGES_IN, MESSAGES_OUT))
+TASK_PLACE = sa.func.coalesce(_in.process_after, sa.literal_column("''"))
+#: Tasks that are not settled.
+LIVE_TASK = sa.text("kind = 'task' AND status IN ('pending', 'paused')")
 _pending, _recurring = sa.text("status = 'pending'"), sa.text("recurrence IS NOT NULL")
 
 sa.Index("idx_messages_in_series", _in.series_id)
@@ -156,6 +161,9 @@ sa.Index("idx_messages_in_recurring", _in.series_id, sqlite_where=_recurring)
 sa.Index("idx_messages_in_peer", _in.platform_id, _in.seq.desc(), sqlite_where=sa.text("source_session_id IS NOT NULL"))
 sa.Index("idx_messages_in_paused", _in.id, sqlite_where=sa.text("status = 'paused'"))
 sa.Index("idx_messages_in_failed", _in.seq, sqlite_where=sa.text("status = 'failed'"))
+sa.Index("idx_messages_in_place", IN_PLACE, _in.id)
+sa.Index("idx_messages_out_place", OUT_PLACE, MESSAGES_OUT.c.id)
+sa.Index("idx_messages_in_tasks", TASK_PLACE, _in.id, sqlite_where=LIVE_TASK)
 sa.Index(
     "idx_delivered_failed",
     DELIVERED.c.delivered_at,

@@ -10,6 +10,7 @@ from lastlight_state import codec
 from lastlight_state.db.records import Record
 from lastlight_state.mailbox.arguments import Routing
 from lastlight_state.mailbox.times import instant
+from lastlight_state.mailbox.words import PLACE
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class MessageInSummary(Record):
         values["trigger"] = values["trigger"] != 0
         values["on_wake"] = bool(values["on_wake"])
         values["routing"] = _routing(values)
+        values.pop(PLACE, None)
         values.pop("released_at", None)
         values.pop("tries_base", None)
         return super().of(values)
@@ -83,6 +85,7 @@ class MessageOutSummary(Record):
         values["timestamp"] = instant(values["timestamp"])
         values["deliver_after"] = instant(values["deliver_after"])
         values["routing"] = _routing(values)
+        values.pop(PLACE, None)
         return super().of(values)
 
 

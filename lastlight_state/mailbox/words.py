@@ -21,6 +21,9 @@ LIVE = ("pending", "paused")
 #: Kinds of things, as errors name them.
 MAILBOX, MESSAGE, TASK, DESTINATION, STATE = "mailbox", "message", "task", "destination", "agent state"
 
+#: What lists are ordered by, beside the columns that they show.
+PLACE = "place"
+
 #: The shape that this library gives the files, noted in ``mailbox_meta``.
 LAYOUT = "1"
 
@@ -38,6 +41,8 @@ MOST_POLLED = 100
 
 #: The delay before a message is tried again, doubled with each try.
 FIRST_DELAY = timedelta(seconds=5)
+#: The longest lease of a delivery.
+LONGEST_LEASE = timedelta(days=1)
 #: Tries of an inbound message, and of a delivery, before they fail.
 MOST_TRIES, MOST_ATTEMPTS = 5, 3
 EXHAUSTED, CANCELLED, EXPIRED, COMPLETED, FAILED = "exhausted", "cancelled", "expired", "completed", "failed"

@@ -7,7 +7,7 @@ that file is held, so that two processes of the agent never take the same messag
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -35,14 +35,14 @@ class AgentInbox(Room):
     def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
         """The messages that `take` would claim. Writes nothing."""
         poll = self._poll(limit, skip_kinds)
-        return self._both(lambda both: self._chosen(both, poll))
+        return self._both(lambda both: self._chosen(both, poll)[0])
 
     def take(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
         """Claim the messages that are to be worked on next, in the order of their numbers.
 
         Due messages that wake the agent come first, the oldest before all. If there is one, the rest of ``limit`` (1 to
         100) is filled with the newest context; otherwise the batch is empty. Messages that others hold, and kinds that
-        are skipped, take no place of another.
+        are skipped, take no place of another. One that cannot be read is acknowledged as failed.
         """
         poll = self._poll(limit, skip_kinds)
         found = self._writing(lambda unit: self._taken(unit, poll))
@@ -115,19 +115,23 @@ class AgentInbox(Room):
             patience.pause(min(pause, left))
         return True
 
-    def _chosen(self, both: Both, poll: Poll) -> Batch:
-        heads = list(islice(waiting.open_to(poll, both, messages.triggers(both)), poll.limit))
-        if not heads:
-            return Batch(messages=())
-        heads += islice(waiting.open_to(poll, both, messages.context(both)), poll.limit - len(heads))
-        found = [MessageIn.of(row) for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in heads])]
-        unreadable = tuple(head["id"] for head in heads if times.is_unreadable(head["process_after"]))
-        return Batch(messages=tuple(sorted(found, key=_place)), unreadable_times=unreadable)
+    def _chosen(self, both: Both, poll: Poll) -> tuple[Batch, list[dict[str, Any]]]:
+        """The batch, and the messages before it that cannot be read."""
+        found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
+        if found:
+            more, also = _read(both, poll, messages.context(both), poll.limit - len(found))
+            found, damaged = found + more, damaged + also
+        unreadable = tuple(head["id"] for head, _ in found if times.is_unreadable(head["process_after"]))
+        batch = Batch(messages=tuple(sorted((one for _, one in found), key=_place)), unreadable_times=unreadable)
+        return batch, damaged
 
     def _taken(self, unit: Unit, poll: Poll) -> Batch:
-        batch = self._beside(unit, lambda both: self._chosen(both, poll))
+        batch, damaged = self._beside(unit, lambda both: self._chosen(both, poll))
         for message in batch.messages:
             unit.change(sql.PUT_ACK, self._ack(message.id, message.seq, message.tries, "processing", poll.now))
+        for head in damaged:
+            ack = self._ack(head["id"], head["seq"], head["tries"] or 0, "failed", poll.now)
+            unit.change(sql.PUT_ACK, {**ack, "error": "the message cannot be read"})
         return batch
 
     def _claimed(self, unit: Unit, asked: Sequence[str], now: datetime) -> tuple[str, ...]:
@@ -209,6 +213,20 @@ def _ids(ids: Sequence[str]) -> list[str]:
 def _acks(unit: Unit, heads: Collection[Any]) -> dict[str, dict[str, Any]]:
     found = acks.OF_MESSAGES.keyed(unit, [head["id"] for head in heads])
     return {ack["message_id"]: ack for ack in found}
+
+
+def _read(
+    both: Both, poll: Poll, walk: Iterable[dict[str, Any]], limit: int
+) -> tuple[list[tuple[dict[str, Any], MessageIn]], list[dict[str, Any]]]:
+    """The first ``limit`` messages of a walk that the poll may have, and those before the last that are damaged."""
+    heads = waiting.open_to(poll, both, walk)
+    found: list[tuple[dict[str, Any], MessageIn]] = []
+    damaged: list[dict[str, Any]] = []
+    while len(found) < limit and (step := list(islice(heads, limit - len(found)))):
+        rows = {row["id"]: row for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in step])}
+        found += [(head, MessageIn.of(rows[head["id"]])) for head in step if head["id"] in rows]
+        damaged += [head for head in step if head["id"] not in rows]
+    return found, damaged
 
 
 def _is_own_claim(ack: dict[str, Any] | None, head: dict[str, Any], instance: str | None) -> bool:

@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, prepared
-from lastlight_state.mailbox import models
+from lastlight_state.mailbox import models, words
 
 _ack, _out, _state = models.ACKS.c, models.MESSAGES_OUT.c, models.SESSION_STATE.c
 
@@ -33,7 +33,11 @@ INSERT = prepared(
     .on_conflict_do_nothing(index_elements=[_out.id])
     .returning(*_out)
 )
-LIST = Listing("messages_out", [column for column in _out if column.name != "content"], order=(_out.seq, _out.id))
+LIST = Listing(
+    "messages_out",
+    [*(column for column in _out if column.name != "content"), models.OUT_PLACE.label(words.PLACE)],
+    order=(models.OUT_PLACE, _out.id),
+)
 
 _put_state = insert(models.SESSION_STATE).values(**{column.name: bind(column.name, column) for column in _state})
 PUT_STATE = prepared(

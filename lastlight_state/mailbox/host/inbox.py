@@ -158,7 +158,7 @@ class HostInbox(Room):
         if settled is None:
             raise _lost(MessageIn.of(found))
         series.follow(unit, self._pair, settled, now, paused=found["status"] == "paused")
-        return MessageIn.of(settled)
+        return MessageIn.of(unit.row(sql.GET, {"id": message_id}) or found)
 
 
 class _Draft:

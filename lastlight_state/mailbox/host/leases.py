@@ -7,7 +7,7 @@ nothing appears below it, unless a failed message is queued again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from lastlight_state.clock import iso_text
 from lastlight_state.db.statements import bind, number
 from lastlight_state.db.unit import Unit
-from lastlight_state.mailbox import models, times
+from lastlight_state.mailbox import models, times, words
 from lastlight_state.mailbox.host import receipts, statements as sql
 from lastlight_state.mailbox.kernel import messages, meta, references
 from lastlight_state.mailbox.kernel.pair import Pair
@@ -87,7 +87,7 @@ def unsettled(both: Both) -> Iterator[_Open]:
 
 
 def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
-    """Lease due messages. One whose target failed is failed instead."""
+    """Lease due messages. One whose target failed, or that cannot be read, is failed instead."""
     taken: list[DueMessage] = []
     settled, contiguous = _settled_seq(both), True
     before = settled
@@ -128,8 +128,13 @@ def _is_due(found: _Open, now: datetime) -> bool:
         return False
     if found.attempt is None:
         return True
-    leased, again = instant(found.attempt["leased_until"]), instant(found.attempt["next_attempt_at"])
-    return (leased is None or leased <= now) and (again is None or again <= now)
+    return not any(_is_ahead(found.attempt[name], now) for name in ("leased_until", "next_attempt_at"))
+
+
+def _is_ahead(text: str | None, now: datetime) -> bool:
+    """Whether a lease or a delay lasts on. One beyond the longest there is was noted before the clock was set back."""
+    moment = instant(text)
+    return moment is not None and timedelta(0) < moment - now <= words.LONGEST_LEASE
 
 
 def _target(head: Mapping[str, Any], both: Both, group: str = "") -> _Target:
@@ -149,11 +154,11 @@ def _taken(unit: Unit, pair: Pair, both: Both, found: _Open, wish: Wish) -> list
     if target.state == "waiting":
         return []
     if target.state == "failed":
-        row = receipts.delivered(head["id"], None, wish.now) | {"status": "failed", "error": "target_failed"}
-        receipts.store(unit, row)
+        _fail(unit, head["id"], "target_failed", wish.now)
         return []
     rows = both.keyed(messages.OUT_BY_ID, [head["id"]])
     if not rows:
+        _fail(unit, head["id"], "the message cannot be read", wish.now)
         return []
     message = MessageOut.of(rows[0])
     if target.state == "known" and isinstance(message.content, dict):
@@ -169,6 +174,10 @@ def _taken(unit: Unit, pair: Pair, both: Both, found: _Open, wish: Wish) -> list
             problem=_problem(message),
         )
     ]
+
+
+def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
+    receipts.store(unit, receipts.delivered(message_id, None, now) | {"status": "failed", "error": error})
 
 
 def _lease(unit: Unit, found: _Open, wish: Wish) -> int:

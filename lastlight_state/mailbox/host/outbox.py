@@ -27,8 +27,6 @@ from lastlight_state.mailbox.words import MESSAGE, ONE_MINUTE, ONE_SECOND
 _log = logging.getLogger("lastlight_state.mailbox")
 
 _MOST_TAKEN = 100
-#: The longest lease of a delivery.
-_LONGEST = timedelta(days=1)
 
 
 class Undeliverable(Exception):
@@ -44,7 +42,7 @@ class HostOutbox(Room):
         One whose lease has ended is given again, with ``in_doubt``: it may have been sent.
         """
         most = valid.number("limit", limit, least=1, most=_MOST_TAKEN)
-        length = valid.duration("lease", lease, least=ONE_SECOND, most=_LONGEST)
+        length = valid.duration("lease", lease, least=ONE_SECOND, most=words.LONGEST_LEASE)
         now = self._now()
         if not self._both(lambda both: leases.is_any_due(both, now)):
             return []

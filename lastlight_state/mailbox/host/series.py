@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.mailbox import schedule
 from lastlight_state.mailbox.host import statements as sql
@@ -25,7 +25,7 @@ _KEPT = "kind content channel_type platform_id thread_id recurrence timezone tri
 def follow(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, *, paused: bool = False) -> Followed:
     """Store the next occurrence after a settled one, paused if that was. Its periods that were missed are passed over.
 
-    A series whose pattern or zone cannot be read stays as it is, to be reported again.
+    A series whose pattern, zone or content cannot be read stays as it is, to be reported again.
     """
     if settled["recurrence"] is None:
         return "none"
@@ -33,10 +33,11 @@ def follow(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, *,
     last = instant(settled["process_after"])
     try:
         at = schedule.next_occurrence(settled["recurrence"], zone, now=now, last=last)
-    except InvalidValue:
+        kept = unit.row(sql.GET, {"id": settled["id"]}) or {}
+    except (InvalidValue, CorruptData):
         return "unreadable"
     series = settled["series_id"] or settled["id"]
-    stored = at is not None and _store(unit, pair, {**settled, "series_id": series}, now, at, paused=paused)
+    stored = at is not None and _store(unit, pair, {**kept, "series_id": series}, now, at, paused=paused)
     unit.change(sql.STOP_RECURRING, {"series_id": series})
     return "stored" if stored else "none"
 

@@ -26,8 +26,8 @@ GET = prepared(sa.select(*_in).where(_this))
 HEAD_OF = prepared(sa.select(*_heads).where(_this))
 LIST = Listing(
     "messages_in",
-    [column for column in _in if column.name != "content"],
-    order=(_in.seq, _in.id),
+    [*(column for column in _in if column.name != "content"), models.IN_PLACE.label(words.PLACE)],
+    order=(models.IN_PLACE, _in.id),
     filters={"status": _in.status == bind("status", _in.status), "kind": _in.kind == bind("kind", _in.kind)},
 )
 
@@ -44,12 +44,12 @@ RECURRING_SETTLED = prepared(
     .limit(number(STEP))
 )
 
-#: Settles a message that still is as it was seen.
+#: Settles a message that still is as it was seen. Gives no content, which may be damaged.
 SETTLE = prepared(
     sa.update(models.MESSAGES_IN)
     .where(_this, _live, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
     .values(**{name: bind(name, _in[name]) for name in ("status", "settled_at", "outcome", "error")})
-    .returning(*_in)
+    .returning(*_heads)
 )
 RETRY = prepared(
     sa.update(models.MESSAGES_IN)
@@ -69,7 +69,12 @@ RETRY = prepared(
 #: Frees a claimed message for another try, if nobody has freed it meanwhile.
 RELEASE = prepared(
     sa.update(models.MESSAGES_IN)
-    .where(_this, _in.status == constant("pending"), _in.tries.is_not_distinct_from(bind("seen", _in.tries)))
+    .where(
+        _this,
+        _in.status == constant("pending"),
+        _in.seq.is_not_distinct_from(bind("seq", _in.seq)),
+        _in.tries.is_not_distinct_from(bind("seen", _in.tries)),
+    )
     .values(**{name: bind(name, _in[name]) for name in ("tries", "process_after", "released_at", "error")})
 )
 STOP_RECURRING = prepared(
@@ -178,9 +183,9 @@ CHANGE_TASK = prepared(
 )
 LIST_TASKS = Listing(
     "tasks",
-    [column for column in _in if column.name != "content"],
-    order=(_in.process_after, _in.id),
+    [*(column for column in _in if column.name != "content"), models.TASK_PLACE.label(words.PLACE)],
+    order=(models.TASK_PLACE, _in.id),
     descending=False,
     filters={"status": _in.status == bind("status", _in.status)},
-    always=(_in.kind == constant("task"), _live),
+    always=(models.LIVE_TASK,),
 )

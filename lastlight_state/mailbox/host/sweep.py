@@ -34,6 +34,8 @@ from lastlight_state.mailbox.times import instant
 _Settling: TypeAlias = "tuple[dict[str, Any], str, str | None]"
 _Held: TypeAlias = "tuple[dict[str, Any], dict[str, Any]]"
 
+#: The longest time, in milliseconds, for which a tool may be silent: a year.
+_LONGEST_TOOL = 365 * 86_400_000
 _TOOL = Reading(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)))
 
 
@@ -145,7 +147,7 @@ class HostSweep(Room):
         unreadable: list[str] = []
         for head, status, error in found:
             before = unit.row(sql.HEAD_OF, {"id": head["id"]})
-            if before is None or before["tries"] != head["tries"]:
+            if before is None or (before["seq"], before["tries"]) != (head["seq"], head["tries"]):
                 continue
             settled = unit.row(sql.SETTLE, _settling(head, status, error, now))
             if settled is None:
@@ -160,7 +162,7 @@ class HostSweep(Room):
     def _advanced(self, unit: Unit, adopted: int, now: datetime) -> AdvanceReport:
         stored, unreadable = 0, []
         for head in _stalled(unit, adopted):
-            settled = unit.row(sql.GET, {"id": head["id"]})
+            settled = unit.row(sql.HEAD_OF, {"id": head["id"]})
             if settled is None or settled["recurrence"] is None:
                 continue  # followed with another one of its series
             followed = series.follow(unit, self._pair, settled, now)
@@ -182,6 +184,7 @@ class HostSweep(Room):
             claimed_at = instant(ack["status_changed"])
             values = {
                 "id": head["id"],
+                "seq": head["seq"],
                 "seen": head["tries"],
                 "tries": tries + 1,
                 "process_after": iso_text(now + words.FIRST_DELAY * 2 ** (tries - base)),
@@ -265,4 +268,5 @@ def _claim(head: dict[str, Any], ack: dict[str, Any]) -> Claim:
 
 
 def _millis(value: int | None) -> timedelta | None:
-    return None if value is None else timedelta(milliseconds=value)
+    """What the agent declared, within the bounds of a time."""
+    return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))

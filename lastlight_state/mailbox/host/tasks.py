@@ -156,6 +156,8 @@ def _times(found: Mapping[str, Any], change: WhenChange) -> dict[str, Any]:
     pattern = values.get("recurrence", found["recurrence"])
     if ("recurrence" in values or "timezone" in values) and pattern is not None:
         values["recurrence"] = cron.validate(pattern, values.get("timezone", found["timezone"]) or "UTC")
+    elif values.get("timezone") is not None:
+        cron.validate("@daily", values["timezone"])
     return values
 
 
