@@ -149,10 +149,12 @@ OUT_META = _meta(OUTBOUND)
 
 _in = MESSAGES_IN.c
 #: The order of lists, in which what others stored without a number or a time has a place, too.
+IN_PLACE: Any
+OUT_PLACE: Any
 IN_PLACE, OUT_PLACE = (sa.func.coalesce(table.c.seq, sa.literal_column("0")) for table in (MESSAGES_IN, MESSAGES_OUT))
-TASK_PLACE = sa.func.coalesce(_in.process_after, sa.literal_column("''"))
+TASK_PLACE: Any = sa.func.coalesce(_in.process_after, sa.literal_column("''"))
 #: Tasks that are not settled.
-LIVE_TASK = sa.text("kind = 'task' AND status IN ('pending', 'paused')")
+LIVE_TASK: Any = sa.text("kind = 'task' AND status IN ('pending', 'paused')")
 _pending, _recurring = sa.text("status = 'pending'"), sa.text("recurrence IS NOT NULL")
 
 sa.Index("idx_messages_in_series", _in.series_id)

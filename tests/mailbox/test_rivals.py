@@ -1,0 +1,89 @@
+"""Several processes on one side of a mailbox, and processes that are killed between any two calls of the system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from support.loading import load
+from support.mailbox.files import ids, inbound, outbound, reply, send, sql
+from support.run_log.killed import STEPS, ended, forked, killed_at
+
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, When
+
+
+@pytest.fixture(autouse=True)
+def loaded() -> None:
+    """What a forked process would otherwise load again."""
+    load("mailbox", "backends")
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Each in a process of its own, all of which succeed."""
+    children = [forked(work) for work in works]
+    assert [ended(child) for child in children] == [0] * len(works)
+
+
+def test_processes_of_both_sides_send_at_once(host: HostMailbox) -> None:
+    """mailbox MB-22, case 5: each message is stored, and numbers are unique and keep to their side."""
+
+    def sends() -> None:
+        for _ in range(5):
+            send(HostMailbox.open(host.folder))
+
+    def replies() -> None:
+        for _ in range(5):
+            reply(AgentMailbox.open(host.folder))
+
+    at_once(sends, replies, sends, replies)
+    numbers = [seq for (seq,) in sql(inbound(host), "SELECT seq FROM messages_in ORDER BY rowid")]
+    answers = [seq for (seq,) in sql(outbound(host), "SELECT seq FROM messages_out ORDER BY rowid")]
+    assert (len(set(numbers)), len(set(answers))) == (10, 10)
+    assert (numbers, answers) == (sorted(numbers), sorted(answers))
+
+
+def test_processes_of_an_agent_take_each_message_once(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-42, case 21"""
+    sent = [send(host).id for _ in range(12)]
+
+    def takes() -> None:
+        own = AgentMailbox.open(host.folder)
+        taken = own.inbox.take(limit=3)
+        own.outbox.send(kind="chat", content=ids(taken))
+
+    at_once(takes, takes, takes, takes)
+    batches = [agent.outbox.get(one.id).content for one in agent.outbox.list().items]
+    assert sorted(one for batch in batches for one in batch) == sorted(sent)
+
+
+def test_hosts_that_sweep_at_once_store_one_successor(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-39, case 24"""
+    task = host.tasks.create("daily", prompt="x", when=When(recurrence="@daily"))
+    agent.inbox.complete(task.id)
+
+    def sweeps() -> None:
+        HostMailbox.open(host.folder).sweep.run(agent_started_at=None)
+
+    at_once(sweeps, sweeps, sweeps)
+    assert len(host.tasks.list().items) == 1
+    assert sql(inbound(host), "SELECT status, count(*) FROM messages_in GROUP BY 1 ORDER BY 1") == [
+        ("completed", 1),
+        ("pending", 1),
+    ]
+
+
+def test_a_killed_creation_leaves_no_session_or_a_whole_one(mailboxes: Mailboxes) -> None:
+    """mailbox MB-03, case 71: at each call of the system that changes files."""
+    codes = []
+    for step in STEPS:
+        codes.append(killed_at(step, partial(mailboxes.create, "group", f"s-{step}")))
+        found = [one.session for one in mailboxes.list().items]
+        if f"s-{step}" in found:
+            assert send(mailboxes.host("group", f"s-{step}")).seq == 2
+            with pytest.raises(AlreadyExists):
+                mailboxes.create("group", f"s-{step}")
+        else:
+            assert send(mailboxes.create("group", f"s-{step}")).seq == 2
+    assert set(codes) == {-9, 0}
