@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lastlight_state import errors
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
+    from lastlight_state.db.iterating import aiterate, iterate
     from lastlight_state.db.records import Page
     from lastlight_state.errors import (
         AlreadyAnswered,
@@ -61,6 +62,8 @@ _HOMES = {
     "StateStore": "store",
     "Transaction": "store",
     "View": "store",
+    "aiterate": "db.iterating",
+    "iterate": "db.iterating",
 }
 
 __all__ = [
@@ -98,7 +101,9 @@ __all__ = [
     "Transaction",
     "UnsafePath",
     "View",
+    "aiterate",
     "errors",
+    "iterate",
 ]
 
 

@@ -257,9 +257,9 @@ def _indexes_of_runs() -> None:
     table = "workflow_runs"
     _index("uq_workflow_runs_run_key", table, "workflow_name, run_key", "run_key IS NOT NULL", unique=True)
     _index("ix_workflow_runs_parent", table, "parent_run_id, started_at DESC", "parent_run_id IS NOT NULL")
-    _index("ix_workflow_runs_queue", table, "queued_at, id", "status = 'queued'")
+    _index("ix_workflow_runs_queue", table, "queued_at, id, workflow_name", "status = 'queued'")
     _index("ix_workflow_runs_running", table, "workflow_name, id", "status = 'running'")
-    _index("ix_workflow_runs_wake", table, "wake_at, id", "status = 'paused' AND wake_at IS NOT NULL")
+    _index("ix_workflow_runs_wake", table, "wake_at, id, workflow_name", "status = 'paused' AND wake_at IS NOT NULL")
     waiting = "status = 'paused' AND waiting_for IS NOT NULL"
     _index("ix_workflow_runs_waiting", table, "waiting_for, correlation_id", waiting)
     _index("ix_workflow_runs_repo", table, "owner, repo, started_at DESC")

@@ -92,7 +92,7 @@ def _schedules() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_cron_schedules"),
         comment="lastlight_state: schedules, with when each is due next",
     )
-    _index("ix_cron_schedules_due", "cron_schedules", "next_run_at, name", "next_run_at IS NOT NULL")
+    _index("ix_cron_schedules_due", "cron_schedules", "next_run_at, name, target", "next_run_at IS NOT NULL")
     _index("ix_cron_schedules_newest", "cron_schedules", "created_at DESC, name DESC")
 
 
@@ -128,7 +128,7 @@ def _fires() -> None:
     _index("uq_cron_fires_instant", "cron_fires", "cron_name, scheduled_for", once, unique=True)
     _index("ix_cron_fires_cron", "cron_fires", "cron_name, started_at DESC, id DESC")
     _index("ix_cron_fires_newest", "cron_fires", "started_at DESC, id DESC")
-    _index("ix_cron_fires_running", "cron_fires", "cron_name, id", "status = 'running'")
+    _index("ix_cron_fires_running", "cron_fires", "cron_name, target, id", "status = 'running'")
 
 
 def _index(name: str, table: str, columns: str, where: str | None = None, *, unique: bool = False) -> None:

@@ -17,6 +17,23 @@ def name(where: str, value: Any) -> str:
     return valid.identifier(where, value, words.NAME)
 
 
+#: The most names, or targets, that a call keeps to.
+MOST_CHOSEN = 50
+
+
+def chosen(names: Any, targets: Any) -> dict[str, list[str] | None]:
+    """The crons that a call keeps to, by name and by target. None for all."""
+    return {"cron_name": _several("names", names, words.NAME), "target": _several("targets", targets, words.TARGET)}
+
+
+def _several(where: str, given: Any, limit: int) -> list[str] | None:
+    if given is None:
+        return None
+    several = valid.several(where, given)
+    valid.at_most(where, several, MOST_CHOSEN)
+    return [valid.identifier(where, each, limit) for each in several]
+
+
 def owner(value: Any) -> str:
     """The name of the process that runs fires."""
     return valid.identifier("owner", value, words.OWNER)

@@ -88,9 +88,15 @@ class CronFireModel(Base):
 _schedule = CronScheduleModel.__table__.c
 _fire = CronFireModel.__table__.c
 
-Index("ix_cron_schedules_due", _schedule.next_run_at, _schedule.name, **where("next_run_at IS NOT NULL"))
+Index(
+    "ix_cron_schedules_due",
+    _schedule.next_run_at,
+    _schedule.name,
+    _schedule.target,
+    **where("next_run_at IS NOT NULL"),
+)
 Index("ix_cron_schedules_newest", _schedule.created_at.desc(), _schedule.name.desc())
 Index("uq_cron_fires_instant", _fire.cron_name, _fire.scheduled_for, unique=True, **where("scheduled_for IS NOT NULL"))
 Index("ix_cron_fires_cron", _fire.cron_name, _fire.started_at.desc(), _fire.id.desc())
 Index("ix_cron_fires_newest", _fire.started_at.desc(), _fire.id.desc())
-Index("ix_cron_fires_running", _fire.cron_name, _fire.id, **where("status = 'running'"))
+Index("ix_cron_fires_running", _fire.cron_name, _fire.target, _fire.id, **where("status = 'running'"))

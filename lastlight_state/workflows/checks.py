@@ -69,6 +69,11 @@ def several_workflows(names: Sequence[str]) -> list[str]:
     return [valid.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in given]
 
 
+def some_workflows(names: Sequence[str] | None) -> list[str] | None:
+    """Names of workflows, at most 50, or None for all."""
+    return None if names is None else several_workflows(names)
+
+
 def failure_columns(failure: Failure) -> dict[str, Any]:
     """A failure's text and details as columns."""
     detail = failure.detail

@@ -85,10 +85,17 @@ Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skil
 # since 0003
 Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
 Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at.desc(), **where("parent_run_id IS NOT NULL"))
-Index("ix_workflow_runs_queue", _run.queued_at, _run.id, **where("status = 'queued'"))
+# The workflow stands behind the order, so that those of other services are passed over in the index.
+Index("ix_workflow_runs_queue", _run.queued_at, _run.id, _run.workflow_name, **where("status = 'queued'"))
 # No index holds a column that a heartbeat changes: Postgres would write an entry in every index of the table.
 Index("ix_workflow_runs_running", _run.workflow_name, _run.id, **where("status = 'running'"))
-Index("ix_workflow_runs_wake", _run.wake_at, _run.id, **where("status = 'paused' AND wake_at IS NOT NULL"))
+Index(
+    "ix_workflow_runs_wake",
+    _run.wake_at,
+    _run.id,
+    _run.workflow_name,
+    **where("status = 'paused' AND wake_at IS NOT NULL"),
+)
 Index(
     "ix_workflow_runs_waiting",
     _run.waiting_for,

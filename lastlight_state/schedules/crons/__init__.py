@@ -6,7 +6,7 @@ polling. Nothing here runs jobs: a service's own loop takes due fires, runs them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from lastlight_state.db import valid
@@ -126,9 +126,12 @@ class Crons(Repository):
         lease: timedelta = words.LEASE,
         limit: int = 10,
         backfill_window: timedelta = words.BACKFILL,
+        names: Collection[str] | None = None,
+        targets: Collection[str] | None = None,
     ) -> tuple[FireClaim, ...]:
         """Take due fires for ``owner``: at most ``limit``, at most one per cron, the earliest instant first.
 
+        With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or of crons with these targets.
         Any number of processes may call this at once: each instant of a cron fires once. When this returns, the fires
         are stored as running and their crons have their next instants. Run each, and store how it ended with
         ``fires.finish``. While nothing is due this only reads. Raises `MisuseError` if something is due and the extra
@@ -139,12 +142,23 @@ class Crons(Repository):
             now=self._now(),
             lease=shared.lease(lease),
             backfill_window=valid.duration("backfill_window", backfill_window, most=words.LONGEST_BACKFILL),
+            chosen=shared.chosen(names, targets),
         )
-        return taker.taken(self._reading, self._writing, shared.claims(limit))
+        most = shared.claims(limit)
+        return () if [] in taker.chosen.values() else taker.taken(self._reading, self._writing, most)
 
-    def next_due_at(self) -> datetime | None:
-        """The next time at which a cron is due or the lease of a running fire ends. None for never."""
-        [found] = self._reading(lambda unit: unit.rows(sql.NEXT))
+    def next_due_at(
+        self, *, names: Collection[str] | None = None, targets: Collection[str] | None = None
+    ) -> datetime | None:
+        """The next time at which a cron is due or the lease of a running fire ends. None for never.
+
+        With ``names`` or ``targets``, of these crons only, as `take_due` takes them.
+        """
+        chosen = shared.chosen(names, targets)
+        if [] in chosen.values():
+            return None
+        statement, given = sql.NEXT.of(chosen)
+        [found] = self._reading(lambda unit: unit.rows(statement, given))
         return min(filter(None, found.values()), default=None)
 
     def replan(self, name: str | None = None) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.columns import Flag
+from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, number, prepared
 from lastlight_state.schedules.tables import (
@@ -109,19 +110,31 @@ IN_PLACE = prepared(
     .limit(number(BATCH))
 )
 
-_next_due = (
-    sa.select(SCHEDULES.c.next_run_at)
-    .where(SCHEDULES.c.next_run_at.is_not(None))
-    .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
-    .limit(number(1))
+#: The filters by name and by target.
+CHOSEN = {"cron_name": SCHEDULES.c.name.in_, "target": SCHEDULES.c.target.in_}
+
+
+def _next_due(chosen: Sequence[Any]) -> sa.ScalarSelect[Any]:
+    due = sa.select(SCHEDULES.c.next_run_at).where(SCHEDULES.c.next_run_at.is_not(None), *chosen)
+    return due.order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name).limit(number(1)).scalar_subquery()
+
+
+def _next_stale(chosen: Sequence[Any]) -> sa.ScalarSelect[Any]:
+    stale = sa.select(FIRES.c.lease_until).where(IS_RUNNING, FIRES.c.lease_until.is_not(None), *chosen)
+    return stale.order_by(FIRES.c.lease_until).limit(number(1)).scalar_subquery()
+
+
+def _next(conditions: Sequence[tuple[Any, Any]]) -> sa.Select[Any]:
+    due, stale = ([each[at] for each in conditions] for at in (0, 1))
+    return sa.select(_next_due(due).label("due"), _next_stale(stale).label("stale"))
+
+
+#: The earliest instant of a cron, and the earliest end of a fire's lease. A condition is a pair: of crons, of fires.
+NEXT = Filtered(
+    _next,
+    cron_name=lambda names: (SCHEDULES.c.name.in_(names), FIRES.c.cron_name.in_(names)),
+    target=lambda targets: (SCHEDULES.c.target.in_(targets), FIRES.c.target.in_(targets)),
 )
-_next_stale = (
-    sa.select(FIRES.c.lease_until)
-    .where(IS_RUNNING, FIRES.c.lease_until.is_not(None))
-    .order_by(FIRES.c.lease_until)
-    .limit(number(1))
-)
-NEXT = prepared(sa.select(_next_due.scalar_subquery().label("due"), _next_stale.scalar_subquery().label("stale")))
 
 _inherits = sa.or_(
     OVERRIDES.c.name.is_(None),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.statements import bind, constant, number, prepared
-from lastlight_state.schedules.crons.statements import PLANNED
+from lastlight_state.schedules.crons.statements import CHOSEN, PLANNED
 from lastlight_state.schedules.tables import (
     CLAIM,
     FIRES,
@@ -40,17 +44,25 @@ DECIDING = (
 
 _rows = sa.select(*DECIDING).select_from(WITH_OVERRIDE)
 
-#: Due crons, the earliest first, behind the place that the last portion reached.
-DUE = prepared(
-    _rows.where(
-        SCHEDULES.c.next_run_at.is_not(None),
-        SCHEDULES.c.next_run_at <= bind("now", SCHEDULES.c.next_run_at),
-        sa.tuple_(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
-        > sa.tuple_(bind("after", SCHEDULES.c.next_run_at), bind("after_name", SCHEDULES.c.name)),
+
+def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    behind = sa.tuple_(SCHEDULES.c.next_run_at, SCHEDULES.c.name) > sa.tuple_(
+        bind("after", SCHEDULES.c.next_run_at), bind("after_name", SCHEDULES.c.name)
     )
-    .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
-    .limit(sa.bindparam("limit", type_=sa.Integer))
-)
+    return (
+        _rows.where(
+            SCHEDULES.c.next_run_at.is_not(None),
+            SCHEDULES.c.next_run_at <= bind("now", SCHEDULES.c.next_run_at),
+            behind,
+            *chosen,
+        )
+        .order_by(SCHEDULES.c.next_run_at, SCHEDULES.c.name)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+    )
+
+
+#: Due crons, the earliest first, behind the place that the last portion reached.
+DUE = Filtered(_due, **CHOSEN)
 #: Locks the row, to compare it with the one that was read. A row that another transaction holds is skipped, because it
 #: is being taken or changed at this moment; so schedulers do not wait for one another.
 LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True))

@@ -84,6 +84,7 @@ class DueTaker:
     now: datetime
     lease: timedelta
     backfill_window: timedelta
+    chosen: Mapping[str, list[str] | None]
 
     def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
         """At most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
@@ -92,9 +93,10 @@ class DueTaker:
     def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any] | CorruptData]:
         """Due crons, each once, read in portions, so that crons that give no claim do not hide those behind them."""
         last, seen = _BEGIN, set[str]()
+        statement, given = sql.DUE.of(self.chosen)
         while True:
-            asked = {"now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
-            found = reading(lambda unit, asked=asked: unit.readable(sql.DUE, asked).rows)  # type: ignore[misc]
+            asked = {**given, "now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
+            found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
             sound = [row for row in found if not isinstance(row, CorruptData)]
             yield from (row for row in found if isinstance(row, CorruptData))
             yield from (row for row in sound if row["name"] not in seen)

@@ -74,16 +74,26 @@ class Fires(Repository):
         self._held(sql.RELEASE, checks.held(claim), checks.over(self._now()))
 
     def take_stale(
-        self, *, owner: str, lease: timedelta = words.LEASE, limit: int = 10, max_attempts: int = 3
+        self,
+        *,
+        owner: str,
+        lease: timedelta = words.LEASE,
+        limit: int = 10,
+        max_attempts: int = 3,
+        names: Collection[str] | None = None,
+        targets: Collection[str] | None = None,
     ) -> tuple[FireClaim, ...]:
         """Take over at most ``limit`` fires whose lease has expired, the earliest first.
 
+        With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or with these targets.
         Each keeps its id and start, and its epoch grows. A fire that has had ``max_attempts`` owners is closed as
         ``abandoned`` instead: with 1, a fire that somebody began is never run again.
         """
         now = self._now()
-        taker = StaleTaker(shared.owner(owner), now, checks.until(now, lease), checks.attempts(max_attempts))
-        return taker.taken(self._reading, self._once, self._writing, shared.claims(limit))
+        chosen = shared.chosen(names, targets)
+        taker = StaleTaker(shared.owner(owner), now, checks.until(now, lease), checks.attempts(max_attempts), chosen)
+        most = shared.claims(limit)
+        return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
 
     def get(self, fire_id: str) -> Fire:
         """The whole fire. Raises `NotFound`."""

@@ -6,7 +6,7 @@ write through a claim has the claim's epoch among its conditions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.base import later_of
+from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, Statement, bind, constant, number, prepared
@@ -145,12 +146,14 @@ FINISH = _changing(
     **_end,
 )
 
-STALE = prepared(
-    through(sa.select(_c.id, _c.cron_name, _c.epoch, _c.attempts, _c.owner), FIRES, "ix_cron_fires_running")
-    .where(IS_RUNNING, _is_stale)
-    .order_by(_c.lease_until)
-    .limit(sa.bindparam("limit", type_=sa.Integer))
-)
+
+def _stale(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    running = through(sa.select(_c.id, _c.cron_name, _c.epoch, _c.attempts, _c.owner), FIRES, "ix_cron_fires_running")
+    stale = running.where(IS_RUNNING, _is_stale, *chosen).order_by(_c.lease_until)
+    return stale.limit(sa.bindparam("limit", type_=sa.Integer))
+
+
+STALE = Filtered(_stale, cron_name=_c.cron_name.in_, target=_c.target.in_)
 TAKE = _changing(
     *_held,
     _is_stale,

@@ -5,7 +5,7 @@ Each fire is changed in a transaction of its own, by a compare-and-set on its ep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,6 +31,7 @@ class StaleTaker:
     now: datetime
     lease_expires_at: datetime
     max_attempts: int
+    chosen: Mapping[str, list[str] | None]
 
     def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
         """At most ``limit`` claims, the earliest expired lease first. While nothing is stale this only reads.
@@ -42,9 +43,10 @@ class StaleTaker:
     def _stale(self, reading: Run, limit: int) -> Iterator[Row | CorruptData]:
         """Stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
         seen, told = set[str](), set[str]()
+        statement, given = sql.STALE.of(self.chosen)
         while True:
-            asked = {"now": self.now, "limit": limit}
-            found = reading(lambda unit, asked=asked: unit.readable(sql.STALE, asked).rows)  # type: ignore[misc]
+            asked = {**given, "now": self.now, "limit": limit}
+            found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
             damaged = [row for row in found if isinstance(row, CorruptData) and str(row) not in told]
             unseen = [row for row in found if not isinstance(row, CorruptData) and row["id"] not in seen]
             yield from damaged

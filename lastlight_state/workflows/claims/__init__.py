@@ -18,7 +18,7 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.statements import Statement
 from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound
-from lastlight_state.workflows import words
+from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import (
     checks,
@@ -45,9 +45,14 @@ class Claims(Repository, Generic[W]):
         self._presenting = presenting
 
     def list_claimable(
-        self, *, grace: timedelta = _NONE, limit: int = 50, page_token: str | None = None
+        self,
+        *,
+        grace: timedelta = _NONE,
+        workflow_names: Sequence[str] | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
     ) -> Page[ClaimableRun]:
-        """A page of runs that may be taken, the oldest sign of life first.
+        """A page of runs that may be taken, of all or of these workflows, the oldest sign of life first.
 
         *Offered* runs are running and held by nobody. *Abandoned* runs are running with a lease that is over, by more
         than ``grace`` (for clocks that differ). *Due* runs are paused until a time that has come, and no question
@@ -55,8 +60,11 @@ class Claims(Repository, Generic[W]):
         that time.
         """
         moment = kinds.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
+        names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
-        return self._reading(lambda unit: lists.page(unit, moment, grace, limit, page_token))
+        if names == []:
+            return Page(items=(), next_page_token=None)
+        return self._reading(lambda unit: lists.page(unit, moment, grace, names, limit, page_token))
 
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
         """Claim a run that is claimable, in the grace after its start, or held by ``owner`` already.
@@ -84,15 +92,23 @@ class Claims(Repository, Generic[W]):
         except (Conflict, NotFound):
             return None
 
-    def take_next(self, *, owner: str, lease: timedelta = LEASE, limit: int = 1) -> tuple[Claim, ...]:
-        """Claim up to ``limit`` claimable runs, the oldest sign of life first.
+    def take_next(
+        self,
+        *,
+        owner: str,
+        lease: timedelta = LEASE,
+        limit: int = 1,
+        workflow_names: Sequence[str] | None = None,
+    ) -> tuple[Claim, ...]:
+        """Claim up to ``limit`` claimable runs, of all or of these workflows, the oldest sign of life first.
 
         Skips runs at their restart limit, and runs that others are locking at this moment.
         """
         now = self._now()
         values = {**checks.holding(now, owner, lease), **kinds.moment(now), "expected_epoch": None}
+        names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
-        taken = self._writing(lambda unit: takes.take_next(unit, values, limit))
+        taken = self._writing(lambda unit: takes.take_next(unit, values, names, limit)) if names != [] else []
         return tuple(takes.claim_of(row, lease) for row in taken)
 
     def heartbeat(self, claim: Claim) -> Claim:
@@ -171,18 +187,23 @@ class Claims(Repository, Generic[W]):
         )
         return driving.driving(held, self._presenting(held), reins)
 
-    def give_up(self, *, reason: str = "restart_limit", limit: int = 500) -> tuple[str, ...]:
-        """Fail abandoned runs at their restart limit. Returns the ids of those that failed.
+    def give_up(
+        self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
+        """Fail abandoned runs, of all or of these workflows, at their restart limit. Returns the ids of those.
 
         Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """
         moment = kinds.moment(self._now())
         said = valid.content("reason", reason, words.SUMMARY)
+        names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
 
         def spent(size: int) -> sweeps.Found:
-            return self._reading(lambda unit: lists.spent(unit, moment, size))
+            return self._reading(lambda unit: lists.spent(unit, moment, names, size))
 
+        if names == []:
+            return ()
         swept = sweeps.over(spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
         return tuple(run_id for run_id, failed in swept if failed)
 

@@ -6,19 +6,19 @@ index in the order of heartbeats would make every heartbeat write an entry in ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.db import pages
+from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Statement, number
+from lastlight_state.db.statements import number
 from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Window, parted, placed, window
+from lastlight_state.db.windows import Placed, Window, parted, placed, window
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims.kinds import ABANDONED, BELOW_LIMIT, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
 from lastlight_state.workflows.claims.records import ClaimableRun
@@ -42,41 +42,51 @@ _KEY = ("seen_at", "id")
 _RUNNING, _WAKE = "ix_workflow_runs_running", "ix_workflow_runs_wake"
 
 
-def page(unit: Unit, now: dict[str, Any], grace: timedelta, limit: int, page_token: str | None) -> Page[ClaimableRun]:
+#: The names of workflows to look at; None for all.
+Names = Sequence[str] | None
+
+
+def page(
+    unit: Unit, now: dict[str, Any], grace: timedelta, names: Names, limit: int, page_token: str | None
+) -> Page[ClaimableRun]:
     """A page of claimable runs, those at their restart limit included. ``now`` is `moment` with this ``grace``."""
-    asked = ["claimable", grace.total_seconds()]
-    found = _window(unit, LISTED, now, pages.key(asked, page_token, (datetime, str)), limit)
+    asked = ["claimable", grace.total_seconds(), names]
+    found = _window(unit, LISTED, now, names, pages.key(asked, page_token, (datetime, str)), limit)
     items, damaged = parted(found.rows, _claimable)
     token = None if found.last is None else pages.encode_token(asked, found.last)
     return Page(items=items, next_page_token=token, damaged=damaged)
 
 
-def candidates(unit: Unit, now: dict[str, Any], after: list[Any] | None, limit: int) -> Window:
+def candidates(unit: Unit, now: dict[str, Any], names: Names, after: list[Any] | None, limit: int) -> Window:
     """The next ``limit`` runs that may be taken, after this key."""
-    return _window(unit, TAKEN_NEXT, now, after, limit)
+    return _window(unit, TAKEN_NEXT, now, names, after, limit)
 
 
-def spent(unit: Unit, now: dict[str, Any], limit: int) -> sweeps.Found:
+def spent(unit: Unit, now: dict[str, Any], names: Names, limit: int) -> sweeps.Found:
     """The ids of the abandoned runs at their restart limit that were silent for longest."""
-    rows, in_all = unit.sound(SPENT.statement(False, limit), now)
+    statement, given = SPENT.of({"workflow_name": names}, False, limit)
+    rows, in_all = unit.sound(statement, {**now, **given})
     return sweeps.Found([row["id"] for row in rows], in_all)
 
 
-class Ranges:
-    """A statement over both. ``running`` is the condition on running runs; due runs may be left out."""
+class Ranges(Filtered):
+    """A statement over both. ``running`` is the condition on running runs; due runs may be left out.
+
+    Its filter is ``workflow_name``; `of` also takes whether it goes on after a key, and the limit.
+    """
 
     def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
+        super().__init__(self._merged, workflow_name=RUNS.c.workflow_name.in_)
         self._shown = shown
         self._running = running
         self._due = due
-        self.statement: Callable[[bool, int], Statement] = lru_cache(maxsize=64)(self._statement)
 
-    def _statement(self, paged: bool, limit: int) -> Statement:
-        ranges = [self._range(_RUNNING, (RUNNING, self._running), paged, limit)]
+    def _merged(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
+        ranges = [self._range(_RUNNING, (RUNNING, self._running, *named), paged, limit)]
         if self._due:
-            ranges.append(self._range(_WAKE, (DUE,), paged, limit))
+            ranges.append(self._range(_WAKE, (DUE, *named), paged, limit))
         merged = sa.union_all(*(sa.select(one.subquery()) for one in ranges)).subquery()
-        return Statement(sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(number(limit)))
+        return sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(number(limit))
 
     def _range(self, index: str, conditions: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
         if paged:
@@ -90,9 +100,14 @@ TAKEN_NEXT = Ranges((RUNS.c.id,), TAKEABLE)
 SPENT = Ranges((RUNS.c.id,), sa.and_(ABANDONED, ~BELOW_LIMIT), due=False)
 
 
-def _window(unit: Unit, ranges: Ranges, now: dict[str, Any], key: list[Any] | None, limit: int) -> Window:
+def _window(unit: Unit, ranges: Ranges, now: dict[str, Any], names: Names, key: list[Any] | None, limit: int) -> Window:
     values = now if key is None else {**now, **pages.after_values(key)}
-    return window(lambda size: placed(unit.readable(ranges.statement(key is not None, size), values), _KEY), limit)
+
+    def read(size: int) -> Placed:
+        statement, given = ranges.of({"workflow_name": names}, key is not None, size)
+        return placed(unit.readable(statement, {**values, **given}), _KEY)
+
+    return window(read, limit)
 
 
 def _claimable(row: dict[str, Any]) -> ClaimableRun:

@@ -81,13 +81,16 @@ def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: st
     return True
 
 
-def take_next(unit: Unit, values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """Take the runs that were silent for longest, skipping those that others are locking or that cannot be read."""
+def take_next(unit: Unit, values: dict[str, Any], names: lists.Names, limit: int) -> list[dict[str, Any]]:
+    """Take the runs of these workflows, or of all, that were silent for longest.
+
+    Skips those that others are locking or that cannot be read.
+    """
     size = min(limit + _SPARE, _MOST)
     taken: list[dict[str, Any]] = []
     last = None
     while len(taken) < limit:
-        found = lists.candidates(unit, values, last, size)
+        found = lists.candidates(unit, values, names, last, size)
         taken += _take_free(unit, found.rows, values, limit - len(taken))
         last = found.last
         if last is None:

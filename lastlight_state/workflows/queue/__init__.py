@@ -7,9 +7,8 @@ not stop runs that are created running, resume, or restart into running.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from lastlight_state.clock import aware_utc, to_millis
 from lastlight_state.db import valid
@@ -23,7 +22,7 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims.checks import LONGEST, holding
 from lastlight_state.workflows.claims.takes import claim_of
 from lastlight_state.workflows.kernel import fence, rows, sweeps, transitions
-from lastlight_state.workflows.queue import statements as sql
+from lastlight_state.workflows.queue import admissions, checks, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.words import GRACE
@@ -67,20 +66,23 @@ class Queue(Repository):
         lease: timedelta = _LEASE,
         limit: int = 1,
         workflow_names: Sequence[str] | None = None,
+        workflow_caps: Mapping[str, int] | None = None,
     ) -> tuple[Claim, ...]:
         """Admit the first runs in line and claim them for ``owner``, while fewer than ``cap`` runs are running.
 
         Admits at most ``limit`` runs (1 to 500), of these workflows only (at most 50) if names are given; ``cap``
-        counts the running runs of all workflows. Runs that others are changing at this moment are left for a later
-        call. Returns the claims in the order of the line. A release puts a run back into its old place.
+        counts the running runs of all workflows, and each of ``workflow_caps`` (at most 50) those of its workflow.
+        Those behind a workflow that is full are admitted before it. Runs that others are changing at this moment are
+        left for a later call. Returns the claims in the order of the line. A release puts a run into its old place.
         """
         holder = holding(self._now(), owner, lease)
-        names = None if workflow_names is None else shared.several_workflows(workflow_names)
+        names = shared.some_workflows(workflow_names)
+        caps = checks.caps(workflow_caps)
         valid.number("cap", cap)
         valid.page_limit(limit)
-        if names is not None and not names:
+        if names == []:
             return ()
-        taken = self._writing(lambda unit: _admit_next(unit, cap, holder, limit, names))
+        taken = self._writing(lambda unit: admissions.admit_next(unit, cap, caps, holder, limit, names))
         return tuple(claim_of(row, lease) for row in taken)
 
     def requeue(
@@ -127,38 +129,6 @@ class Queue(Repository):
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))
-
-
-def _admit_next(
-    unit: Unit, cap: int, holder: dict[str, Any], limit: int, workflow_names: Sequence[str] | None
-) -> list[dict[str, Any]]:
-    """Admit and take the first runs in line while fewer than ``cap`` are running. Returns their rows, in order.
-
-    The running runs are counted after the lock that every admission takes, so the count includes earlier admissions.
-    """
-    unit.named_lock("admission")
-    room = min(limit, cap - unit.value(sql.COUNT_RUNNING, {"cap": cap}))
-    if room <= 0:
-        return []
-    statement, names = (sql.NEXT, {}) if workflow_names is None else sql.NEXT_OF.of(workflow_names)
-    taken: list[dict[str, Any]] = []
-    size = room
-    while True:
-        found, in_all = unit.sound(statement, {**names, "at": holder["at"], "limit": size})
-        taken += _take(unit, holder, [row["id"] for row in found][: room - len(taken)])
-        if len(taken) == room or in_all < size:
-            return taken
-        size *= 2  # rows that cannot be read stay at the head of the line: look behind them
-
-
-def _take(unit: Unit, holder: dict[str, Any], run_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Admit and take locked runs. Returns their rows, in this order."""
-    if not run_ids:
-        return []
-    take, ids = sql.TAKE.of(run_ids)
-    taken = {row["id"]: row for row in unit.rows(take, {**holder, **ids})}
-    transitions.record_takes(unit, run_ids, holder["at"])
-    return [taken[run_id] for run_id in run_ids]
 
 
 def _overdue(unit: Unit, cutoff: datetime, limit: int) -> sweeps.Found:

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of
+from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through, unindexed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, prepared
@@ -16,7 +17,7 @@ from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.runs.statements import SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
-_INDEX = "ix_workflow_runs_queue"
+_INDEX, _RUNNING = "ix_workflow_runs_queue", "ix_workflow_runs_running"
 
 _line = (RUNS.c.queued_at, RUNS.c.id)
 #: Foreign rows without ``queued_at`` have no place in the queue.
@@ -30,7 +31,7 @@ _enabled = RUNS.c.workflow_name.not_in(sa.select(OVERRIDES.c.name).where(OVERRID
 LIST = Listing("queue", (*SUMMARY, RUNS.c.queued_at), order=_line, descending=False, always=_in_line, through=_INDEX)
 
 _running = (
-    through(sa.select(RUNS.c.id), RUNS, "ix_workflow_runs_running")
+    through(sa.select(RUNS.c.id), RUNS, _RUNNING)
     .where(RUNS.c.status == constant("running"))
     .limit(sa.bindparam("cap", type_=sa.BigInteger))
     .subquery()
@@ -44,18 +45,24 @@ def _first(shown: Sequence[sa.Column[Any]], *conditions: sa.ColumnElement[bool])
     return first.order_by(*_line).limit(_limit)
 
 
-def _next(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    return _first(KEPT, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
+def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    shown = (*KEPT, RUNS.c.workflow_name)
+    return _first(shown, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
 
 
-def _next_of(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    return _next(RUNS.c.workflow_name.in_(names))
+#: Locks the first runs that may be admitted, of the workflows ``of`` and not of those in ``full``. Rows locked by
+#: others are skipped: to wait for them while holding locks could be a deadlock.
+NEXT = Filtered(_next, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in)
 
 
-#: Locks the first runs that may be admitted. Rows locked by others are skipped: to wait for them while holding locks
-#: could be a deadlock.
-NEXT = prepared(_next())
-NEXT_OF = Family("workflow_name", _next_of)
+def _count_each(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    counted = through(sa.select(RUNS.c.workflow_name, sa.func.count().label("running")), RUNS, _RUNNING)
+    of_these = RUNS.c.workflow_name.in_(names)
+    return counted.where(RUNS.c.status == constant("running"), of_these).group_by(RUNS.c.workflow_name)
+
+
+#: How many runs of each of these workflows are running. Workflows without one are absent.
+COUNT_EACH = Family("workflow_name", _count_each)
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:

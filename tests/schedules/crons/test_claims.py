@@ -365,11 +365,11 @@ def test_polling_and_claiming_read_by_their_indexes(
     raw(MANY_FIRES.format(time=time, many=many), now, now)
     raw.analyze()
     values = {"now": now, "after": now - timedelta(days=9), "after_name": "", "limit": 10, "name": "c7", "read": now}
-    due = plan_of(database, every_backend, take_statements.DUE, values)
+    due = plan_of(database, every_backend, take_statements.DUE.of({})[0], values)
     assert "ix_cron_schedules_due" in due.text
     assert not due.scans_the_table, due
     assert not due.sorts_the_table, due
-    following = plan_of(database, every_backend, cron_statements.NEXT, {})
+    following = plan_of(database, every_backend, cron_statements.NEXT.of({})[0], {})
     assert "ix_cron_schedules_due" in following.text
     assert "ix_cron_fires_running" in following.text
     fire = dict.fromkeys(("fire_id", "owner", "note"), "x") | {"status": "running", "lease_expires_at": now}

@@ -169,7 +169,7 @@ def test_the_ledgers_size_is_nobodys_cost(
             plan = plans.of(statement, values)
             assert "ix_cron_fires_cron" in plan, plan
             assert not re.search(SCANS, plan, re.MULTILINE), plan
-        assert "ix_cron_fires_running" in plans.of(sql.STALE)
+        assert "ix_cron_fires_running" in plans.of(sql.STALE.of({})[0])
         assert not excess(plans.of(sql.LIST.statement({}, paged=True)))
     assert not excess(plans.of(sql.OF_CRON.statement({"cron_name": "busy"}, paged=True)))
     assert rows_read(database, every_backend, "busy") <= 10

@@ -244,8 +244,9 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
         (lists.TAKEN_NEXT, ("ix_workflow_runs_running", "ix_workflow_runs_wake")),
         (lists.SPENT, ("ix_workflow_runs_running",)),
     ):
-        for paged in (False, True):
-            found = plan_of(database, every_backend, ranges.statement(paged, 51), values, in_order=True)
+        for paged, names in ((False, None), (True, None), (True, ["deploy"])):
+            statement, given = ranges.of({"workflow_name": names}, paged, 51)
+            found = plan_of(database, every_backend, statement, {**values, **given}, in_order=True)
             assert not found.scans_the_table, found
             assert {indexes[0] if name == LIVE else name for name in by_index(found)} == set(indexes), found
     by_id = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER, sql.FIND, sql.RELEASE]

@@ -164,10 +164,11 @@ def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database:
     """workflows W-36, W-101, W-103: in the order of the line, whatever the history; many who are off cost a look."""
     plan = partial(plan_of, database, long_line, in_order=True)
     at = database.clock.now()
-    named, names = sql.NEXT_OF.of(["on", "w1"])
+    everyone, _ = sql.NEXT.of({})
+    chosen, names = sql.NEXT.of({"of": ["on", "w1"], "full": ["w1"]})
     statements = [
-        (sql.NEXT, {"at": at, "limit": 1}),
-        (named, {"at": at, "limit": 1, **names}),
+        (everyone, {"at": at, "limit": 1}),
+        (chosen, {"at": at, "limit": 1, **names}),
         (sql.OVERDUE, {"cutoff": at, "limit": 500}),
     ]
     plans = [plan(statement, values) for statement, values in statements]

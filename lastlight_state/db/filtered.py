@@ -1,0 +1,47 @@
+"""Statements with optional filters of several values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.statements import Statement, size_for
+
+#: The most statements that one `Filtered` keeps compiled.
+MOST_FILTERED = 256
+
+
+class Filtered:
+    """Statements with filters of several values each, of which none, some or all are given.
+
+    ``make`` gets the conditions, and what else `of` was called with, and returns the statement. A filter is a function
+    of parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; parameters left over
+    repeat the last value.
+    """
+
+    def __init__(self, make: Callable[..., sa.Executable], **filters: Callable[[Sequence[Any]], Any]) -> None:
+        self._make = make
+        self._filters = filters
+        self._made: dict[tuple[Any, ...], Statement] = {}
+
+    def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement, dict[str, Any]]:
+        """The statement for these values (up to 500 of each filter; None filters nothing), and its parameters."""
+        sizes = {name: size_for(len(values)) for name, values in given.items() if values is not None}
+        values = {
+            f"{name}_{i}": value
+            for name, size in sizes.items()
+            for i, value in enumerate([*given[name], *[given[name][-1]] * (size - len(given[name]))])  # type: ignore[index,misc,arg-type]
+        }
+        shape = (*sizes.items(), also)
+        statement = self._made.get(shape)
+        if statement is None:
+            if len(self._made) >= MOST_FILTERED:
+                self._made.clear()
+            conditions = [self._condition(name, size) for name, size in sizes.items()]
+            statement = self._made[shape] = Statement(self._make(conditions, *also))
+        return statement, values
+
+    def _condition(self, name: str, size: int) -> Any:
+        return self._filters[name]([sa.bindparam(f"{name}_{i}") for i in range(size)])

@@ -1,0 +1,39 @@
+"""`iterate` and `aiterate`: all pages of a list."""
+
+from __future__ import annotations
+
+import asyncio
+
+from support.workflows.steps import Raw, started
+
+from lastlight_state import AsyncStateStore, StateStore, aiterate, iterate
+from lastlight_state.testing import Database
+
+
+def test_all_pages_are_gone_through(every_backend: StateStore, raw: Raw) -> None:
+    """house H-42: with the list's own arguments; each page is read when it is needed; damaged rows are passed over."""
+    runs = [started(every_backend).id for _ in range(5)]
+    asked: list[object] = []
+
+    def listing(**given: object) -> object:
+        asked.append(given.get("page_token"))
+        return every_backend.workflows.runs.list(**given)  # type: ignore[arg-type]
+
+    found = iterate(listing, statuses=["running"], limit=2)  # type: ignore[arg-type,var-annotated]
+    assert asked == []
+    assert next(found).id == runs[4]
+    assert len(asked) == 1
+    assert [run.id for run in found] == runs[3::-1]
+    assert len(asked) == 3
+    assert [run.id for run in iterate(every_backend.workflows.runs.list, statuses=["paused"])] == []
+
+
+def test_coroutines_go_through_all_pages(database: Database) -> None:
+    """house H-42."""
+
+    async def walk() -> list[str]:
+        async with await AsyncStateStore.open(database.url, clock=database.clock) as store:
+            return [run.id async for run in aiterate(store.workflows.runs.list, limit=2)]
+
+    runs = [started(database.open()).id for _ in range(5)]
+    assert asyncio.run(walk()) == runs[::-1]

@@ -1,0 +1,29 @@
+"""Services that share a database take their own crons and fires."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from lastlight_state import StateStore
+from lastlight_state.schedules import CronSpec
+from lastlight_state.testing import FrozenClock
+
+
+def test_each_service_takes_what_is_its_own(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
+    """schedules C-35: by name, by target, or by both; nothing for no names."""
+    crons, fires = every_backend.schedules.crons, every_backend.schedules.fires
+    due = frozen_clock.now()
+    for name, target in (("a", "ours"), ("b", "theirs"), ("c", "ours")):
+        crons.put(name, CronSpec("0 * * * *", target=target), next_run_at=due)
+    frozen_clock.advance(timedelta(seconds=1))
+    assert crons.take_due(owner="w", names=()) == fires.take_stale(owner="w", targets=()) == ()
+    assert crons.next_due_at(names=["absent"]) is crons.next_due_at(targets=()) is None
+    assert crons.next_due_at(targets=["ours"]) == due
+    assert [claim.cron_name for claim in crons.take_due(owner="w", names=["a", "b"], targets=["ours"])] == ["a"]
+    assert [claim.cron_name for claim in crons.take_due(owner="w", targets=["ours"])] == ["c"]
+    assert crons.next_due_at(targets=["ours"]) != due
+    assert [claim.cron_name for claim in crons.take_due(owner="w")] == ["b"]
+    frozen_clock.advance(timedelta(minutes=30))
+    assert [claim.cron_name for claim in fires.take_stale(owner="v", targets=["theirs"])] == ["b"]
+    assert [claim.cron_name for claim in fires.take_stale(owner="v", names=["c"])] == ["c"]
+    assert [claim.cron_name for claim in fires.take_stale(owner="v")] == ["a"]
