@@ -1,4 +1,4 @@
-"""Counters of what a store met: retries, failed hooks, executions without a session, rows that cannot be read.
+"""Counters of what a store met: retries, calls that gave up, failed hooks, rows that cannot be read, and more.
 
 Each counter is an attribute that only grows. When OpenTelemetry is installed, the same numbers are added to its
 counters ``lastlight_state.<name>``; without it nothing is imported and nothing is lost.
@@ -12,6 +12,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+#: How many labels are counted apart. Labels are few; one made from data does not fill the memory.
+MOST_LABELS = 1_000
+
 
 class Metrics:
     """The counters of one store. Reading an attribute gives the count so far."""
@@ -19,21 +22,31 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.retries = 0
+        self.gave_up = 0
         self.failed_hooks = 0
         self.executions_without_session = 0
         self.damaged_rows = 0
+        self._by_label: dict[str, dict[str, int]] = {}
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}={count}" for name, count in vars(self).items() if not name.startswith("_"))
         return f"Metrics({counts})"
 
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter, from any thread."""
+    def count(self, name: str, amount: int = 1, *, label: str | None = None) -> None:
+        """Add to a counter, from any thread. ``label`` names the transaction that it happened in."""
         with self._lock:
             setattr(self, name, getattr(self, name) + amount)
+            if label is not None and (label in self._by_label or len(self._by_label) < MOST_LABELS):
+                counts = self._by_label.setdefault(label, {})
+                counts[name] = counts.get(name, 0) + amount
         counter = _exported(name)
         if counter is not None:
-            counter.add(amount)
+            counter.add(amount, {} if label is None else {"label": label})
+
+    def of(self, label: str) -> dict[str, int]:
+        """What was counted in transactions with this label, by the counter's name."""
+        with self._lock:
+            return dict(self._by_label.get(label, {}))
 
 
 @lru_cache

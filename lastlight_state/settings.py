@@ -70,8 +70,8 @@ class Settings(BaseSettings):
     wal_autocheckpoint: int = Field(1000, ge=0)
     pool_size: int = Field(5, ge=1, le=1000)
     pooler: Literal["transaction"] | None = None
-    statement_timeout: float | None = Field(None, gt=0)
-    lock_timeout: float | None = Field(None, gt=0)
+    statement_timeout: float | None = Field(60.0, gt=0)
+    lock_timeout: float | None = Field(10.0, gt=0)
     busy_timeout: float = Field(5.0, ge=0, le=86_400)
     queue_timeout: float = Field(60.0, ge=0, le=86_400)
     pool_timeout: float = Field(30.0, ge=0, le=86_400)

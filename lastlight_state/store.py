@@ -23,7 +23,7 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.scope import StoreScope, TransactionScope, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import NestedTransaction, ReadOnlyTransaction
+from lastlight_state.errors import NestedTransaction, ReadOnlyTransaction, StateError
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
@@ -173,15 +173,15 @@ class StateStore(Domains):
 
         ``connection`` joins your own transaction instead, which you commit. ``claim`` is confirmed first, so that what
         the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is; engine writes to that
-        run present it by themselves. ``label`` names the
-        transaction in errors and logs. Raises `NestedTransaction` inside another one of the same thread. The body is
+        run present it by themselves. ``label`` names the transaction in the text of errors, in logs and in
+        ``store.metrics``. Raises `NestedTransaction` inside another one of the same thread. The body is
         not repeated when the database is busy; `run` does that.
         """
         if connection is not None:
             with self._joined(connection, label, claim) as joined:
                 yield joined
             return
-        with self._transaction(self._scope.beginning(Mode.WRITE), label, claim) as transaction:
+        with self._transaction(self._scope.beginning(Mode.WRITE, label), label, claim) as transaction:
             yield transaction
 
     @block
@@ -215,7 +215,7 @@ class StateStore(Domains):
             with self._transaction(Checkout(Mode.WRITE, self.backend), label, claim) as transaction:
                 return work(transaction)
 
-        return self._scope.retry.run(attempt, repeatable=repeatable)
+        return self._scope.retry.run(attempt, repeatable=repeatable, label=label)
 
     def close(self) -> None:
         """Give everything back. Idempotent; later calls are `StoreClosed`.
@@ -250,19 +250,19 @@ class StateStore(Domains):
                 yield _held(Transaction(self._context.within(scope), unit, claim), claim)
             finally:
                 scope.end()
-        run_hooks(unit, self.metrics)
+        run_hooks(unit, self.metrics, label)
 
     @block
     def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:
-        with checkout, self._scope.inside():
-            unit = Unit(self.backend, checkout)
-            try:
+        try:
+            with checkout, self._scope.inside():
+                unit = Unit(self.backend, checkout)
                 yield unit
                 refuse_dead(unit)
                 self.backend.commit(checkout)
-            except BaseException as error:
-                _label(error, label)
-                raise
+        except BaseException as error:
+            _label(error, label)
+            raise
 
     @block
     def _joined(self, connection: Connection, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
@@ -324,5 +324,10 @@ def _held(transaction: Transaction, claim: Claim | None) -> Transaction:
 
 
 def _label(error: BaseException, label: str | None) -> None:
-    if label is not None:
-        error.add_note(f"in the transaction {label!r}")
+    """Name the transaction in an exception; our own say it in their text, too, once."""
+    if label is None:
+        return
+    said = f"in the transaction {label!r}"
+    error.add_note(said)
+    if isinstance(error, StateError) and said not in str(error):
+        error.args = (f"{error} ({said})", *error.args[1:])

@@ -111,6 +111,30 @@ def test_a_busy_database_is_given_up_in_the_time_that_is_set(database: Database,
     create(store)
 
 
+def test_the_label_is_told_where_the_lock_is_never_acquired(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """backends B-44: in the text of the error, in the log and in the metrics."""
+    store = database.open(settings=IMPATIENT)
+    with busy(database) as holder:
+        with pytest.raises(BackendBusy, match="in the transaction 'nightly'"), store.transaction(label="nightly") as tx:
+            create(tx)
+        with pytest.raises(BackendBusy) as raised:
+            store.run(create, label="sweep")
+        holder.execute("ROLLBACK")
+    assert str(raised.value).endswith("(in the transaction 'sweep')")
+    assert store.metrics.of("sweep")["gave_up"] == 1
+    assert store.metrics.of("sweep")["retries"] > 0
+    assert store.metrics.of("other") == {}
+    assert "sweep gave up after" in caplog.text
+
+
+def test_a_lock_on_postgres_is_waited_for_with_an_end() -> None:
+    """backends B-53: nothing waits for ever unless it is asked to."""
+    assert (Settings().lock_timeout, Settings().statement_timeout) == (10, 60)
+    assert Settings(lock_timeout=None, statement_timeout=None).lock_timeout is None
+
+
 def test_threads_behind_writers_of_a_locked_file_give_up_in_the_time_that_is_set(sqlite_database: Database) -> None:
     """backends B-53: each in its turn, or tired of waiting for it."""
     store = sqlite_database.open(settings=IMPATIENT)

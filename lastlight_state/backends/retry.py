@@ -7,6 +7,7 @@ connection is met by repeating once, and only when it is certain that nothing wa
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
@@ -19,6 +20,8 @@ from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
 from lastlight_state.metrics import Metrics
 
 T = TypeVar("T")
+
+_log = logging.getLogger("lastlight_state.backends")
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,19 @@ class Retry:
     sleep: Callable[[float], None] = patience.pause
     stretch: Callable[[], float] = field(default=lambda: random.uniform(0.75, 1.25))  # noqa: S311 - not for secrets
 
-    def run(self, attempt: Callable[[], T], *, repeatable: bool = False) -> T:
-        """The result of ``attempt``, which is a whole unit and may run several times.
+    def run(self, attempt: Callable[[], T], *, repeatable: bool = False, label: str | None = None) -> T:
+        """The result of ``attempt``, which is a whole unit and may run several times. ``label`` names it in metrics.
 
         ``repeatable``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
         """
         try:
             return attempt()
         except BackendError as error:
-            return self.again(attempt, error, repeatable=repeatable)
+            return self.again(attempt, error, repeatable=repeatable, label=label)
 
-    def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool = False) -> T:
+    def again(
+        self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool = False, label: str | None = None
+    ) -> T:
         """The result of a repetition after the first attempt failed with ``error``, or the last error."""
         repeats, in_doubt, end = 0, False, self._end()
         while True:
@@ -55,14 +60,21 @@ class Retry:
             if repeats >= allowed or time.monotonic() + pause > end:
                 if in_doubt:
                     error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
+                self._ends(error, repeats, label)
                 raise error
             self.sleep(pause)
             repeats += 1
-            self.metrics.count("retries")
+            self.metrics.count("retries", label=label)
             try:
                 return attempt()
             except BackendError as next_error:
                 error = next_error
+
+    def _ends(self, error: BackendError, repeats: int, label: str | None) -> None:
+        """Count and log a call that gives up because others held the locks."""
+        if isinstance(error, BackendBusy):
+            self.metrics.count("gave_up", label=label)
+            _log.warning("%s gave up after %d repetitions: %s", label or "a call", repeats, type(error).__name__)
 
     def _end(self) -> float:
         return math.inf if self.seconds is None else time.monotonic() + self.seconds

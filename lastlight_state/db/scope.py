@@ -117,10 +117,10 @@ class StoreScope(Scope):
         """Refuse calls through the store in the block of this ``with``, by the same thread."""
         return _Inside(self._blocks)
 
-    def beginning(self, mode: Mode) -> Checkout:
+    def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
         """A checkout to be entered, whose transaction is then begun with retries."""
         self.refuse_closed()
-        return _Retried(mode, self)
+        return _Retried(mode, self, label)
 
     def close(self) -> bool:
         """Refuse every later call; whether it was open until now."""
@@ -183,12 +183,13 @@ class _Inside(Held):
 class _Retried(Checkout):
     """Begun again while the database is busy."""
 
-    def __init__(self, mode: Mode, scope: StoreScope) -> None:
+    def __init__(self, mode: Mode, scope: StoreScope, label: str | None) -> None:
         super().__init__(mode, scope.backend)
         self._retry = scope.retry
+        self._label = label
 
     def __enter__(self) -> Self:
-        return self._retry.run(super().__enter__)
+        return self._retry.run(super().__enter__, label=self._label)
 
 
 class TransactionScope(Scope):
@@ -249,14 +250,14 @@ def refuse_dead(unit: Unit) -> None:
         raise MisuseError("this transaction failed or was ended inside its block, and nothing of it can be committed")
 
 
-def run_hooks(unit: Unit, metrics: Metrics) -> None:
+def run_hooks(unit: Unit, metrics: Metrics, label: str | None = None) -> None:
     """Run what waited for the commit, in order. An exception is logged and counted: the commit stands."""
     for hook in unit.hooks:
         try:
             hook()
         except Exception:  # noqa: BLE001 - the commit stands
-            metrics.count("failed_hooks")
-            _log.exception("an after-commit hook failed")
+            metrics.count("failed_hooks", label=label)
+            _log.exception("an after-commit hook failed%s", f" of the transaction {label!r}" if label else "")
 
 
 _every_scope: weakref.WeakSet[StoreScope] = weakref.WeakSet()
