@@ -139,7 +139,8 @@ class ClaimLost(Conflict):
         status: str,
         kind: Literal["run", "fire", "agent"] = "run",
     ) -> None:
-        text = f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, not at {presented}"
+        given = "and no claim was given" if presented is None else f"not at {presented}"
+        text = f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, {given}"
         held: dict[str, Any] = {"held_by": held_by, "status": status, f"{kind}_id": key}
         super().__init__(text, kind=kind, presented=presented, current_epoch=current_epoch, **held)
 
@@ -234,9 +235,8 @@ class NewerSchema(SchemaError):
         text = f"the database is at revision {found} and asks for a library that knows {min_reader}"
         if what is not None:
             text = f"{what} has the schema version {found}"
-        super().__init__(
-            f"{text}; this one knows {head}: upgrade lastlight-state", found=found, head=head, min_reader=min_reader
-        )
+        text += f"; this one knows {head}: upgrade lastlight-state"
+        super().__init__(text, found=found, head=head, min_reader=min_reader)
 
 
 class SchemaMismatch(SchemaError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state.db.records import Record
 from lastlight_state.db.told import message_of, storable
-from lastlight_state.schedules.words import TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
+from lastlight_state.schedules.words import LEASE, TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FireClaim(Record):
     """The right to run one fire, valid until somebody takes the fire over. Can be passed to other processes as JSON.
 
     ``epoch`` grows with each owner. ``fire_id`` stays the same for all owners: use it as the idempotency key of what
-    the fire starts.
+    the fire starts. A heartbeat renews by ``lease``.
     """
 
     fire_id: str
@@ -83,3 +83,4 @@ class FireClaim(Record):
     epoch: int
     attempts: int
     lease_expires_at: datetime
+    lease: timedelta = LEASE

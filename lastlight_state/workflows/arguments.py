@@ -195,7 +195,10 @@ class Question:
 
 
 class Claim(Record):
-    """The right to drive a run, valid while its epoch is the run's. Can be sent to another process as JSON."""
+    """The right to drive a run, valid while its epoch is the run's. Can be sent to another process as JSON.
+
+    ``left_in_flight`` is how many executions an earlier holder had not ended when the run was taken.
+    """
 
     run_id: str
     owner: str
@@ -205,3 +208,4 @@ class Claim(Record):
     lease_expires_at: datetime
     restart_count: int = 0
     cancel_requested: bool = False
+    left_in_flight: int = 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from support.workflows.steps import Raw, started
+from support.workflows.steps import started
 
 from lastlight_state import AsyncStateStore, StateStore, aiterate, iterate
 from lastlight_state.testing import Database
 
 
-def test_all_pages_are_gone_through(every_backend: StateStore, raw: Raw) -> None:
+def test_all_pages_are_gone_through(every_backend: StateStore) -> None:
     """house H-42: with the list's own arguments; each page is read when it is needed; damaged rows are passed over."""
     runs = [started(every_backend).id for _ in range(5)]
     asked: list[object] = []

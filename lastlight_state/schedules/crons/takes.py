@@ -8,7 +8,7 @@ unique index over instants makes sure that no instant fires twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -84,7 +84,7 @@ class DueTaker:
     now: datetime
     lease: timedelta
     backfill_window: timedelta
-    chosen: Mapping[str, list[str] | None]
+    chosen: Mapping[str, list[str] | None] = field(default_factory=dict)
 
     def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
         """At most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
@@ -130,6 +130,7 @@ class DueTaker:
             "fire_id": new_id(),
             "status": decision.status,
             "owner": self.owner,
+            "lease": self.lease,
             "lease_expires_at": self.now + self.lease,
             "note": decision.note,
             "next_run_at": plan.next_run_at,
@@ -148,4 +149,4 @@ def _settle(unit: Unit, row: Mapping[str, Any], values: dict[str, Any]) -> FireC
     fire = unit.row(sql.FIRE, values) if values["status"] is not None else None
     runs = fire is not None and fire.pop("status") == "running"
     unit.change(sql.FIRED if runs else PLAN, values)
-    return FireClaim.of(fire) if fire is not None and runs else None
+    return FireClaim.of({**fire, "lease": values["lease"]}) if fire is not None and runs else None

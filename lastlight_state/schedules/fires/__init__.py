@@ -50,15 +50,17 @@ class Fires(Repository):
         fire = checks.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
         return self._writing(lambda unit: moves.begin(unit, fire))
 
-    def heartbeat(self, claim: FireClaim, *, lease: timedelta = words.LEASE) -> FireClaim:
-        """Extend the lease from now; it never gets shorter. Returns the claim with its new end.
+    def heartbeat(self, claim: FireClaim, *, lease: timedelta | None = None) -> FireClaim:
+        """Extend the lease from now, by the claim's length or by another one; it never gets shorter.
+
+        Returns the claim with its new end, and the length for the next time.
 
         An expired lease is extended, too, as long as nobody has taken the fire over. Raises `ClaimLost` after a
         takeover, `LostRace` for a finished fire, `NotFound`.
         """
-        held, until = checks.held(claim), checks.until(self._now(), lease)
-        row = self._held(sql.HEARTBEAT, held, until)
-        return claim.model_copy(update=row)
+        held, length = checks.held(claim), claim.lease if lease is None else lease
+        row = self._held(sql.HEARTBEAT, held, checks.until(self._now(), length))
+        return claim.model_copy(update={**row, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
         """Store how the fire ended. Its error, or no error, is stored with the schedule if that has not fired since.
@@ -132,7 +134,7 @@ class Fires(Repository):
         asked = checks.names(names)
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
 
-    def running(self, claim: FireClaim, *, lease: timedelta = words.LEASE) -> AbstractContextManager[RunningFire]:
+    def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
         """A block around the work of a fire: renews the lease while the block runs, and finishes the fire at its end.
 
         ``with fires.running(claim) as fire``: the block may set ``fire.outcome``, else the fire ends ``ok``. It may
@@ -143,7 +145,8 @@ class Fires(Repository):
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a fire runs longer than a transaction should: call running() on the store")
         checks.held(claim)
-        return running(claim, shared.lease(lease), partial(self.heartbeat, lease=lease), self.finish)
+        length = claim.lease if lease is None else lease
+        return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
     def _held(self, statement: Any, held: dict[str, Any], until: datetime) -> dict[str, Any]:
         """The row that a write on a held fire returns."""

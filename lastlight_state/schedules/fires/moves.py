@@ -31,10 +31,10 @@ def begin(unit: Unit, fire: dict[str, Any]) -> FireClaim:
     name, now = fire["cron_name"], fire["started_at"]
     overlap = unit.value(sql.TOUCH_SCHEDULE, {"name": name, "fire_id": fire["id"], "now": now})
     live = unit.row(sql.LIVE, {"cron_name": name, "now": now}) if overlap == "skip" else None
-    claim = unit.find(FireClaim, sql.INSERT, fire) if live is None else None
-    if claim is None:
+    begun = unit.row(sql.INSERT, fire) if live is None else None
+    if begun is None:
         raise _refusal(unit, fire, live)
-    return claim
+    return FireClaim.of({**begun, "lease": fire["lease_until"] - now})
 
 
 def _refusal(unit: Unit, fire: dict[str, Any], live: dict[str, Any] | None) -> Conflict:

@@ -66,7 +66,8 @@ class StaleTaker:
 
     def _take(self, unit: Unit, row: Row) -> FireClaim | None:
         values = {"owner": self.owner, "lease_expires_at": self.lease_expires_at}
-        return unit.find(FireClaim, sql.TAKE, {**self._of(row), **values})
+        taken = unit.row(sql.TAKE, {**self._of(row), **values})
+        return None if taken is None else FireClaim.of({**taken, "lease": self.lease_expires_at - self.now})
 
     def _abandon(self, unit: Unit, row: Row) -> None:
         error = _given_up(row)

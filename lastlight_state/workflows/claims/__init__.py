@@ -17,7 +17,7 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.statements import Statement
-from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound
+from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, StateError
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import (
@@ -69,10 +69,12 @@ class Claims(Repository, Generic[W]):
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
         """Claim a run that is claimable, in the grace after its start, or held by ``owner`` already.
 
-        ``owner`` must be unique to the process. Taking an abandoned run, even your own, counts as a restart. A due run
-        resumes. One of several callers wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running run
-        that is held, was released until later, or has another epoch than ``expected_epoch``; `Conflict`
-        ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is paused until later; `NotFound`.
+        ``owner`` must be unique to the process. Taking an abandoned run, even your own, counts as a restart, unless
+        somebody asked to cancel it. The claim's ``left_in_flight`` says how many executions an earlier holder has not
+        ended: they are left to you (`Executions.interrupt`). A due run resumes. One of several callers wins. Raises
+        `LostRace` (``held_by``, ``lease_expires_at``) for a running run that is held, was released until later, or has
+        another epoch than ``expected_epoch``; `Conflict` ``restart_limit``; `Conflict` ``run_status`` for any other
+        run, also one that is paused until later; `NotFound`.
         """
         now = self._now()
         values = checks.holding(now, owner, lease)
@@ -154,7 +156,11 @@ class Claims(Repository, Generic[W]):
         held = checks.claim(claim)
         length = held.lease if lease is None else lease
         values = {"run_id": held.run_id, "epoch": held.epoch, **checks.holding(self._now(), owner, length)}
-        return self._holding(sql.TRANSFER, held, values, length)
+        values |= takes.transferring(held)
+        row = self._chained(lambda unit: unit.chain(sql.TRANSFER, values))
+        if row is None:
+            raise self._lost(held)
+        return takes.claim_of(row, length)
 
     def release(self, claim: Claim, *, retry_after: timedelta | None = None) -> None:
         """Give the run back as it was before the take: its owner, lease, restart count, status and place in the queue.
@@ -190,7 +196,9 @@ class Claims(Repository, Generic[W]):
     def give_up(
         self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None
     ) -> tuple[str, ...]:
-        """Fail abandoned runs, of all or of these workflows, at their restart limit. Returns the ids of those.
+        """End abandoned runs, of all or of these workflows, that nobody is to go on with. Returns the ids of those.
+
+        A run that somebody asked to cancel is cancelled; any other at its restart limit fails.
 
         Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """
@@ -214,11 +222,15 @@ class Claims(Repository, Generic[W]):
 
     def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""
-        row = self._once(lambda unit: unit.row(statement, values), repeatable=statement is sql.HEARTBEAT)
+        row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:
-            why = self._reading(lambda unit: takes.why_lost(unit, {claim.run_id: claim}))
-            raise why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
+            raise self._lost(claim)
         return takes.claim_of(row, lease)
+
+    def _lost(self, claim: Claim) -> StateError:
+        """Why a claim does not hold its run."""
+        why = self._reading(lambda unit: takes.why_lost(unit, {claim.run_id: claim}))
+        return why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
 
     def _ended_by_holder(self, claim: Claim) -> bool:
         """Whether the holder itself has paused, ended, requeued or released the run."""

@@ -34,9 +34,13 @@ DUE = sa.and_(PAUSED, RUNS.c.wake_at.is_not(None), RUNS.c.wake_at <= _now, ~ques
 #: A new run that its creator is expected to claim. It is not listed, but may be taken by id.
 IN_GRACE = sa.and_(RUNNING, _awake, _unowned, RUNS.c.lease_expires_at >= _now)
 
-BELOW_LIMIT = RUNS.c.restart_count < RUNS.c.max_restarts
+#: Somebody has asked to cancel the run: taking it is no restart, because nobody is to go on with its work.
+ASKED_TO_CANCEL = RUNS.c.cancel_requested_at.is_not(None)
+MAY_BE_TAKEN_OVER = sa.or_(RUNS.c.restart_count < RUNS.c.max_restarts, ASKED_TO_CANCEL)
 #: A running run that `take_next` may take.
-TAKEABLE = sa.or_(OFFERED, sa.and_(ABANDONED, BELOW_LIMIT))
+TAKEABLE = sa.or_(OFFERED, sa.and_(ABANDONED, MAY_BE_TAKEN_OVER))
+#: A run that `give_up` ends.
+SPENT = sa.and_(ABANDONED, sa.or_(~(RUNS.c.restart_count < RUNS.c.max_restarts), ASKED_TO_CANCEL))
 
 KIND: sa.ColumnElement[Any] = sa.case(
     (PAUSED, constant("due")), (ABANDONED, constant("abandoned")), (OFFERED, constant("offered"))

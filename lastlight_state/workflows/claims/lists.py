@@ -20,7 +20,8 @@ from lastlight_state.db.statements import number
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Window, parted, placed, window
 from lastlight_state.workflows.arguments import Provenance
-from lastlight_state.workflows.claims.kinds import ABANDONED, BELOW_LIMIT, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
+from lastlight_state.workflows.claims import kinds
+from lastlight_state.workflows.claims.kinds import ABANDONED, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
 from lastlight_state.workflows.claims.records import ClaimableRun
 from lastlight_state.workflows.kernel import sweeps
 from lastlight_state.workflows.tables import RUNS
@@ -35,6 +36,7 @@ _SHOWN = (
     RUNS.c.heartbeat_at,
     RUNS.c.restart_count,
     RUNS.c.max_restarts,
+    RUNS.c.cancel_requested_at,
     *(RUNS.c[name] for name in _PROVENANCE),
 )
 #: The key of a claimable run.
@@ -63,7 +65,7 @@ def candidates(unit: Unit, now: dict[str, Any], names: Names, after: list[Any] |
 
 
 def spent(unit: Unit, now: dict[str, Any], names: Names, limit: int) -> sweeps.Found:
-    """The ids of the abandoned runs at their restart limit that were silent for longest."""
+    """The ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
     return sweeps.Found([row["id"] for row in rows], in_all)
@@ -97,7 +99,7 @@ class Ranges(Filtered):
 
 LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))
 TAKEN_NEXT = Ranges((RUNS.c.id,), TAKEABLE)
-SPENT = Ranges((RUNS.c.id,), sa.and_(ABANDONED, ~BELOW_LIMIT), due=False)
+SPENT = Ranges((RUNS.c.id,), kinds.SPENT, due=False)
 
 
 def _window(unit: Unit, ranges: Ranges, now: dict[str, Any], names: Names, key: list[Any] | None, limit: int) -> Window:
@@ -123,7 +125,8 @@ def _claimable(row: dict[str, Any]) -> ClaimableRun:
             "seen_at": row["seen_at"],
             "restart_count": row["restart_count"],
             "restarts_left": left,
-            "at_limit": row["kind"] == "abandoned" and not left,
+            "at_limit": row["kind"] == "abandoned" and not left and row["cancel_requested_at"] is None,
+            "cancel_requested": row["cancel_requested_at"] is not None,
             "provenance": Provenance(**{name: row[name] for name in _PROVENANCE}),
         }
     )

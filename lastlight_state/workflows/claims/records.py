@@ -13,7 +13,7 @@ class ClaimableRun(Record):
     """A run that may be taken. ``seen_at`` is its last sign of life, ``last_owner`` its last holder, if it had any.
 
     Taking an abandoned run uses one of ``restarts_left``. With none left it is ``at_limit``: then only `Claims.give_up`
-    or a higher limit helps.
+    or a higher limit helps. With ``cancel_requested`` a take uses none: whoever takes it cancels it.
     """
 
     run_id: str
@@ -26,6 +26,7 @@ class ClaimableRun(Record):
     restart_count: int
     restarts_left: int
     at_limit: bool
+    cancel_requested: bool
     provenance: Provenance
 
 

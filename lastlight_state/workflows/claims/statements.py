@@ -14,6 +14,7 @@ from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.workflows.claims.kinds import (
     ABANDONED,
+    ASKED_TO_CANCEL,
     DUE,
     IN_GRACE,
     KIND,
@@ -23,10 +24,11 @@ from lastlight_state.workflows.claims.kinds import (
     SEEN,
     TAKEABLE,
 )
-from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, KEPT, PUT_BACK, SAVED_ONCE, TAKEN
+from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, KEPT, SAVED_ONCE, TAKEN
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT
 from lastlight_state.workflows.kernel.rows import STATE, locking
-from lastlight_state.workflows.kernel.transitions import WAKE_REASON
-from lastlight_state.workflows.tables import RUNS, TRANSITIONS
+from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 
 _expected = bind("expected_epoch", RUNS.c.claim_epoch)
 _as_expected = sa.or_(_expected.is_(None), RUNS.c.claim_epoch == _expected)
@@ -37,11 +39,22 @@ _this_claim = (
     RUNS.c.claim_owner.is_not(None),
     RUNS.c.claim_epoch == bind("epoch", RUNS.c.claim_epoch),
 )
+#: How many executions an earlier holder left in flight.
+LEFT_IN_FLIGHT = (
+    sa.select(sa.func.count())
+    .where(EXECUTIONS.c.workflow_run_id == RUNS.c.id, IN_FLIGHT)
+    .correlate(RUNS)
+    .scalar_subquery()
+    .label("left_in_flight")
+)
 _lease_end = bind("lease_expires_at", RUNS.c.lease_expires_at)
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
 TAKE_FREE = prepared(
-    sa.update(RUNS).where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE)).values(**TAKEN).returning(*CLAIMED)
+    sa.update(RUNS)
+    .where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE))
+    .values(**TAKEN)
+    .returning(*CLAIMED, LEFT_IN_FLIGHT)
 )
 
 _recorded = sa.or_(PAUSED, ABANDONED)
@@ -56,15 +69,16 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
             **TAKEN,
             status="running",
             status_reason=sa.case((PAUSED, sa.literal(WAKE_REASON)), else_=RUNS.c.status_reason),
-            restart_count=RUNS.c.restart_count + sa.case((ABANDONED, 1), else_=0),
+            restart_count=RUNS.c.restart_count + sa.case((sa.and_(ABANDONED, ~ASKED_TO_CANCEL), 1), else_=0),
             transition_seq=RUNS.c.transition_seq + sa.case((_recorded, 1), else_=0),
             updated_at=sa.case((_recorded, later_of(RUNS.c.updated_at, at)), else_=RUNS.c.updated_at),
         )
-        .returning(*CLAIMED)
+        .returning(*CLAIMED, LEFT_IN_FLIGHT)
     )
 
 
-#: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart.
+#: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart, unless somebody
+#: has asked to cancel the run.
 TAKE = Family("run", _take)
 
 #: A holder takes its own run again. A release still restores the run as it was before the first take.
@@ -103,7 +117,18 @@ HEARTBEAT = prepared(
     .values(**ALIVE, lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _lease_end), _lease_end))
     .returning(*CLAIMED)
 )
-TRANSFER = prepared(sa.update(RUNS).where(*_this_claim).values(**HELD).returning(*CLAIMED))
+#: Hands the run to ``:claim_owner`` and records that.
+TRANSFER = recorded(
+    sa.update(RUNS)
+    .where(*_this_claim)
+    .values(
+        **HELD,
+        transition_seq=RUNS.c.transition_seq + 1,
+        updated_at=later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at)),
+    )
+    .returning(*CLAIMED),
+    from_status=constant("running"),
+)
 
 _presented = elements_of(sa.bindparam("claims", type_=columns.Text)).table_valued(sa.column("value"), name="presented")
 
@@ -135,9 +160,6 @@ HEARTBEAT_MANY = prepared(
 LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)))
 
 LOCK_HELD = locking(RUNS.c.previous_status)
-
-#: Releases a locked run whose status does not change.
-RELEASE = prepared(sa.update(RUNS).where(_this_run).values(**PUT_BACK))
 
 FIND = prepared(
     sa.select(

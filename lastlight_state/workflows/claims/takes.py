@@ -38,8 +38,15 @@ def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
             "lease_expires_at": row["lease_expires_at"],
             "restart_count": row["restart_count"],
             "cancel_requested": row["cancel_requested_at"] is not None,
+            "left_in_flight": row.get("left_in_flight", 0),
         }
     )
+
+
+def transferring(claim: Claim) -> dict[str, Any]:
+    """What the transition of a hand-over says."""
+    said = {"reason": "claim.transferred", "actor": claim.owner, "detail": None, "source": "supervisor"}
+    return {**said, "to_status": "running", "presented_epoch": claim.epoch}
 
 
 def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
@@ -61,19 +68,26 @@ def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -
     row = rows.lock(unit, claim.run_id, sql.LOCK_HELD)
     fence.check(row, claim)
     before = row["previous_status"] or "running"
-    if before == row["status"]:
-        unit.change(sql.RELEASE, {"run_id": claim.run_id, "retry_at": retry_at})
-        return
+    how = transitions.GIVE_BACK if before == row["status"] else transitions.RELEASE
     transitions.move(
-        unit, transitions.RELEASE, row, before, reason="claim.released", at=at, source="supervisor",
+        unit, how, row, before, reason="claim.released", at=at, source="supervisor",
         actor=claim.owner, presented_epoch=claim.epoch, retry_at=retry_at,
     )  # fmt: skip
 
 
 def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: str) -> bool:
-    """Fail a run if it still is abandoned and at its restart limit. Returns whether it did."""
+    """End a run if it still is abandoned and nobody is to go on with it. Returns whether it did.
+
+    A run that somebody asked to cancel is cancelled; one at its restart limit fails.
+    """
     row = unit.row(sql.LOCK, values)
-    if row is None or row["kind"] != "abandoned" or row["restart_count"] < row["max_restarts"]:
+    if row is None or row["kind"] != "abandoned":
+        return False
+    if row["cancel_requested_at"] is not None:
+        asked: dict[str, Any] = {"reason": "run.cancelled", "detail": "its holder was gone", "source": "supervisor"}
+        transitions.end(unit, listeners, row, "cancelled", at=values["at"], **asked)
+        return True
+    if row["restart_count"] < row["max_restarts"]:
         return False
     error = f"gave up after {row['restart_count']} restarts"
     said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["at"], "source": "supervisor"}

@@ -127,6 +127,8 @@ QUEUE_AGAIN = _noting(
     queued_at=bind("at", RUNS.c.queued_at),
     wake_at=sa.func.coalesce(bind("wake_at", RUNS.c.wake_at), RUNS.c.wake_at),
 )
+#: A release of a run whose status stays.
+GIVE_BACK = _noting(**PUT_BACK)
 RELEASE = _moving(
     admitted_at=sa.case((bind("to_status", RUNS.c.status) != "queued", RUNS.c.admitted_at)),
     **PUT_BACK,

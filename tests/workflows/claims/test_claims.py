@@ -258,6 +258,7 @@ def test_a_claimable_run_shows_what_a_supervisor_decides_by(store: StateStore, f
         "restart_count": 0,
         "restarts_left": 3,
         "at_limit": False,
+        "cancel_requested": False,
     }
     assert found.provenance.workflow_path is None
 

@@ -26,7 +26,7 @@ def create(store: StateStore, name: str, **options: object) -> str:
 def test_claimable_runs_of_others_hide_none_of_ours(
     every_backend: StateStore, frozen_clock: FrozenClock, paused: bool
 ) -> None:
-    """workflows W-120: a page of 50 behind 60 runs of another workflow."""
+    """workflows W-125: a page of 50 behind 60 runs of another workflow."""
     claims = every_backend.workflows.claims
     for _ in range(OTHERS):
         other = create(every_backend, "theirs")
@@ -46,7 +46,7 @@ def test_claimable_runs_of_others_hide_none_of_ours(
 
 
 def test_a_token_belongs_to_its_workflows(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-120."""
+    """workflows W-125."""
     runs = [create(every_backend, "ours") for _ in range(3)]
     frozen_clock.advance(timedelta(minutes=1))
     claims = every_backend.workflows.claims
@@ -58,7 +58,7 @@ def test_a_token_belongs_to_its_workflows(every_backend: StateStore, frozen_cloc
 
 
 def test_spent_runs_of_others_are_left_to_them(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-120."""
+    """workflows W-125."""
     theirs, ours = (create(every_backend, name, max_restarts=0) for name in ("theirs", "ours"))
     frozen_clock.advance(timedelta(minutes=1))
     assert every_backend.workflows.claims.give_up(workflow_names=OURS) == (ours,)
@@ -66,7 +66,7 @@ def test_spent_runs_of_others_are_left_to_them(every_backend: StateStore, frozen
 
 
 def test_a_cap_of_one_workflow_keeps_only_that_one_waiting(every_backend: StateStore) -> None:
-    """workflows W-120: beside the cap over all."""
+    """workflows W-125: beside the cap over all."""
     queue = every_backend.workflows.queue
     wide, narrow = "wide", "narrow"
     lined = [create(every_backend, name, status="queued") for name in (narrow, narrow, narrow, wide, wide, wide)]
@@ -83,7 +83,7 @@ def test_a_cap_of_one_workflow_keeps_only_that_one_waiting(every_backend: StateS
 
 @pytest.mark.parametrize("caps", [{"w": -1}, {"w": True}, {"": 1}, [("w", 1)], {"w": None}])
 def test_caps_are_checked(store: StateStore, caps: object) -> None:
-    """workflows W-120, W-119."""
+    """workflows W-125, W-119."""
     started(store, status="queued")
     with pytest.raises(InvalidValue):
         store.workflows.queue.admit_next(cap=1, owner="w", workflow_caps=caps)  # type: ignore[arg-type]
