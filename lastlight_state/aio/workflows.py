@@ -54,6 +54,7 @@ class AsyncExecutions(Face[Executions]):
     skip = writing(Executions.skip)
     update = writing(Executions.update)
     finish = writing(Executions.finish)
+    finish_phase = writing(Executions.finish_phase)
     interrupt = writing(Executions.interrupt)
     overrule = writing(Executions.overrule)
     phase_state = reading(Executions.phase_state)

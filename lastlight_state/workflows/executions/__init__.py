@@ -20,7 +20,7 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, MisuseError
-from lastlight_state.workflows import words
+from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import (
     Claim,
     ExecutionOptions,
@@ -41,6 +41,7 @@ from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.outputs import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
+from lastlight_state.workflows.kernel import progress
 from lastlight_state.workflows.words import NodeState
 
 PhaseState = Literal["run", "running", "done"]
@@ -115,6 +116,35 @@ class Executions(Repository):
         given = (session_id is not None, checkpoint is not None, usage is not None)
         return self._change(Change(sql.UPDATES[given], values, claim, _judge_update))
 
+    def finish_phase(
+        self,
+        execution_id: str,
+        outcome: Ended = "succeeded",
+        *,
+        summary: str | None = None,
+        scratch: dict[str, Any] | None = None,
+        usage: Usage | None = None,
+        failure: Failure | None = None,
+        claim: Claim | None = None,
+    ) -> Execution:
+        """End an execution of a run, append its phase to the run's history, and merge ``scratch``: all or nothing.
+
+        The phase has the name that the execution was started with: what stands behind the last colon of its ``skill``.
+        Repeat-safe as `finish`: a second call with the same end appends nothing. Raises as `finish` and
+        `Runs.append_phase` do.
+        """
+        now, limits = self._now(), self._settings.limits
+        values = checks.finish(execution_id, now, outcome, usage, failure, None, claim)
+        patch = shared.scratch_patch(scratch)
+        said = valid.optional_content("summary", summary, words.SUMMARY)
+
+        def then(unit: Unit, ended: Execution) -> None:
+            progress.take(unit, changes.phase_of(ended, said, patch, now), limits, claim)
+            self._note_lost_log(unit, ended)
+
+        change = Change(sql.FINISH, values, claim, changes.judge_end(execution_id, values), then)
+        return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
+
     def finish(
         self,
         execution_id: str,
@@ -138,13 +168,7 @@ class Executions(Repository):
         if node_state is not None:
             valid.word("node_state", node_state, words.NODE_STATES)
 
-        def judge(stored: Execution) -> Execution | None:
-            if changes.in_flight(stored):
-                return None
-            if changes.ended_alike(stored, values):
-                return stored
-            raise LostRace(f"execution {execution_id!r} has already ended: {stored.outcome}", found=stored.outcome)
-
+        judge = changes.judge_end(execution_id, values)
         if node_state is None:
             return self._change(Change(sql.FINISH, values, claim, judge, then=self._note_lost_log))
 

@@ -12,7 +12,8 @@ from lastlight_state.db import valid
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
-from lastlight_state.workflows.arguments import Claim, NodeRef
+from lastlight_state.workflows import checks as shared
+from lastlight_state.workflows.arguments import Claim, NodeRef, PhaseEntry
 from lastlight_state.workflows.executions import statements as sql
 from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.kernel import (
@@ -21,6 +22,7 @@ from lastlight_state.workflows.kernel import (
     nodes,
     rows,
 )
+from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.words import NodeState
 
 
@@ -109,6 +111,27 @@ def ended_alike(execution: Execution, values: dict[str, Any]) -> bool:
         == (values["outcome"], values["error"], values["stop_reason"])
         and codec.digest(execution.error_detail) == codec.digest(None if detail is None else codec.decode(detail))
     )  # fmt: skip
+
+
+def judge_end(execution_id: str, values: dict[str, Any]) -> Callable[[Execution], Execution | None]:
+    """How to judge an execution that could not be ended with these columns."""
+
+    def judge(stored: Execution) -> Execution | None:
+        if in_flight(stored):
+            return None
+        if ended_alike(stored, values):
+            return stored
+        raise LostRace(f"execution {execution_id!r} has already ended: {stored.outcome}", found=stored.outcome)
+
+    return judge
+
+
+def phase_of(ended: Execution, summary: str | None, patch: dict[str, Any] | None, at: datetime) -> Step:
+    """The step of a run that an ended execution was a phase of."""
+    if ended.run_id is None:
+        raise InvalidValue("execution_id", f"execution {ended.id!r} must belong to a run")
+    entry = PhaseEntry(ended.skill.rpartition(":")[2], ended.outcome == "succeeded", summary)
+    return Step(ended.run_id, at, shared.phase_entry(entry, at), patch)
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:
