@@ -46,7 +46,7 @@ class Size:
     ticks: int = 5
 
 
-# ---- A worker ---------------------------------------------------------------------------------------------------------
+# ---- A worker ------------------------------------------------------------------------------------------------------
 
 
 def work(url: str, phase_seconds: float) -> None:
@@ -93,10 +93,11 @@ def drive(store: StateStore, claim: Claim, phase_seconds: float) -> None:
 
 def approved(flows: Workflows, run_id: str) -> bool:
     """Whether somebody has approved the run's gate."""
-    return any(gate.status == "approved" for gate in iterate(flows.approvals.list_for_run, run_id))
+    gate = flows.approvals.find(run_id, "ship")
+    return gate is not None and gate.status == "approved"
 
 
-# ---- The supervisor, and the people -----------------------------------------------------------------------------------
+# ---- The supervisor, and the people --------------------------------------------------------------------------------
 
 
 def options() -> RunOptions:

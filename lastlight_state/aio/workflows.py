@@ -136,6 +136,7 @@ class AsyncApprovals(Face[Approvals]):
     cancel = writing(Approvals.cancel)
     expire_due = writing(Approvals.expire_due)
     get = reading(Approvals.get)
+    find = reading(Approvals.find)
     list_for_run = reading(Approvals.list_for_run)
     list = reading(Approvals.list)
     list_pending = reading(Approvals.list_pending)

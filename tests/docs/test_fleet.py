@@ -18,6 +18,27 @@ SMALL = {"runs": 4, "workers": 2, "kills": 3, "kill_every": 0.3, "phase_seconds"
 WHOLE: dict[str, Any] = {}
 
 
+#: What would be there twice.
+DOUBLED = (
+    """SELECT workflow_run_id, skill FROM executions WHERE outcome = 'succeeded'
+    GROUP BY workflow_run_id, skill HAVING count(*) > 1""",
+    """SELECT workflow_run_id FROM workflow_approvals WHERE status = 'approved'
+    GROUP BY workflow_run_id HAVING count(*) > 1""",
+    "SELECT run_key FROM workflow_runs WHERE run_key IS NOT NULL GROUP BY run_key HAVING count(*) > 1",
+    "SELECT cron_name, scheduled_for FROM cron_fires GROUP BY cron_name, scheduled_for HAVING count(*) > 1",
+)
+#: What would have been lost, or left behind.
+LEFT = (
+    "SELECT id FROM executions WHERE finished_at IS NULL",
+    "SELECT id FROM workflow_approvals WHERE status = 'pending'",
+    "SELECT id FROM cron_fires WHERE status = 'running'",
+    """SELECT f.id FROM cron_fires f WHERE f.status = 'ok'
+    AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.run_key = f.id)""",
+    """SELECT id FROM workflow_runs WHERE status = 'succeeded' AND 3 <> (SELECT count(DISTINCT e.skill)
+    FROM executions e WHERE e.workflow_run_id = workflow_runs.id AND e.outcome = 'succeeded')""",
+)
+
+
 @pytest.mark.parametrize("size", [SMALL, pytest.param(WHOLE, marks=pytest.mark.soak)], ids=["small", "whole"])
 def test_a_fleet_whose_workers_are_killed_loses_and_doubles_nothing(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch, size: dict[str, Any]
@@ -40,22 +61,5 @@ def test_a_fleet_whose_workers_are_killed_loses_and_doubles_nothing(
             "SELECT count(*) FROM run_transitions WHERE run_id = ? AND reason = 'claim.taken_over'", run_id
         )
         assert restarts <= taken_over
-    doubled = (
-        "SELECT workflow_run_id, skill FROM executions WHERE outcome = 'succeeded' "
-        "GROUP BY workflow_run_id, skill HAVING count(*) > 1",
-        "SELECT workflow_run_id FROM workflow_approvals WHERE status = 'approved' "
-        "GROUP BY workflow_run_id HAVING count(*) > 1",
-        "SELECT run_key FROM workflow_runs WHERE run_key IS NOT NULL GROUP BY run_key HAVING count(*) > 1",
-        "SELECT cron_name, scheduled_for FROM cron_fires GROUP BY cron_name, scheduled_for HAVING count(*) > 1",
-    )
-    left = (
-        "SELECT id FROM executions WHERE finished_at IS NULL",
-        "SELECT id FROM workflow_approvals WHERE status = 'pending'",
-        "SELECT id FROM cron_fires WHERE status = 'running'",
-        "SELECT f.id FROM cron_fires f WHERE f.status = 'ok' "
-        "AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.run_key = f.id)",
-        "SELECT id FROM workflow_runs WHERE status = 'succeeded' AND (SELECT count(DISTINCT e.skill) FROM executions e "
-        "WHERE e.workflow_run_id = workflow_runs.id AND e.outcome = 'succeeded') <> 3",
-    )
-    for statement in (*doubled, *left):
+    for statement in (*DOUBLED, *LEFT):
         assert raw(statement) == [], statement

@@ -14,7 +14,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.workflows import words
+from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.approvals import (
     answers,
     checks,
@@ -22,7 +22,7 @@ from lastlight_state.workflows.approvals import (
 )
 from lastlight_state.workflows.approvals.records import Answered, Approval, ApprovalSummary, PendingApproval
 from lastlight_state.workflows.approvals.use import consume
-from lastlight_state.workflows.arguments import Claim, Gate, PhaseEntry
+from lastlight_state.workflows.arguments import Claim, Gate, NodeRef, PhaseEntry
 from lastlight_state.workflows.questions.opening import Opening
 from lastlight_state.workflows.questions.repository import QuestionRepository
 
@@ -110,6 +110,16 @@ class Approvals(QuestionRepository[Approval]):
     def get(self, approval_id: str) -> Approval:
         """The whole gate; an overdue one reads as expired. Raises `NotFound`."""
         return self._get(approval_id)
+
+    def find(self, run_id: str, gate: str, *, node: NodeRef | None = None) -> Approval | None:
+        """The newest gate of a run with this name, of any node or of this one, in any status. None if there is none."""
+        values = {
+            "run_id": valid.sought("run_id", run_id),
+            "gate": valid.identifier("gate", gate, words.GATE),
+            **shared.node_columns(node),
+        }
+        found = self._find(Approval, sql.NEWEST_OF_GATE, values)
+        return None if found is None else self._seen(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
         """A page of the gates of a run in every status, oldest first, overdue ones as expired.

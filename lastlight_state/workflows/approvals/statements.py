@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import Approval
 from lastlight_state.workflows.questions.inbox import Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
@@ -109,6 +109,23 @@ LIST = Listing(
         "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
         "kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind),
     },
+)
+
+_any_node = bind("node_id", APPROVALS.c.node_id).is_(None)
+_this_node = sa.and_(
+    APPROVALS.c.node_id == bind("node_id", APPROVALS.c.node_id),
+    APPROVALS.c.iteration == bind("iteration", APPROVALS.c.iteration),
+)
+#: The newest gate of a run with a name. A run has few gates: they are read by the run and sorted.
+NEWEST_OF_GATE = prepared(
+    sa.select(*shown(APPROVALS.c))
+    .where(
+        APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id),
+        APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
+        sa.or_(_any_node, _this_node),
+    )
+    .order_by(APPROVALS.c.created_at.desc(), APPROVALS.c.id.desc())
+    .limit(number(1))
 )
 
 #: Gates of the runs of one workflow.
