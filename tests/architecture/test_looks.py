@@ -20,8 +20,8 @@ RACES = ("test_locked_looks.py", "test_second_looks.py", "test_lost_races.py", "
 #: Calls of which one statement both looks and writes, and what their other statements are for.
 AT_ONCE = {
     "Cache.ensure": "reads the entry that stood in the way; tests/outputs/test_locked_looks.py",
-    "Claims._holding": "says why the claim is lost",
     "Claims.heartbeat_many": "says why claims are lost",
+    "Claims.transfer": "says why the claim is lost",
     "Crons.retire": "reads what is stored after the statement that decided",
     "Fires._held": "says why the claim is lost",
     "Inputs.override": "says which revision is in force",

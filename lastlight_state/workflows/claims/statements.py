@@ -39,22 +39,11 @@ _this_claim = (
     RUNS.c.claim_owner.is_not(None),
     RUNS.c.claim_epoch == bind("epoch", RUNS.c.claim_epoch),
 )
-#: How many executions an earlier holder left in flight.
-LEFT_IN_FLIGHT = (
-    sa.select(sa.func.count())
-    .where(EXECUTIONS.c.workflow_run_id == RUNS.c.id, IN_FLIGHT)
-    .correlate(RUNS)
-    .scalar_subquery()
-    .label("left_in_flight")
-)
 _lease_end = bind("lease_expires_at", RUNS.c.lease_expires_at)
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
 TAKE_FREE = prepared(
-    sa.update(RUNS)
-    .where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE))
-    .values(**TAKEN)
-    .returning(*CLAIMED, LEFT_IN_FLIGHT)
+    sa.update(RUNS).where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE)).values(**TAKEN).returning(*CLAIMED)
 )
 
 _recorded = sa.or_(PAUSED, ABANDONED)
@@ -73,13 +62,22 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
             transition_seq=RUNS.c.transition_seq + sa.case((_recorded, 1), else_=0),
             updated_at=sa.case((_recorded, later_of(RUNS.c.updated_at, at)), else_=RUNS.c.updated_at),
         )
-        .returning(*CLAIMED, LEFT_IN_FLIGHT)
+        .returning(*CLAIMED)
     )
 
 
 #: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart, unless somebody
 #: has asked to cancel the run.
 TAKE = Family("run", _take)
+
+
+def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    left = sa.select(EXECUTIONS.c.workflow_run_id, sa.func.count().label("left_in_flight"))
+    return left.where(EXECUTIONS.c.workflow_run_id.in_(ids), IN_FLIGHT).group_by(EXECUTIONS.c.workflow_run_id)
+
+
+#: How many executions of each run are in flight. Runs without one are absent.
+LEFT_IN_FLIGHT = Family("run", _left_in_flight)
 
 #: A holder takes its own run again. A release still restores the run as it was before the first take.
 RETAKE = prepared(

@@ -137,7 +137,16 @@ def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str,
     before = {row["id"]: row["transition_seq"] for row in locked}
     changed = [run_id for run_id, row in taken.items() if row["transition_seq"] != before[run_id]]
     transitions.record_takes(unit, changed, values["at"])
-    return [taken[run_id] for run_id in before if run_id in taken]
+    left = _left_in_flight(unit, list(taken))
+    return [{**taken[run_id], "left_in_flight": left.get(run_id, 0)} for run_id in before if run_id in taken]
+
+
+def _left_in_flight(unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
+    """How many executions the earlier holders of these runs left in flight."""
+    if not run_ids:
+        return {}
+    statement, values = sql.LEFT_IN_FLIGHT.of(run_ids)
+    return {row["workflow_run_id"]: row["left_in_flight"] for row in unit.rows(statement, values)}
 
 
 def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
