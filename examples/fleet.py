@@ -28,7 +28,10 @@ WORKFLOW, TICKS = "fleet", "fleet-ticks"
 OURS = [WORKFLOW]
 PHASES = ("plan", "build", "ship")
 LEASE = timedelta(seconds=1)
-TRIGGER = Trigger("fleet", type="cli")
+#: How many runs go on at a time.
+CAP = 8
+#: How long all of it may take, in seconds.
+LIMIT = 900
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def work(url: str, phase_seconds: float) -> None:
             for fire in fires or store.schedules.fires.take_stale(owner=owner, names=[TICKS], max_attempts=1_000):
                 with suppress(ClaimLost):
                     tick(store, fire)
-            claims = store.workflows.claims.take_next(owner=owner, lease=LEASE, workflow_names=OURS)
+            flows, mine = store.workflows, {"owner": owner, "lease": LEASE, "workflow_names": OURS}
+            claims = flows.claims.take_next(**mine) or flows.queue.admit_next(cap=CAP, **mine)
             for claim in claims:
                 with suppress(ClaimLost):
                     drive(store, claim, phase_seconds)
@@ -69,7 +73,8 @@ def work(url: str, phase_seconds: float) -> None:
 def tick(store: StateStore, fire: FireClaim) -> None:
     """What the cron does: make a run. Its key is the fire, so a worker that takes the fire over makes no second one."""
     with store.transaction(label="tick") as tx:
-        tx.workflows.runs.ensure(fire.fire_id, WORKFLOW, trigger=TRIGGER, phase=PHASES[0], options=options())
+        trigger = Trigger(TICKS, type="cron")
+        tx.workflows.runs.ensure(fire.fire_id, WORKFLOW, trigger=trigger, phase=PHASES[0], options=OPTIONS)
         tx.schedules.fires.finish(fire, FireOutcome(dispatched=1))
 
 
@@ -100,9 +105,8 @@ def approved(flows: Workflows, run_id: str) -> bool:
 # ---- The supervisor, and the people --------------------------------------------------------------------------------
 
 
-def options() -> RunOptions:
-    """Runs that may be restarted as often as workers die here."""
-    return RunOptions(max_restarts=100)
+#: Runs wait in the queue, and may be restarted as often as workers die here.
+OPTIONS = RunOptions(status="queued", max_restarts=100)
 
 
 def supervise(url: str, size: Size, chance: random.Random) -> int:
@@ -115,7 +119,7 @@ def supervise(url: str, size: Size, chance: random.Random) -> int:
         ["lastlight_state.store", "lastlight_state.workflows", "lastlight_state.schedules"]
     )
     workers: list[BaseProcess] = []
-    killed, next_kill = 0, time.monotonic() + size.kill_every
+    killed, next_kill, end = 0, time.monotonic() + size.kill_every, time.monotonic() + LIMIT
     try:
         with StateStore.open(url) as store:
             start(store, size)
@@ -126,7 +130,10 @@ def supervise(url: str, size: Size, chance: random.Random) -> int:
                 if killed < size.kills and time.monotonic() > next_kill:
                     kill(workers.pop(chance.randrange(len(workers))))
                     killed, next_kill = killed + 1, time.monotonic() + size.kill_every
+                if time.monotonic() > end:
+                    raise TimeoutError(f"the fleet is not ready after {LIMIT} seconds")
                 answer(store)
+                cancel(store)
                 store.workflows.claims.give_up(workflow_names=OURS)
                 time.sleep(0.05)
     finally:
@@ -136,11 +143,10 @@ def supervise(url: str, size: Size, chance: random.Random) -> int:
 
 
 def start(store: StateStore, size: Size) -> None:
-    """The runs, of which every tenth is to be cancelled, and the cron."""
+    """The runs and the cron."""
     for number in range(size.runs):
-        run = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase=PHASES[0], options=options())
-        if number % 10 == 3:
-            store.workflows.runs.request_cancel(run.id, by="ana", reason="not this one")
+        trigger = Trigger("fleet", type="cli", issue_number=number)
+        store.workflows.runs.create(WORKFLOW, trigger=trigger, phase=PHASES[0], options=OPTIONS)
     if size.ticks:
         store.schedules.crons.put(TICKS, CronSpec("* * * * * *", target=WORKFLOW, overlap="skip"))
 
@@ -151,6 +157,14 @@ def answer(store: StateStore) -> None:
         if gate.workflow_name == WORKFLOW:
             with suppress(Conflict):
                 store.workflows.approvals.answer(gate.id, "approved", by="ana")
+
+
+def cancel(store: StateStore) -> None:
+    """Ask to cancel every tenth run once it has begun."""
+    for run in iterate(store.workflows.runs.list, workflow_names=OURS, statuses=["running", "paused"]):
+        if run.issue_number is not None and run.issue_number % 10 == 3 and run.cancel_requested_at is None:
+            with suppress(Conflict):
+                store.workflows.runs.request_cancel(run.id, by="ana", reason="not this one")
 
 
 def ended(store: StateStore, size: Size) -> bool:

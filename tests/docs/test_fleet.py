@@ -49,13 +49,13 @@ def test_a_fleet_whose_workers_are_killed_loses_and_doubles_nothing(
     given = fleet.Size(**size)
     fleet.supervise(fresh_database.url, given, random.Random(7))
     raw = Raw(fresh_database)
-    runs = raw("SELECT id, status, phase_history, cancel_requested_at, restart_count FROM workflow_runs")
+    runs = raw("SELECT id, status, phase_history, issue_number, restart_count FROM workflow_runs")
     assert len(runs) >= given.runs + given.ticks
-    for run_id, status, history, asked, restarts in runs:
+    for run_id, status, history, issue, restarts in runs:
         phases = [entry["phase"] for entry in (json.loads(history) if isinstance(history, str) else history)]
-        assert status == ("succeeded" if asked is None else "cancelled")
+        assert status == "succeeded" or (status == "cancelled" and issue % 10 == 3)
         assert phases == list(fleet.PHASES)[: len(phases)]
-        assert asked is not None or len(phases) == len(fleet.PHASES)
+        assert status == "cancelled" or len(phases) == len(fleet.PHASES)
         raw.check_history(run_id)
         [(taken_over,)] = raw(
             "SELECT count(*) FROM run_transitions WHERE run_id = ? AND reason = 'claim.taken_over'", run_id
