@@ -136,11 +136,8 @@ def _postgres() -> Iterator[str]:
 
 SQLITE = tuple(_sqlite())
 POSTGRES = tuple(_postgres())
-#: Room in each page for the next version of its rows, so that renewals and usage reports stay heap-only updates.
-_ROOM = (
-    "ALTER TABLE workflow_runs SET (fillfactor = 40)",
-    "ALTER TABLE executions SET (fillfactor = 70)",
-)
+#: Room in each page for the next version of its rows, so that renewals stay heap-only updates.
+_ROOM = ("ALTER TABLE workflow_runs SET (fillfactor = 40)",)
 additive_sql = SQLITE + POSTGRES + _ROOM
 
 _SUMMARY = (

@@ -85,7 +85,7 @@ class ExecutionModel(Base):
     """One phase execution, chat turn or node attempt. Its session id leads to its line file."""
 
     __tablename__ = "executions"
-    __table_args__ = described("phase executions, chat turns and node attempts, with usage", postgresql_with=roomy(70))
+    __table_args__ = described("phase executions, chat turns and node attempts, with usage")
 
     id: Mapped[str] = mapped_column(primary_key=True)
     trigger_type: Mapped[str]

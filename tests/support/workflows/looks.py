@@ -203,6 +203,11 @@ LOOKS = {
         lambda s, e: s.workflows.executions.finish(e[1], "succeeded", node_state="finished"),
         lambda o, e: o.workflows.nodes.update(e[0], NODE, state="failed", expected="running"),
     ),
+    "Executions.finish_phase": Look(
+        _execution,
+        lambda s, e: s.workflows.executions.finish_phase(e[1]),
+        lambda o, e: _merge(o, e[0]),
+    ),
     "Executions.interrupt": Look(
         _execution,
         lambda s, e: s.workflows.executions.interrupt(e[0], reason="a new holder"),
