@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -10,8 +12,9 @@ from support.loading import load
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 from support.run_log.killed import STEPS, ended, forked, killed_at
 
-from lastlight_state.errors import AlreadyExists
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, When
+from lastlight_state.errors import AlreadyExists, BackendBusy
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, When
+from lastlight_state.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +75,35 @@ def test_hosts_that_sweep_at_once_store_one_successor(host: HostMailbox, agent: 
         ("completed", 1),
         ("pending", 1),
     ]
+
+
+def test_a_reader_that_stays_makes_its_writer_busy(host: HostMailbox) -> None:
+    """mailbox MB-72, case 64: nothing is written, and the next try succeeds."""
+    hurried = HostMailbox.open(host.folder, settings=Settings(busy_timeout=0.01, retry_seconds=0))
+    with closing(sqlite3.connect(inbound(host), isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM messages_in").fetchall() == [(0,)]
+        with pytest.raises(BackendBusy):
+            send(hurried)
+        reader.execute("COMMIT")
+    assert sql(inbound(host), "SELECT count(*) FROM messages_in") == [(0,)]
+    assert send(hurried).seq == 2
+
+
+def test_a_reader_never_sees_destinations_half_replaced(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-90, case 60: it sees the old set or the new one."""
+    sets = [[NewDestination(f"{word}{i}", "channel", None, "c", f"p{i}") for i in range(3)] for word in "ab"]
+    host.routing.replace_destinations(sets[0])
+
+    def replaces() -> None:
+        own = HostMailbox.open(host.folder)
+        for number in range(10):
+            own.routing.replace_destinations(sets[number % 2])
+
+    child = forked(replaces)
+    seen = {tuple(one.name for one in agent.routing.list_destinations()) for _ in range(20)}
+    assert ended(child) == 0
+    assert seen <= {tuple(one.name for one in entries) for entries in sets}
 
 
 def test_a_killed_creation_leaves_no_session_or_a_whole_one(mailboxes: Mailboxes) -> None:
