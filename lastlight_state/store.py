@@ -21,9 +21,9 @@ from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.joined import hooks_follow, undone_together
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
-from lastlight_state.db.scope import StoreScope, TransactionScope, refuse_dead, run_hooks
+from lastlight_state.db.scope import StoreScope, TransactionScope, labelled, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import NestedTransaction, ReadOnlyTransaction, StateError
+from lastlight_state.errors import BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
@@ -215,7 +215,11 @@ class StateStore(Domains):
             with self._transaction(Checkout(Mode.WRITE, self.backend), label, claim) as transaction:
                 return work(transaction)
 
-        return self._scope.retry.run(attempt, repeatable=repeatable, label=label)
+        try:
+            return self._scope.retry.run(attempt, repeatable=repeatable, label=label)
+        except BackendError as error:  # also where the transaction could not be begun
+            labelled(error, label)
+            raise
 
     def close(self) -> None:
         """Give everything back. Idempotent; later calls are `StoreClosed`.
@@ -254,15 +258,15 @@ class StateStore(Domains):
 
     @block
     def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:
-        try:
-            with checkout, self._scope.inside():
-                unit = Unit(self.backend, checkout)
+        with checkout, self._scope.inside():
+            unit = Unit(self.backend, checkout)
+            try:
                 yield unit
                 refuse_dead(unit)
                 self.backend.commit(checkout)
-        except BaseException as error:
-            _label(error, label)
-            raise
+            except BaseException as error:
+                labelled(error, label)
+                raise
 
     @block
     def _joined(self, connection: Connection, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
@@ -275,7 +279,7 @@ class StateStore(Domains):
             with self._scope.inside(), undone_together(unit):
                 yield _held(Transaction(self._context.within(scope), unit, claim), claim)
         except BaseException as error:
-            _label(error, label)
+            labelled(error, label)
             raise
         finally:
             scope.end()
@@ -321,13 +325,3 @@ def _held(transaction: Transaction, claim: Claim | None) -> Transaction:
     if claim is not None:
         transaction.workflows.claims.confirm(claim)
     return transaction
-
-
-def _label(error: BaseException, label: str | None) -> None:
-    """Name the transaction in an exception; our own say it in their text, too, once."""
-    if label is None:
-        return
-    said = f"in the transaction {label!r}"
-    error.add_note(said)
-    if isinstance(error, StateError) and said not in str(error):
-        error.args = (f"{error} ({said})", *error.args[1:])

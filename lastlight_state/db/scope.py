@@ -28,6 +28,7 @@ from lastlight_state.errors import (
     MisuseError,
     NestedTransaction,
     ReadOnlyTransaction,
+    StateError,
     StoreClosed,
 )
 from lastlight_state.metrics import Metrics
@@ -189,7 +190,11 @@ class _Retried(Checkout):
         self._label = label
 
     def __enter__(self) -> Self:
-        return self._retry.run(super().__enter__, label=self._label)
+        try:
+            return self._retry.run(super().__enter__, label=self._label)
+        except BackendError as error:
+            labelled(error, self._label)
+            raise
 
 
 class TransactionScope(Scope):
@@ -242,6 +247,16 @@ class TransactionScope(Scope):
             raise
         unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         return result
+
+
+def labelled(error: BaseException, label: str | None) -> None:
+    """Name the transaction in an exception; our own say it in their text, too."""
+    said = f"in the transaction {label!r}"
+    if label is None or said in getattr(error, "__notes__", ()):
+        return
+    error.add_note(said)
+    if isinstance(error, StateError):
+        error.args = (f"{error} ({said})", *error.args[1:])
 
 
 def refuse_dead(unit: Unit) -> None:
