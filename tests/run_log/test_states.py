@@ -180,6 +180,16 @@ def test_a_damaged_snapshot_is_named_and_kept(log: RunLog, content: str) -> None
     assert len(log.states.list()) == 2
 
 
+def test_snapshots_damaged_at_one_moment_keep_a_name_each(log: RunLog) -> None:
+    """run-log RL-74."""
+    for content in ("{", "[", "not JSON"):
+        path = leave(log, content)
+        log.states.put(state(), force=True)
+    kept = sorted(name for name in os.listdir(path.parent) if ".bad-" in name)  # noqa: PTH208
+    assert [(path.parent / name).read_text() for name in kept] == ["{", "[", "not JSON"]
+    assert [name[-2:] for name in kept[1:]] == ["-2", "-3"]
+
+
 def test_a_directory_in_the_place_of_a_snapshot_is_corrupt(log: RunLog) -> None:
     """run-log RL-74, case 45."""
     path_of(log).mkdir(parents=True)

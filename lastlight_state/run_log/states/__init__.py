@@ -61,7 +61,8 @@ class States:
         ``updated_at`` None is stamped with the present, or behind the stored one where the clock went back. A snapshot
         that is older than the stored one, has a lower ``invoke_seq`` or lacks one that is stored is `StaleVersion`,
         and nothing is written; so is any save since ``based_on``, the ``updated_at`` that this one grew from.
-        ``force`` permits both, and replaces a damaged snapshot, which keeps the name ``<id>.json.bad-<time>``.
+        ``force`` permits both, and replaces a damaged snapshot, which keeps the name ``<id>.json.bad-<time>``, with a
+        number where another has that name.
         Raises `InvalidValue`, `PayloadTooLarge` past 64 MiB, `CorruptData`, `NewerSchema`, `BackendBusy`,
         `BackendUnavailable`; then the stored one is as it was.
         """

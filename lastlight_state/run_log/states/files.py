@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain, count
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,13 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def set_aside(path: Path, suffix: str) -> None:
-    """Give a damaged snapshot another name, which it keeps. Raises `BackendUnavailable`."""
+    """Give a damaged snapshot another name, which no other has. For the holder of the session's lock.
+
+    Raises `BackendUnavailable`.
+    """
     try:
-        path.rename(path.with_name(path.name + suffix))
+        with places.directory(path.parent, base=places.ROOT) as (held, _):
+            os.rename(path.name, _free(held, path.name + suffix), src_dir_fd=held, dst_dir_fd=held)
     except OSError as error:
         raise files.failure(error, path) from error
 
@@ -112,6 +117,20 @@ def remove(path: Path) -> bool:
         return False
     except OSError as error:
         raise files.failure(error, path) from error
+    return True
+
+
+def _free(held: int, name: str) -> str:
+    """The name, or with the first number from 2 on that nothing in the directory has."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(free for free in names if not _is_there(held, free))
+
+
+def _is_there(held: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=held, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
     return True
 
 
