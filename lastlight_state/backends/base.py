@@ -92,10 +92,14 @@ class Checkout(Turn):
     @staticmethod
     def _leave(checkout: Checkout, *raised: Any) -> None:
         backend = checkout.backend
+        is_clean = raised[0] is None
         try:
-            if raised[0] is not None:
+            if not is_clean:
                 backend.rollback(checkout)
+                is_clean = True
         finally:
+            if not is_clean:  # the rollback was cut off: what it left open goes with the connection
+                checkout.broken = True
             backend.release(checkout)
         checkout.handle = None
 

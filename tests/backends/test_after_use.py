@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.workflows.steps import Raw
 
-from lastlight_state.backends.base import Mode
+from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.errors import StateError
 from lastlight_state.testing import Database
 
@@ -47,3 +47,26 @@ def test_the_driver_error_of_a_failed_migration_leaves_the_store_usable(sqlite_d
     with pytest.raises((StateError, ZeroDivisionError)), store.backend.migration(5, rebuilds=True):
         raise ZeroDivisionError
     assert store.workflows.runs.list().items == ()
+
+
+def test_a_connection_whose_rollback_was_cut_off_is_used_no_more(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-87: it may still be in the transaction that was to be undone."""
+    store = fresh_database.open()
+
+    def fail() -> None:
+        with store.transaction() as tx:
+            tx.connection.exec_driver_sql("DELETE FROM messaging_messages")
+            raise LookupError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.backend, "rollback", _cut_off)
+        with pytest.raises(RecursionError):
+            fail()
+    with store.transaction() as tx:
+        assert tx.connection.exec_driver_sql("SELECT count(*) FROM messaging_messages").scalar_one() == 0
+
+
+def _cut_off(checkout: Checkout) -> None:
+    raise RecursionError
