@@ -57,6 +57,7 @@ def _read(folder: Path) -> Result:
     with log.writer.open(place=Slug("-app"), session_id="s-1") as session:
         session.append([ENVELOPE] * LINES)
         path = session.path
+    assert path is not None
 
     def ours() -> None:
         for _ in log.reader.scan("s-1"):

@@ -61,8 +61,9 @@ def work(url: str, phase_seconds: float) -> None:
             for fire in fires or store.schedules.fires.take_stale(owner=owner, names=[TICKS], max_attempts=1_000):
                 with suppress(ClaimLost):
                     tick(store, fire)
-            flows, mine = store.workflows, {"owner": owner, "lease": LEASE, "workflow_names": OURS}
-            claims = flows.claims.take_next(**mine) or flows.queue.admit_next(cap=CAP, **mine)
+            flows = store.workflows
+            claims = flows.claims.take_next(owner=owner, lease=LEASE, workflow_names=OURS)
+            claims = claims or flows.queue.admit_next(cap=CAP, owner=owner, lease=LEASE, workflow_names=OURS)
             for claim in claims:
                 with suppress(ClaimLost):
                     drive(store, claim, phase_seconds)

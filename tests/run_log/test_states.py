@@ -182,11 +182,13 @@ def test_a_damaged_snapshot_is_named_and_kept(log: RunLog, content: str) -> None
 
 def test_snapshots_damaged_at_one_moment_keep_a_name_each(log: RunLog) -> None:
     """run-log RL-74."""
+    paths = []
     for content in ("{", "[", "not JSON"):
-        path = leave(log, content)
+        paths.append(leave(log, content))
         log.states.put(state(), force=True)
-    kept = sorted(name for name in os.listdir(path.parent) if ".bad-" in name)  # noqa: PTH208
-    assert [(path.parent / name).read_text() for name in kept] == ["{", "[", "not JSON"]
+    folder = paths[0].parent
+    kept = sorted(name for name in os.listdir(folder) if ".bad-" in name)  # noqa: PTH208
+    assert [(folder / name).read_text() for name in kept] == ["{", "[", "not JSON"]
     assert [name[-2:] for name in kept[1:]] == ["-2", "-3"]
 
 

@@ -63,9 +63,9 @@ class OwnFile(StoreScope):
         self.make_ready()
         return super().writing(lambda unit: self._admitted(unit, work), repeatable=repeatable)
 
-    def beginning(self, mode: Mode) -> Checkout:
+    def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
         self.make_ready()
-        return super().beginning(mode)
+        return super().beginning(mode, label)
 
     def make_ready(self) -> None:
         """Add what the file lacks. Raises `NotFound`, and `CorruptData` for a file that is no database."""
