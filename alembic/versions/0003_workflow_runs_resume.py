@@ -149,6 +149,12 @@ _USAGE = (
     "cache_read_input_tokens cache_creation_input_tokens cost_usd cost_micros node_id iteration attempt cached"
 ).split()
 
+_APPROVAL = (
+    "workflow_run_id gate status kind requested_by responded_by responded_at artifact node_id iteration request_key "
+    "on_reject blocks_run expires_at action_digest answered_via consumed_at consumed_by closed_reason"
+).split()
+_PREVIEWS = ("substr(summary, 1, 500)", "substr(response, 1, 500)")
+
 
 def upgrade() -> None:
     _columns_of_runs()
@@ -254,11 +260,11 @@ def _indexes_of_runs() -> None:
     table = "workflow_runs"
     _index("uq_workflow_runs_run_key", table, "workflow_name, run_key", "run_key IS NOT NULL", unique=True)
     _index("ix_workflow_runs_parent", table, "parent_run_id, started_at DESC", "parent_run_id IS NOT NULL")
-    _index("ix_workflow_runs_queue", table, "queued_at, id, workflow_name", "status = 'queued'")
+    _index("ix_workflow_runs_queue", table, "queued_at, id, workflow_name, started_at", "status = 'queued'")
     _index("ix_workflow_runs_running", table, "workflow_name, id", "status = 'running'")
     _index("ix_workflow_runs_wake", table, "wake_at, id, workflow_name", "status = 'paused' AND wake_at IS NOT NULL")
     waiting = "status = 'paused' AND waiting_for IS NOT NULL"
-    _index("ix_workflow_runs_waiting", table, "waiting_for, correlation_id", waiting)
+    _index("ix_workflow_runs_waiting", table, "waiting_for, correlation_id, id, started_at", waiting)
     _index("ix_workflow_runs_repo", table, "owner, repo, started_at DESC")
 
 
@@ -290,8 +296,13 @@ def _covering_lists() -> None:
     summary, usage = ", ".join(_SUMMARY), ", ".join(_USAGE)
     _index("ix_workflow_runs_summary", "workflow_runs", f"{newest}, status, {summary}")
     _index("ix_workflow_runs_status_summary", "workflow_runs", f"status, {newest}, {summary}")
+    _index("ix_workflow_runs_trigger_started", "workflow_runs", f"trigger_id, {newest}")
     _index("ix_executions_run_usage", "executions", f"workflow_run_id, {newest}, {usage}")
     _index("ix_executions_usage", "executions", f"{newest}, {usage}")
+    approvals = [sa.text("created_at DESC"), sa.text("id DESC"), *_APPROVAL, *map(sa.text, _PREVIEWS)]
+    op.create_index("ix_approvals_summary", "workflow_approvals", approvals)
+    of_run = "workflow_run_id, created_at DESC, id DESC, status, blocks_run, expires_at, node_id, iteration"
+    _index("ix_approvals_run", "workflow_approvals", of_run)
 
 
 def _narrow_lists() -> None:

@@ -160,6 +160,8 @@ class Backend(ABC):
     one_writer: bool
     #: Whether several writes can travel as one statement (data-modifying WITH).
     writes_in_ctes: bool
+    #: Whether to read a column that stands behind a large value takes as long as to read that value.
+    large_values_in_rows: bool
     #: Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail.
     failure_aborts_transaction: bool
 

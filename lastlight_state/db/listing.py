@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.db import columns, pages, valid
+from lastlight_state.db.beside import Covering, Finding
 from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
@@ -46,6 +47,7 @@ class Listing:
                     long as no column is spread
     ``always``      conditions of every page
     ``through``     the index that SQLite must read by (`db.indexes.through`)
+    ``covering``    the index that holds what is shown, and how rows are found for it (`db.beside`)
     ``source``      the join that the columns come from, if they are of more than one table
     ``most``        how many values a spread filter takes
     """
@@ -62,6 +64,7 @@ class Listing:
         always: Sequence[sa.ColumnElement[bool]] = (),
         descending: bool = True,
         through: str | None = None,
+        covering: Covering | None = None,
         source: sa.FromClause | None = None,
         worded: Collection[str] = (),
         most: int = MOST_VALUES,
@@ -78,6 +81,7 @@ class Listing:
         self._always = tuple(always)
         self._descending = descending
         self._through = through
+        self._covering = covering
         self._source = source
         self._worded = frozenset(worded)
         self._most = most
@@ -165,11 +169,28 @@ class Listing:
         if statement is None:
             if len(self._made) >= MOST_SHAPES:
                 self._made.clear()
-            built = self._build(chosen, dict(several), paged=key is not None, limit=limit)
-            statement = self._made[shape] = Statement(built)
+            statement = self._made[shape] = self._built(chosen, dict(several), paged=key is not None, limit=limit)
         return statement, values
 
-    def _build(self, chosen: Mapping[str, Any], spread: Mapping[str, _Several], *, paged: bool, limit: int) -> Any:
+    def _built(
+        self, chosen: Mapping[str, Any], spread: Mapping[str, _Several], *, paged: bool, limit: int
+    ) -> Statement:
+        plain = self._build(chosen, spread, paged=paged, limit=limit)
+        narrow = self._covering.narrow(chosen) if self._covering and limit else None
+        if self._covering is None or narrow is None:
+            return Statement(plain)
+        finding = Finding(self._covering, narrow, self._order)
+        return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding))
+
+    def _build(
+        self,
+        chosen: Mapping[str, Any],
+        spread: Mapping[str, _Several],
+        *,
+        paged: bool,
+        limit: int,
+        finding: Finding | None = None,
+    ) -> Any:
         conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
         if paged:
             conditions.append(pages.after(self._order, descending=self._descending))
@@ -178,10 +199,10 @@ class Listing:
         if not limit:
             return self._counting([*conditions, *(any_of_them for _, any_of_them in several)])
         if not several:
-            return self._range(conditions, limit)
+            return self._range(conditions, limit, finding)
         (leading, _), *others = several
         conditions += [any_of_them for _, any_of_them in others]
-        ranges = [self._range([*conditions, one], limit) for one in leading]
+        ranges = [self._range([*conditions, one], limit, finding) for one in leading]
         return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
 
     def _counting(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
@@ -195,7 +216,12 @@ class Listing:
             return [column == value for value in given.parameters], given.condition
         return [column == constant(word) for word in values], among(column, values)
 
-    def _range(self, conditions: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
+    def _range(
+        self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: Finding | None
+    ) -> sa.Select[Any]:
+        if finding is not None:
+            found = finding.select(self._shown, conditions)
+            return found.order_by(*map(finding.found, self._directions(self._order))).limit(number(limit))
         shown = sa.select(*self._shown).where(*conditions)
         if self._source is not None:
             shown = shown.select_from(self._source)

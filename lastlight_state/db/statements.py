@@ -109,19 +109,24 @@ class Compiled:
 
 
 class Statement:
-    """A statement constant. Safe to share between threads and stores."""
+    """A statement constant. Safe to share between threads and stores.
 
-    __slots__ = ("_compiled", "element")
+    ``beside`` is what runs instead where large values lie inside the rows (`db.beside`).
+    """
 
-    def __init__(self, element: sa.Executable) -> None:
+    __slots__ = ("_beside", "_compiled", "element")
+
+    def __init__(self, element: sa.Executable, beside: sa.Executable | None = None) -> None:
         self.element = element
+        self._beside = element if beside is None else beside
         self._compiled: dict[tuple[str, str | None], Compiled] = {}
 
     def on(self, backend: Backend) -> Compiled:
         """The statement as this backend runs it."""
         found = self._compiled.get(backend.key)
         if found is None:
-            found = self._compiled[backend.key] = Compiled(self.element, backend)
+            element = self._beside if backend.large_values_in_rows else self.element
+            found = self._compiled[backend.key] = Compiled(element, backend)
         return found
 
 

@@ -7,7 +7,7 @@ the row, reads lists as fast through narrow indexes, and updates a row in place 
 
 from __future__ import annotations
 
-from sqlalchemy import Index
+from sqlalchemy import ColumnElement, Index, func, literal_column
 
 from lastlight_state.db.indexes import only, where
 from lastlight_state.workflows.models import (
@@ -63,6 +63,41 @@ USAGE = (
     "cached",
 )
 
+#: The columns of an approval that lists show, beside its time, id and the beginnings of its texts.
+APPROVAL_SUMMARY = (
+    "workflow_run_id",
+    "gate",
+    "status",
+    "kind",
+    "requested_by",
+    "responded_by",
+    "responded_at",
+    "artifact",
+    "node_id",
+    "iteration",
+    "request_key",
+    "on_reject",
+    "blocks_run",
+    "expires_at",
+    "action_digest",
+    "answered_via",
+    "consumed_at",
+    "consumed_by",
+    "closed_reason",
+)
+
+#: What else is read of a run's approvals: which of them block it, and the first one.
+APPROVAL_OF_RUN = ("status", "blocks_run", "expires_at", "node_id", "iteration")
+
+#: How many characters of a long text lists show.
+PREVIEW = 500
+
+
+def preview(column: ColumnElement[str]) -> ColumnElement[str]:
+    """The beginning of a text, as an index can hold it."""
+    return func.substr(column, literal_column("1"), literal_column(str(PREVIEW)), type_=column.type)
+
+
 _run = WorkflowRunModel.__table__.c
 _execution = ExecutionModel.__table__.c
 _approval = WorkflowApprovalModel.__table__.c
@@ -86,7 +121,14 @@ Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skil
 Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
 Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at.desc(), **where("parent_run_id IS NOT NULL"))
 # The workflow stands behind the order, so that those of other services are passed over in the index.
-Index("ix_workflow_runs_queue", _run.queued_at, _run.id, _run.workflow_name, **where("status = 'queued'"))
+Index(
+    "ix_workflow_runs_queue",
+    _run.queued_at,
+    _run.id,
+    _run.workflow_name,
+    _run.started_at,
+    **where("status = 'queued'"),
+)
 # No index holds a column that a heartbeat changes: Postgres would write an entry in every index of the table.
 Index("ix_workflow_runs_running", _run.workflow_name, _run.id, **where("status = 'running'"))
 Index(
@@ -100,11 +142,14 @@ Index(
     "ix_workflow_runs_waiting",
     _run.waiting_for,
     _run.correlation_id,
+    _run.id,
+    _run.started_at,
     **where("status = 'paused' AND waiting_for IS NOT NULL"),
 )
 Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
 only("sqlite", Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary))
 only("sqlite", Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary))
+only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, *_newest_run))
 only("postgresql", Index("ix_workflow_runs_status_started", _run.status, *_newest_run))
 
 Index(
@@ -129,6 +174,24 @@ Index("idx_approvals_status", _approval.status)
 Index("ix_approvals_newest", *_newest_approval)
 Index("ix_approvals_status_newest", _approval.status, *_newest_approval)
 Index("ix_approvals_inbox", *_newest_approval, **where("status = 'pending'"))
+only(
+    "sqlite",
+    Index(
+        "ix_approvals_summary",
+        *_newest_approval,
+        *(_approval[name] for name in APPROVAL_SUMMARY),
+        *(preview(_approval[name]) for name in ("summary", "response")),
+    ),
+)
+only(
+    "sqlite",
+    Index(
+        "ix_approvals_run",
+        _approval.workflow_run_id,
+        *_newest_approval,
+        *(_approval[name] for name in APPROVAL_OF_RUN),
+    ),
+)
 Index("ix_approvals_due", _approval.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
 Index(
     "uq_approvals_request_key",

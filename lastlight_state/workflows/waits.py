@@ -10,7 +10,7 @@ sender stores the signal and then resumes the runs that wait for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
@@ -30,7 +31,7 @@ from lastlight_state.workflows.kernel import fence, questions, rows, transitions
 from lastlight_state.workflows.kernel.transitions import Why
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
-from lastlight_state.workflows.runs.statements import SUMMARY
+from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
 
 #: The most questions that one pause may name.
@@ -102,6 +103,9 @@ WAITING = Listing(
         "correlation_id": RUNS.c.correlation_id == bind("correlation_id", RUNS.c.correlation_id),
     },
     through="ix_workflow_runs_waiting",
+    covering=replace(
+        COVERED, found_by={"": Narrow("ix_workflow_runs_waiting", ("status", "waiting_for", "correlation_id"))}
+    ),
 )
 
 

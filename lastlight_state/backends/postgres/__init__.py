@@ -70,6 +70,7 @@ class PostgresBackend(Backend):
     migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
     one_writer = False
     writes_in_ctes = True
+    large_values_in_rows = False
     failure_aborts_transaction = True
 
     def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:

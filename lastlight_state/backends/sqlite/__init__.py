@@ -68,6 +68,7 @@ class SqliteBackend(Backend):
     migration_lock = "the file's write lock, for one transaction; readers go on"
     one_writer = True
     writes_in_ctes = False
+    large_values_in_rows = True
     failure_aborts_transaction = False
 
     def __init__(self, database: str, options: Options, *, engine: Engine | None = None) -> None:

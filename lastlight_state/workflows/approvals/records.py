@@ -11,7 +11,7 @@ from lastlight_state.workflows.records import WorkflowRun
 
 
 class ApprovalSummary(AskedQuestion):
-    """A gate as lists show it: everything but the action.
+    """A gate as lists show it: everything but the action, the summary and the response cut to 500 characters.
 
     An answered reply has the status ``approved`` and its text in ``response``.
     """
@@ -30,7 +30,7 @@ class ApprovalSummary(AskedQuestion):
 
 
 class Approval(ApprovalSummary):
-    """A gate with the action that it asks about."""
+    """A gate with its whole texts and the action that it asks about."""
 
     action: Any
 

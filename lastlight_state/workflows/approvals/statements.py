@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import Approval
+from lastlight_state.workflows.indexes import preview
 from lastlight_state.workflows.questions.inbox import Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
@@ -85,13 +87,38 @@ RUN_OF_EXECUTION = prepared(
 )
 
 #: What an `ApprovalSummary` shows.
-_SHOWN = tuple(column for column in COLUMNS if column.name != "action")
+_SHOWN = tuple(
+    preview(APPROVALS.c[column.name]).label(column.name) if column.name in ("summary", "response") else column
+    for column in COLUMNS
+    if column.name != "action"
+)
+
+
+_NEWEST = Narrow("ix_approvals_newest")
+_OF_RUN = Narrow("ix_approvals_run", ("workflow_run_id",))
+
+
+def _covered(newest: Narrow = _NEWEST, **found_by: Narrow) -> Covering:
+    """How gates are read where large values lie inside the rows."""
+    return Covering("ix_approvals_summary", ("created_at", "id"), {**found_by, "": newest})
+
+
+_covering = _covered(
+    statuses=Narrow("ix_approvals_status_newest", ("status",)), artifact=Narrow("ix_approvals_artifact", ("artifact",))
+)
 
 _of_run = APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id)
 
 _by_age = (APPROVALS.c.created_at, APPROVALS.c.id)
 
-OF_RUN = Listing("approvals_of_run", _SHOWN, order=_by_age, descending=False, filters={"run_id": _of_run})
+OF_RUN = Listing(
+    "approvals_of_run",
+    _SHOWN,
+    order=_by_age,
+    descending=False,
+    filters={"run_id": _of_run},
+    covering=_covered(run_id=_OF_RUN),
+)
 
 LIST = Listing(
     "approvals",
@@ -109,6 +136,7 @@ LIST = Listing(
         "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
         "kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind),
     },
+    covering=_covering,
 )
 
 _any_node = bind("node_id", APPROVALS.c.node_id).is_(None)
@@ -143,6 +171,7 @@ HISTORY = Listing(
         "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
         "node_id": APPROVALS.c.node_id == bind("node_id", APPROVALS.c.node_id),
     },
+    covering=_covering,
 )
 
 #: What the inbox shows of a gate.
@@ -171,4 +200,5 @@ INBOX = Inbox(
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},
     index="ix_approvals_inbox",
+    covering=_covered(Narrow("ix_approvals_inbox", ("status",)), run_id=_OF_RUN),
 )

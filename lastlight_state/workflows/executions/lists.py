@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, bind
 from lastlight_state.workflows.executions.statements import SUMMARY
@@ -34,19 +35,35 @@ _filters = {
 }
 
 
-def _newest_first(name: str, through: str | None = None) -> Listing:
-    return Listing(name, SUMMARY, order=(_c.started_at, _c.id), filters=_filters, through=through)
+def _newest_first(name: str, through: str | None = None, *columns: str) -> Listing:
+    """A list that is found by this index, in which these columns are, besides the start."""
+    covering = covered(Narrow(through, columns)) if through else None
+    return Listing(name, SUMMARY, order=(_c.started_at, _c.id), filters=_filters, through=through, covering=covering)
+
+
+def covered(narrow: Narrow) -> Covering:
+    """How executions are read where large values lie inside the rows."""
+    return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
 
 
 LIST = _newest_first("executions")
-_ATTEMPTS = Listing("attempts", SUMMARY, order=(_c.attempt,), filters=_filters, descending=False)
+_ATTEMPTS = Listing(
+    "attempts",
+    SUMMARY,
+    order=(_c.attempt,),
+    filters=_filters,
+    descending=False,
+    covering=covered(Narrow("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
+)
 #: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise walk through all
 #: rows to avoid a small sort.
 _NARROWER = {
     "run_id": LIST,
-    "in_flight": _newest_first("executions in flight", "ix_executions_in_flight"),
-    "trigger_id": _newest_first("executions of a trigger", "ix_executions_trigger_started"),
-    "skill": _newest_first("executions of a skill", "idx_executions_skill"),
+    "in_flight": _newest_first(
+        "executions in flight", "ix_executions_in_flight", "workflow_run_id", "finished_at", "success"
+    ),
+    "trigger_id": _newest_first("executions of a trigger", "ix_executions_trigger_started", "trigger_id"),
+    "skill": _newest_first("executions of a skill", "idx_executions_skill", "skill"),
 }
 
 

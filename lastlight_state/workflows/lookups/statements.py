@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Finding, Narrow
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.lookups.filters import FilterShape, conditions
 from lastlight_state.workflows.lookups.records import RunAncestor
-from lastlight_state.workflows.runs.statements import SUMMARY as RUN_SUMMARY
+from lastlight_state.workflows.runs.statements import COVERED, SUMMARY as RUN_SUMMARY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 
 _c = RUNS.c
@@ -25,23 +28,38 @@ _begun = sa.func.coalesce(_c.started_at, _c.updated_at)
 _FIRST = {"newest": (_begun.desc(), _c.id.desc()), "oldest": (_begun.asc(), _c.id.asc())}
 
 
+#: How a trigger's runs are read where large values lie inside the rows.
+_TRIGGERED = Finding(COVERED, Narrow("ix_workflow_runs_trigger_started", ("trigger_id",)), (_c.started_at, _c.id))
+
+
 def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
     """The runs of one trigger, by its index. Only these are sorted."""
-    return through(sa.select(*shown), RUNS, "idx_workflow_runs_trigger").where(*conditions(shape))
+    return sa.select(*shown).where(*conditions(shape))
+
+
+def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
+    return _TRIGGERED.select(shown, conditions(shape))
 
 
 @lru_cache(maxsize=64)
 def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement:
     """The first run of a trigger in this order."""
-    return prepared(_of_trigger(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)))
+    plain, beside = (
+        runs(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)) for runs in (_of_trigger, _beside)
+    )
+    return Statement(plain, beside)
 
 
 @lru_cache(maxsize=64)
 def latest_by_workflow(shape: FilterShape) -> Statement:
     """The newest run of a trigger in each of its workflows."""
+    return Statement(*(_newest_of_each(runs, shape) for runs in (_of_trigger, _beside)))
+
+
+def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> sa.Select[Any]:
     place = sa.func.row_number().over(partition_by=_c.workflow_name, order_by=_newest).label("place")
-    placed = _of_trigger(shape, *RUN_SUMMARY, place).subquery()
-    return prepared(sa.select(*(placed.c[column.name] for column in RUN_SUMMARY)).where(placed.c.place == number(1)))
+    placed = runs(shape, *RUN_SUMMARY, place).subquery()
+    return sa.select(*(placed.c[column.name] for column in RUN_SUMMARY)).where(placed.c.place == number(1))
 
 
 @lru_cache(maxsize=256)
@@ -57,6 +75,7 @@ CHILDREN = Listing(
     order=(_c.started_at, _c.id),
     filters={"run_id": _c.parent_run_id == bind("run_id", _c.parent_run_id)},
     through="ix_workflow_runs_parent",
+    covering=replace(COVERED, found_by={"run_id": Narrow("ix_workflow_runs_parent", ("parent_run_id",))}),
 )
 
 _PARENT = RUNS.alias("parent")

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Covering
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, constant, prepared
@@ -27,6 +28,7 @@ class Inbox:
     """The lists of one kind of question, by name of the order: ``orders`` over all runs, ``of_run`` over one run.
 
     ``run_id`` is the column of the run, ``index`` the index of pending questions in the order of ``order``.
+    ``covering`` is as in a `Listing`.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Inbox:
         order: tuple[sa.Column[Any], sa.Column[Any]],
         filters: Mapping[str, sa.ColumnElement[bool]],
         index: str,
+        covering: Covering | None = None,
     ) -> None:
         table = run_id.table
         pending = table.c.status == constant("pending")
@@ -64,6 +67,7 @@ class Inbox:
                     order=order,
                     descending=word == "newest",
                     always=(pending, *is_open),
+                    covering=covering,
                     **given,
                 )
                 for word, tail in (("newest", ""), ("oldest", "_oldest"))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of
+from lastlight_state.db.beside import Narrow
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through, unindexed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.workflows.kernel.claims import CLAIMED, KEPT, TAKEN
 from lastlight_state.workflows.kernel.rows import locking
-from lastlight_state.workflows.runs.statements import SUMMARY
+from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
 _INDEX, _RUNNING = "ix_workflow_runs_queue", "ix_workflow_runs_running"
@@ -28,7 +30,15 @@ _limit = sa.bindparam("limit", type_=sa.Integer)
 _due = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _at)
 _enabled = RUNS.c.workflow_name.not_in(sa.select(OVERRIDES.c.name).where(OVERRIDES.c.enabled == sa.false()))
 
-LIST = Listing("queue", (*SUMMARY, RUNS.c.queued_at), order=_line, descending=False, always=_in_line, through=_INDEX)
+LIST = Listing(
+    "queue",
+    (*SUMMARY, RUNS.c.queued_at),
+    order=_line,
+    descending=False,
+    always=_in_line,
+    through=_INDEX,
+    covering=replace(COVERED, found_by={"": Narrow(_INDEX, ("status",))}),
+)
 
 _running = (
     through(sa.select(RUNS.c.id), RUNS, _RUNNING)

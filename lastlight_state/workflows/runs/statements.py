@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, number, prepared
@@ -89,6 +90,17 @@ SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
 
 _newest = (RUNS.c.started_at, RUNS.c.id)
 
+#: How lists of run summaries are read where large values lie inside the rows. By status no join is needed.
+COVERED = Covering(
+    "ix_workflow_runs_summary",
+    ("started_at", "id"),
+    {
+        "statuses": None,
+        "workflow_names": Narrow("idx_workflow_runs_name_started", ("workflow_name",)),
+        "owned_repo": Narrow("ix_workflow_runs_repo", ("owner", "repo")),
+    },
+)
+
 LIST = Listing(
     "runs",
     SUMMARY,
@@ -100,6 +112,7 @@ LIST = Listing(
         "bare_repo": repos.bare(RUNS),
     },
     either={"owned_repo": repos.spellings(RUNS)},
+    covering=COVERED,
 )
 
 

@@ -235,7 +235,7 @@ def test_health_reads_what_is_live(database: Database, every_backend: StateStore
     """workflows W-98, W-101: ranges of indexes, with statistics and without."""
     ids = ["r-1", "r-2"]
     indexes = [
-        (sql.QUESTIONS[0], "idx_approvals_workflow"),
+        (sql.QUESTIONS[0], "ix_approvals_run"),
         (sql.QUESTIONS[1], "ix_human_requests_run"),
         (sql.SILENT, "ix_executions_in_flight"),
     ]

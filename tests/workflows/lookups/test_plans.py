@@ -21,12 +21,24 @@ TRIGGER = (("trigger_id", 0),)
 CHECKED: list[tuple[Any, str, str]] = [
     (
         sql.for_trigger((*TRIGGER, ("statuses", 4)), "oldest"),
-        "idx_workflow_runs_trigger (trigger_id=? AND status=?)",
+        "ix_workflow_runs_trigger_started (trigger_id=?)",
         "Index",
     ),
-    (sql.for_trigger(TRIGGER, "newest"), "idx_workflow_runs_trigger (trigger_id=?)", "idx_workflow_runs_trigger"),
-    (sql.for_trigger((*TRIGGER, ("workflow_names", 1)), "newest"), "idx_workflow_runs_trigger (trigger_id=?)", "Index"),
-    (sql.latest_by_workflow((*TRIGGER, ("workflow_names", 2))), "idx_workflow_runs_trigger (trigger_id=?)", "Index"),
+    (
+        sql.for_trigger(TRIGGER, "newest"),
+        "ix_workflow_runs_trigger_started (trigger_id=?)",
+        "idx_workflow_runs_trigger",
+    ),
+    (
+        sql.for_trigger((*TRIGGER, ("workflow_names", 1)), "newest"),
+        "ix_workflow_runs_trigger_started (trigger_id=?)",
+        "Index",
+    ),
+    (
+        sql.latest_by_workflow((*TRIGGER, ("workflow_names", 2))),
+        "ix_workflow_runs_trigger_started (trigger_id=?)",
+        "Index",
+    ),
     (sql.CHILDREN.statement({"run_id": "r1"}, paged=True), "ix_workflow_runs_parent", "ix_workflow_runs_parent"),
     (sql.ANCESTORS, "sqlite_autoindex_workflow_runs_1 (id=?)", "pk_workflow_runs"),
     (sql.TRANSITION_ORDERS["newest"].statement({"run_id": "r1"}, paged=True), "(run_id=? AND", "run_transitions"),
@@ -38,11 +50,11 @@ CHECKED: list[tuple[Any, str, str]] = [
     (sql.ACTIVITY, "ix_workflow_runs_repo (owner=? AND repo=? AND started_at>?)", "ix_workflow_runs_repo"),
     (sql.SEARCH.statement({"since": 1, "text": {}}, paged=True), "ix_executions_usage", "ix_executions_started"),
     (stories.ATTEMPTS, "uq_executions_attempt", "Index"),
-    (stories.WAITS, "idx_approvals_workflow", "Index"),
+    (stories.WAITS, "approvals_", "Index"),
     (resume.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
     (resume.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
     (resume.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
-    (resume.GATES_OF_RUN, "idx_approvals_workflow (workflow_run_id=?)", "Index"),
+    (resume.GATES_OF_RUN, "ix_approvals_run (workflow_run_id=?)", "Index"),
     (resume.REQUESTS_OF_RUN, "ix_human_requests_run (run_id=?)", "Index"),
 ]
 
@@ -57,7 +69,7 @@ def check(database: Database, store: StateStore) -> None:
     }  # fmt: skip
     for statement, on_sqlite, on_postgres in CHECKED:
         given = {**values, "after_0": 5} if "run_transitions" in str(statement.element) else values
-        sorted_here = "idx_workflow_runs_trigger" in on_sqlite  # the runs of one trigger, which are few
+        sorted_here = "ix_workflow_runs_trigger_started" in on_sqlite  # the runs of one trigger, which are few
         plan = plan_of(database, store, statement, given, in_order=not sorted_here)
         assert (on_sqlite if database.name == "sqlite" else on_postgres) in plan.text, plan
         assert not plan.scans_the_table, plan
