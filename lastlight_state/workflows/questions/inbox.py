@@ -42,9 +42,8 @@ class Inbox:
         index: str,
         covering: Covering | None = None,
     ) -> None:
-        table = run_id.table
+        table, expires_at = run_id.table, run_id.table.c.expires_at
         pending = table.c.status == constant("pending")
-        expires_at = table.c.expires_at
         is_open = (
             sa.or_(expires_at.is_(None), expires_at > bind("now", expires_at)),
             RUNS.c.id == run_id,
@@ -67,13 +66,12 @@ class Inbox:
                     order=order,
                     descending=word == "newest",
                     always=(pending, *is_open),
-                    covering=covering,
                     **given,
                 )
                 for word, tail in (("newest", ""), ("oldest", "_oldest"))
             }
 
-        self.orders = lists("", pending, filters=filters, through=index)
-        self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters})
+        self.orders = lists("", pending, filters=filters, through=index, covering=covering)
+        self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters}, covering=covering)
         counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, index)
         self.count: Statement = prepared(counted.where(pending, *is_open))
