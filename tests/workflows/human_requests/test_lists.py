@@ -63,7 +63,9 @@ def test_the_inbox_shows_what_is_asked_and_where_the_run_stands(store: StateStor
     assert (pending.has_schema, pending.label) == (True, None)
     store.workflows.nodes.put(request.run_id, NodeRef("form"), label="Introduce yourself")
     assert store.workflows.human_requests.list_pending().items[0].label == "Introduce yourself"
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
     raw("DELETE FROM run_nodes")
+    raw("DELETE FROM maintenance_permits")
     assert store.workflows.human_requests.list_pending().items[0].label is None
 
 
