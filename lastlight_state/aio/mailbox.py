@@ -31,6 +31,7 @@ class AsyncHostInbox(Face[HostInbox]):
     count_due = reading(HostInbox.count_due)
     fail = writing(HostInbox.fail)
     retry = writing(HostInbox.retry)
+    prune = writing(HostInbox.prune)
     find_return_path = reading(HostInbox.find_return_path)
     resolve_seq = reading(HostInbox.resolve_seq)
 
@@ -126,6 +127,7 @@ class AsyncAgentOutbox(Face[AgentOutbox]):
     send = writing(AgentOutbox.send)
     edit = writing(AgentOutbox.edit)
     react = writing(AgentOutbox.react)
+    prune = writing(AgentOutbox.prune)
     resolve_seq = reading(AgentOutbox.resolve_seq)
     get = reading(AgentOutbox.get)
     find = reading(AgentOutbox.find)

@@ -31,7 +31,7 @@ COMMANDS = {
     "ls": "List runs, executions, approvals or chat sessions.",
     "show": "Show one record with what belongs to it.",
     "log": "Print or follow the agent's event log of a run, execution or session.",
-    "mailbox": "List, show, check and sweep mailboxes of agents.",
+    "mailbox": "List, show, check, sweep and prune mailboxes of agents.",
     "run-log": "List, print, replay and check the logs of runs.",
     "session-state": "List, show, delete and reconstruct the states of sessions.",
     "repair": "Find what is damaged in line files, and mend it without losing a byte.",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         MessageRef as MessageRef,
         OutboxFile as OutboxFile,
         OutboxFiles as OutboxFiles,
+        PruneReport as PruneReport,
         ReleaseReport as ReleaseReport,
         StartReport as StartReport,
         StateEntry as StateEntry,
@@ -74,6 +75,6 @@ public(
         "host.outbox": "Undeliverable",
         "records": "AdvanceReport Assessment Batch Claim Delivery Destination DrainReport DueMessage Ensured Finding "
         "MailboxInfo MailboxStatus MessageIn MessageInSummary MessageOut MessageOutSummary MessageRef OutboxFile "
-        "OutboxFiles ReleaseReport StartReport StateEntry SweepReport SyncReport Task TaskSummary",
+        "OutboxFiles PruneReport ReleaseReport StartReport StateEntry SweepReport SyncReport Task TaskSummary",
     },
 )

@@ -259,6 +259,18 @@ class DrainReport(Record):
     failed: int = 0
 
 
+class PruneReport(Record):
+    """The messages that were removed, or would be with ``dry_run``.
+
+    ``size_bytes`` are those of their contents and files. ``receipts`` are of messages of the agent that are gone.
+    """
+
+    messages: int = 0
+    receipts: int = 0
+    size_bytes: int = 0
+    dry_run: bool = True
+
+
 class Destination(Record):
     """A place that the agent may send to by name."""
 

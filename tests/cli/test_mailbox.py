@@ -51,3 +51,18 @@ def test_a_mailbox_is_checked_and_swept(host: HostMailbox) -> None:
     for wrong in (("odd",), ("show",), ("show", "group/unknown"), ("requeue", "group/session")):
         assert said(host, *wrong).code != 0
     assert outbound(host).exists()
+
+
+def test_old_messages_are_removed_when_it_is_confirmed(host: HostMailbox) -> None:
+    """mailbox MB-35, MB-104: from the host's file, or from the agent's."""
+    agent = AgentMailbox.open(host.folder)
+    host.inbox.fail(send(host).id, error="gone")
+    host.outbox.mark_delivered(reply(agent).id)
+    old = ("prune", "group/session", "--keep-days", 0)
+    assert said(host, "prune", "group/session").out == "removed 0 messages of 0 bytes, and 0 receipts\n"
+    assert said(host, *old, "--dry-run").out.startswith("would remove 1 messages of ")
+    assert said(host, *old).code == 1
+    assert said(host, *old, "-y", "--json").data["pruned"]["messages"] == 1
+    assert said(host, *old, "--side", "agent", "-y", "--json").data["pruned"]["messages"] == 1
+    assert said(host, *old, "-y", "--json").data["pruned"]["receipts"] == 1
+    assert said(host, *old, "--side", "nobody").code == 2

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import click
 
+from lastlight_state.cli import consent
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
-from lastlight_state.mailbox import Finding, HostMailbox, Mailboxes, MailboxInfo
+from lastlight_state.mailbox import AgentMailbox, Finding, HostMailbox, Mailboxes, MailboxInfo, PruneReport
 
 SESSIONS = (
     Column("GROUP", lambda found: found.group, keep=True),
@@ -29,6 +32,10 @@ FINDINGS = (
     Column("MESSAGE", lambda finding: finding.message_id, keep=True),
     Column("PROBLEM", lambda finding: finding.problem),
 )
+
+SIDES = ("host", "agent")
+#: The longest time that a calendar reaches back.
+_MOST_DAYS = 100_000
 
 
 class Asked:
@@ -52,6 +59,10 @@ class Asked:
             raise InvalidValue("MAILBOX", "must be given: GROUP/SESSION")
         return self.mailboxes(read_only=read_only).host(group, session)
 
+    def agent(self) -> AgentMailbox:
+        """The agent's side of the mailbox that is named."""
+        return AgentMailbox.open(self.host().folder, settings=settings_of(self._call))
+
     @property
     def message_id(self) -> str:
         """The message that is named. Raises `InvalidValue` where none is."""
@@ -61,15 +72,20 @@ class Asked:
 
 
 @command("mailbox")
-@click.argument("action", metavar="ls|show|verify|sweep|requeue")
+@click.argument("action", metavar="ls|show|verify|sweep|requeue|prune")
 @click.argument("key", metavar="[GROUP/SESSION]", required=False)
 @click.argument("message_id", metavar="[MESSAGE]", required=False)
 @click.option("--limit", metavar="N", default=50, help="With ls: the number of sessions on a page, 1 to 500.")
 @click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
+@click.option("--side", metavar="SIDE", default="host", help="With prune: whose file, host or agent.")
+@click.option("--keep-days", metavar="N", default=30, help="With prune: days that messages are kept after their end.")
+@click.option("--dry-run", is_flag=True, help="With prune: only tell what would be removed.")
+@click.option("--yes", "-y", is_flag=True, help="With prune: do not ask.")
 def run(call: Call, action: str, key: str | None, message_id: str | None, **options: Any) -> Answer:
     """Look at mailboxes: list them, count what waits in one, check it, settle what its agent acknowledged.
 
-    With verify, findings are exit code 1. sweep and requeue write into the host's file; nothing else writes.
+    With verify, findings are exit code 1. sweep and requeue write into the host's file, prune removes old messages from
+    the file of one side; nothing else writes.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
     return work(Asked(call, key, message_id, options))
@@ -106,12 +122,30 @@ def _requeue(asked: Asked) -> Answer:
     return Answer({"requeued": asked.message_id}, lambda _: ["is due again"])
 
 
+def _prune(asked: Asked) -> Answer:
+    days = valid.number("--keep-days", asked.options["keep_days"], most=_MOST_DAYS)
+    before = SYSTEM_CLOCK.now() - timedelta(days=days)
+    side = valid.word("--side", asked.options["side"], SIDES)
+    prune = asked.host(read_only=False).inbox.prune if side == "host" else asked.agent().outbox.prune
+    report = prune(settled_before=before)
+    if (report.messages or report.receipts) and not asked.options["dry_run"]:
+        consent.ask(f"Remove {_removed(report)}?", yes=asked.options["yes"])
+        report = prune(settled_before=before, dry_run=False)
+    done = "would remove" if asked.options["dry_run"] else "removed"
+    return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed(report)}"])
+
+
+def _removed(report: PruneReport) -> str:
+    return f"{report.messages} messages of {report.size_bytes} bytes, and {report.receipts} receipts"
+
+
 ACTIONS: dict[str, Callable[[Asked], Answer]] = {
     "ls": _ls,
     "show": _show,
     "verify": _verify,
     "sweep": _sweep,
     "requeue": _requeue,
+    "prune": _prune,
 }
 
 

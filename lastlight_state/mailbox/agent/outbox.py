@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from lastlight_state.clock import aware_utc
@@ -13,12 +14,13 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.ids import new_id
 from lastlight_state.mailbox import times, words
 from lastlight_state.mailbox.agent import statements as sql
+from lastlight_state.mailbox.agent.pruning import AgentPruner
 from lastlight_state.mailbox.agent.routing import AgentRouting
 from lastlight_state.mailbox.arguments import AT_ONCE, Attachment, Deliver, Routing
 from lastlight_state.mailbox.folder import OUTBOX, attachments, wishes
 from lastlight_state.mailbox.kernel import checks, messages, numbers, references
 from lastlight_state.mailbox.kernel.pair import Room
-from lastlight_state.mailbox.records import Delivery, MessageOut, MessageOutSummary, MessageRef
+from lastlight_state.mailbox.records import Delivery, MessageOut, MessageOutSummary, MessageRef, PruneReport
 from lastlight_state.mailbox.words import MESSAGE
 
 
@@ -98,6 +100,16 @@ class AgentOutbox(Room):
         asked = self.get(message_id).id
         rows = self._look(lambda look: look.keyed(messages.DELIVERED_BY_ID, [asked]))
         return Delivery.of(rows[0]) if rows else Delivery(message_out_id=asked, status="pending")
+
+    def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
+        """Remove messages that were delivered before a time, with their files.
+
+        With ``dry_run``, which is the default, nothing is removed. What an undelivered message is about is kept, and
+        what has failed. May be repeated after it was killed. Raises `NotFound`, `CorruptData` where the host's file
+        cannot be read.
+        """
+        before = aware_utc("settled_before", settled_before)
+        return AgentPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
 
     def _resolved(self, routing: Routing | str | None) -> Routing | None:
         found = AgentRouting(self._pair)

@@ -125,8 +125,11 @@ def stored(target: MessageFolder, listed: Sequence[object]) -> OutboxFiles:
     return OutboxFiles(files=tuple(found), skipped=tuple(skipped))
 
 
-def clear(target: MessageFolder) -> None:
-    """Remove a message's files and its folder as far as possible. A failure is logged."""
+def clear(target: MessageFolder, *, staged: bool = True) -> None:
+    """Remove a message's files and its folder as far as possible. A failure is logged.
+
+    Without ``staged``, files stay that a call is about to store.
+    """
     try:
         with places.directory(target.path, base=target.session) as (held, _):
             names = [name for name in _listed(held) if _is_regular(held, name)]
@@ -135,7 +138,17 @@ def clear(target: MessageFolder) -> None:
     except OSError as error:
         _log.warning("the files of a message are left: %s", error)
         return
-    _remove(target, names)
+    _remove(target, [name for name in names if staged or not name.startswith(_STAGED)])
+
+
+def size(target: MessageFolder) -> int:
+    """The bytes of a message's files; 0 where they cannot be read."""
+    try:
+        with places.directory(target.path, base=target.session) as (held, _):
+            found = [os.stat(name, dir_fd=held, follow_symlinks=False) for name in _listed(held)]
+    except OSError:
+        return 0
+    return sum(status.st_size for status in found if stat.S_ISREG(status.st_mode))
 
 
 def _write(made: Staged, target: MessageFolder, files: Sequence[Attachment]) -> None:

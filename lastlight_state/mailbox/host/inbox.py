@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from lastlight_state import cron
-from lastlight_state.clock import iso_text
+from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.unit import Unit
@@ -17,10 +18,11 @@ from lastlight_state.mailbox import words
 from lastlight_state.mailbox.arguments import NOW, Attachment, NewMessage, Origin, Routing, When
 from lastlight_state.mailbox.folder import INBOX, attachments, wishes
 from lastlight_state.mailbox.host import series, statements as sql
+from lastlight_state.mailbox.host.pruning import HostPruner
 from lastlight_state.mailbox.kernel import checks, messages, numbers, references, waiting
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.waiting import Poll
-from lastlight_state.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
+from lastlight_state.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef, PruneReport
 from lastlight_state.mailbox.words import MESSAGE
 
 _ORIGIN = Origin()
@@ -144,6 +146,16 @@ class HostInbox(Room):
         """The message with this number, of either side. Raises `NotFound`."""
         number = references.checked(seq)
         return self._both(lambda both: references.resolve(number, self._pair.place.group, both))
+
+    def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
+        """Remove messages that were settled before a time, with their files, and receipts of messages that are gone.
+
+        With ``dry_run``, which is the default, nothing is removed. A series that goes on is kept whole, and so is what
+        an undelivered message names. May be repeated after it was killed. Raises `NotFound`, `CorruptData` where the
+        agent's file cannot be read.
+        """
+        before = aware_utc("settled_before", settled_before)
+        return HostPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
 
     def _stored(self, unit: Unit, drafts: Sequence[_Draft]) -> _Messages:
         seqs = numbers.next_numbers(unit, self._pair, len(drafts))

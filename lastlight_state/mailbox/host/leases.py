@@ -1,53 +1,21 @@
-"""Which outbound messages are due, and taking them. Works of a unit on the host's file, beside a look at the agent's.
-
-Messages up to ``settled_seq`` are settled, so that a look costs what is not. Agents number in the order of commits:
-nothing appears below it, unless a failed message is queued again.
-"""
+"""Which outbound messages are due, and taking them. Works of a unit on the host's file, with a look at the agent's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-import sqlalchemy as sa
-
 from lastlight_state.clock import iso_text
-from lastlight_state.db.statements import bind, number
 from lastlight_state.db.unit import Unit
-from lastlight_state.mailbox import models, times, words
+from lastlight_state.mailbox import times, words
 from lastlight_state.mailbox.host import receipts, statements as sql
-from lastlight_state.mailbox.kernel import messages, meta, references
+from lastlight_state.mailbox.kernel import deliveries, messages, meta, references
+from lastlight_state.mailbox.kernel.deliveries import Open
 from lastlight_state.mailbox.kernel.pair import Pair
-from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.mailbox.kernel.readings import Both
 from lastlight_state.mailbox.records import DueMessage, MessageOut
 from lastlight_state.mailbox.times import instant
-
-_HEAD = ("id", "seq", "kind", "deliver_after", "timestamp", "target_seq", "channel_type", "platform_id")
-
-
-def _numbered(columns: Columns) -> sa.Select[Any]:
-    seq = columns["seq"]
-    found = sa.select(*shown(columns, *_HEAD)).where(seq > bind("at", seq))
-    return found.order_by(seq).limit(number(messages.STEP))
-
-
-def _unnumbered(columns: Columns) -> sa.Select[Any]:
-    found = sa.select(*shown(columns, *_HEAD)).where(columns["seq"].is_(None))
-    return found.order_by(columns["timestamp"], columns["id"])
-
-
-_NUMBERED, _UNNUMBERED = Reading(models.MESSAGES_OUT, _numbered), Reading(models.MESSAGES_OUT, _unnumbered)
-_ATTEMPTS = Reading(
-    models.ATTEMPTS,
-    lambda columns, ids: sa.select(*shown(columns)).where(columns["message_out_id"].in_(ids)),
-    listed="id",
-)
-_SETTLED = Reading(
-    models.IN_META,
-    lambda columns: sa.select(*shown(columns, "value")).where(columns["key"] == sa.literal_column("'settled_seq'")),
-)
 
 
 class Wish(NamedTuple):
@@ -59,13 +27,6 @@ class Wish(NamedTuple):
     token: str
 
 
-class _Open(NamedTuple):
-    """A message that is not settled, with its attempts so far."""
-
-    head: Mapping[str, Any]
-    attempt: Mapping[str, Any] | None
-
-
 class _Target(NamedTuple):
     """How the message stands that another one is about, and the platform's id of it."""
 
@@ -75,25 +36,19 @@ class _Target(NamedTuple):
 
 def is_any_due(both: Both, now: datetime) -> bool:
     """Whether `take` would find something."""
-    return any(_is_due(found, now) and _target(found.head, both).state != "waiting" for found in unsettled(both))
-
-
-def unsettled(both: Both) -> Iterator[_Open]:
-    """All messages without a receipt, in the order in which they were written."""
-    for step in _steps(both, _settled_seq(both)):
-        for found in step:
-            if isinstance(found, _Open):
-                yield found
+    return any(
+        _is_due(found, now) and _target(found.head, both).state != "waiting" for found in deliveries.unsettled(both)
+    )
 
 
 def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
     """Lease due messages. One whose target failed, or that cannot be read, is failed instead."""
     taken: list[DueMessage] = []
-    settled, contiguous = _settled_seq(both), True
+    settled, contiguous = deliveries.settled_seq(both), True
     before = settled
-    for step in _steps(both, settled):
+    for step in deliveries.steps(both, settled):
         for found in step:
-            if not isinstance(found, _Open):
+            if not isinstance(found, Open):
                 settled = found if contiguous and found is not None else settled
                 continue
             contiguous = contiguous and found.head["seq"] is None
@@ -106,24 +61,7 @@ def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
     return taken
 
 
-def _steps(both: Both, at: int) -> Iterator[list[_Open | int | None]]:
-    """Messages step by step; in place of one that is settled, its number."""
-    rest = iter(both.rows(_UNNUMBERED))
-    while found := list(islice(rest, messages.STEP)):
-        yield _judged(both, found)
-    while found := both.rows(_NUMBERED, {"at": at}):
-        yield _judged(both, found)
-        at = found[-1]["seq"]
-
-
-def _judged(both: Both, heads: list[dict[str, Any]]) -> list[_Open | int | None]:
-    ids = [head["id"] for head in heads]
-    settled = {row["message_out_id"] for row in both.keyed(messages.DELIVERED_BY_ID, ids)}
-    attempts = {row["message_out_id"]: row for row in both.keyed(_ATTEMPTS, ids)}
-    return [head["seq"] if head["id"] in settled else _Open(head, attempts.get(head["id"])) for head in heads]
-
-
-def _is_due(found: _Open, now: datetime) -> bool:
+def _is_due(found: Open, now: datetime) -> bool:
     if not times.is_due(found.head["deliver_after"], now):
         return False
     if found.attempt is None:
@@ -148,7 +86,7 @@ def _target(head: Mapping[str, Any], both: Both, group: str = "") -> _Target:
     return _Target("known", found.platform_message_id or found.id)
 
 
-def _taken(unit: Unit, pair: Pair, both: Both, found: _Open, wish: Wish) -> list[DueMessage]:
+def _taken(unit: Unit, pair: Pair, both: Both, found: Open, wish: Wish) -> list[DueMessage]:
     head = found.head
     target = _target(head, both, pair.place.group)
     if target.state == "waiting":
@@ -180,7 +118,7 @@ def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
     receipts.store(unit, receipts.delivered(message_id, None, now) | {"status": "failed", "error": error})
 
 
-def _lease(unit: Unit, found: _Open, wish: Wish) -> int:
+def _lease(unit: Unit, found: Open, wish: Wish) -> int:
     now, before = iso_text(wish.now), found.attempt or {}
     attempts = int(before.get("attempts") or 0) + 1
     unit.change(
@@ -205,9 +143,3 @@ def _problem(message: MessageOut) -> str | None:
         return "the content is not JSON"
     nowhere = message.routing.channel_type is None or message.routing.platform_id is None
     return "there is no place to send it to" if nowhere and message.kind != "system" else None
-
-
-def _settled_seq(both: Both) -> int:
-    found = both.rows(_SETTLED)
-    text = str(found[0]["value"]) if found else ""
-    return int(text) if text.isascii() and text.isdigit() else 0

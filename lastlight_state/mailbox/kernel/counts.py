@@ -9,22 +9,21 @@ import sqlalchemy as sa
 
 from lastlight_state.db.statements import constant
 from lastlight_state.mailbox import models, words
-from lastlight_state.mailbox.kernel import acks, messages, waiting
+from lastlight_state.mailbox.kernel import acks, deliveries, messages, waiting
 from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading
 from lastlight_state.mailbox.kernel.waiting import Poll
 from lastlight_state.mailbox.records import MailboxStatus
 
 
-def _count(table: sa.Table, status: str | None = None) -> Reading:
+def _count(table: sa.Table, status: str) -> Reading:
     def make(columns: Columns) -> sa.Select[Any]:
         found = sa.select(sa.func.count().label("rows")).select_from(table)
-        return found if status is None else found.where(columns["status"] == constant(status))
+        return found.where(columns["status"] == constant(status))
 
     return Reading(table, make)
 
 
 _PENDING, _PAUSED, _FAILED = (_count(models.MESSAGES_IN, status) for status in ("pending", "paused", "failed"))
-_SENT, _SETTLED = _count(models.MESSAGES_OUT), _count(models.DELIVERED)
 _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
@@ -39,7 +38,7 @@ def status(both: Both, now: datetime) -> MailboxStatus:
         claimed=sum(acks.is_live(claimed[head["id"]], head) for head in heads if head["status"] in words.LIVE),
         paused=_number(both, _PAUSED),
         failed=_number(both, _FAILED),
-        undelivered=max(0, _number(both, _SENT) - _number(both, _SETTLED)),
+        undelivered=sum(1 for _ in deliveries.unsettled(both)),
         undeliverable=_number(both, _UNDELIVERABLE),
     )
 

@@ -16,7 +16,8 @@ from lastlight_state.mailbox.kernel import meta
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.kernel.readings import Columns, Reading, shown
 
-_HIGHEST = "highest_seq"
+#: Under what a side notes the highest number that it gave.
+HIGHEST = "highest_seq"
 
 
 def _highest(columns: Columns) -> sa.Select[Any]:
@@ -36,8 +37,8 @@ def next_number(unit: Unit, pair: Pair) -> int:
     theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
     ours = next(iter(_OF[pair.side].rows(unit, {})), None)
     seen = [row["seq"] for row in (theirs, ours) if row is not None]
-    found = parity.next_number(pair.side, max(0, meta.number(unit, pair.declared, _HIGHEST), *seen))
-    meta.put(unit, pair.declared, _HIGHEST, str(found))
+    found = parity.next_number(pair.side, max(0, meta.number(unit, pair.declared, HIGHEST), *seen))
+    meta.put(unit, pair.declared, HIGHEST, str(found))
     return found
 
 
@@ -47,5 +48,12 @@ def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
     last = first + 2 * (count - 1)
     if last != first:
         parity.next_number(pair.side, last - 1)
-        meta.put(unit, pair.declared, _HIGHEST, str(last))
+        meta.put(unit, pair.declared, HIGHEST, str(last))
     return list(range(first, last + 1, 2))
+
+
+def keep(unit: Unit, pair: Pair) -> None:
+    """Note the highest number of the own file, so that it is not given again when its message is removed."""
+    found = next(iter(_OF[pair.side].rows(unit, {})), None)
+    if found is not None and found["seq"] > meta.number(unit, pair.declared, HIGHEST):
+        meta.put(unit, pair.declared, HIGHEST, str(found["seq"]))

@@ -1,0 +1,110 @@
+"""Removing what was settled long ago, from either side's file."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
+
+from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewMessage
+from lastlight_state.testing import FrozenClock
+
+DAY = timedelta(days=1)
+
+
+def test_settled_messages_go_with_their_files(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-35, case 77: a dry run counts the same and changes nothing; what is not settled stays."""
+    done = host.inbox.send("a/b", kind="chat", content={}, attachments=[Attachment("notes.txt", b"milk")])
+    waiting, held = send(host), send(host)
+    agent.inbox.claim(held.id)
+    agent.inbox.complete(done.id)
+    host.sweep.sync()
+    frozen_clock.advance(DAY)
+    folder = host.folder / done.content["attachments"][0]["localPath"]
+    before = inbound(host).read_bytes()
+    dry = host.inbox.prune(settled_before=frozen_clock.now())
+    assert (dry.messages, dry.dry_run, inbound(host).read_bytes() == before) == (1, True, True)
+    assert dry.size_bytes > len(b"milk")
+    assert folder.exists()
+    assert host.inbox.prune(settled_before=frozen_clock.now() - DAY, dry_run=False).messages == 0
+    real = host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False)
+    assert real.model_copy(update={"dry_run": True}) == dry
+    assert not folder.parent.exists()
+    assert {row.id for row in host.inbox.list()} == {waiting.id, held.id}
+
+
+def test_a_removed_number_is_not_given_again(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: also where another program gave it."""
+    sql(
+        inbound(host),
+        "INSERT INTO messages_in (id, seq, kind, timestamp, status, series_id, content)"
+        " VALUES ('theirs', 40, 'chat', '2025-01-01 00:00:00', 'completed', 'theirs', '{}')",
+    )
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 1
+    assert send(host).seq == 42
+
+
+def test_a_series_that_goes_on_is_kept(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: until it has ended."""
+    first = send(host, "report", recurrence="0 9 * * *")
+    agent.inbox.complete(first.id)
+    assert host.sweep.sync().successors == 1
+    frozen_clock.advance(DAY)
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 0
+    host.inbox.fail(host.inbox.list(status="pending").items[0].id, error="no more")
+    sql(inbound(host), "UPDATE messages_in SET recurrence = NULL, status = 'completed'")
+    frozen_clock.advance(DAY)
+    assert host.inbox.prune(settled_before=frozen_clock.now()).messages >= 2
+
+
+def test_what_an_undelivered_message_names_is_kept(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-35: what it answers, what it is about, and what an agent still holds."""
+    answered, reacted, held, free = host.inbox.send_many([NewMessage("chat", {}, routing=PLACE) for _ in range(4)])
+    agent.inbox.claim(held.id)
+    for message in (answered, reacted, held, free):
+        host.inbox.fail(message.id, error="done with")
+    sent = [reply(agent, in_reply_to=answered.id), agent.outbox.react(reacted.seq, emoji="eyes")]
+    frozen_clock.advance(DAY)
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 1
+    assert host.inbox.find(free.id) is None
+    for message_out in sent:
+        host.outbox.mark_delivered(message_out.id)
+    agent.start()
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 3
+
+
+def test_delivered_messages_go_and_their_receipts_follow(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-35: a receipt stays as long as its message, which would be sent again without it."""
+    sent, failed, waiting = reply(agent), reply(agent), reply(agent)
+    host.outbox.mark_delivered(sent.id, platform_message_id="p1")
+    host.outbox.mark_failed(failed.id, error="gone", permanent=True)
+    frozen_clock.advance(DAY)
+    now = frozen_clock.now()
+    assert host.inbox.prune(settled_before=now, dry_run=False).receipts == 0
+    agent.outbox.edit(sent.seq, text="no")
+    assert agent.outbox.prune(settled_before=now, dry_run=False).messages == 0
+    host.outbox.drain(lambda due: due.message.id)
+    dry = agent.outbox.prune(settled_before=now)
+    assert (dry.messages, agent.outbox.prune(settled_before=now, dry_run=False).messages) == (1, 1)
+    assert {row.id for row in agent.outbox.list()} >= {failed.id, waiting.id}
+    assert agent.outbox.find(sent.id) is None
+    assert host.inbox.prune(settled_before=now, dry_run=False).receipts == 1
+    assert host.outbox.take_due() == []
+    host.outbox.requeue(failed.id)
+    assert ids(due.message for due in host.outbox.take_due()) == [failed.id]
+    assert reply(agent).seq > waiting.seq
+
+
+def test_receipts_stay_beside_an_empty_file(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: the agent's file may come back with its messages."""
+    host.outbox.mark_delivered(reply(agent).id)
+    frozen_clock.advance(DAY)
+    outbound(host).write_bytes(b"")
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).receipts == 0
+    assert host.status().undelivered == 0
