@@ -278,8 +278,8 @@ STORE = (
     Change(
         "T203",
         "lastlight_state/store.py",
-        "            finally:\n                scope.end()\n        run_hooks(unit, self.metrics)",
-        "            finally:\n                pass\n        run_hooks(unit, self.metrics)",
+        "            finally:\n                scope.end()\n        run_hooks(unit, self.metrics, label)",
+        "            finally:\n                pass\n        run_hooks(unit, self.metrics, label)",
         "test_store.py db/test_scope.py",
     ),
     Change(

@@ -12,7 +12,7 @@ CHANGES = (
         _W + "runs/creation.py",
         """    unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")\n""",
         "",
-        "workflows/runs/test_ensure.py workflows/test_lost_races.py",
+        "workflows/runs/test_ensure.py workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(
@@ -20,7 +20,7 @@ CHANGES = (
         _W + "kernel/rows.py",
         ".where(RUNS.c.id == run_id).with_for_update(key_share=True))",
         ".where(RUNS.c.id == run_id))",
-        "workflows/test_lost_races.py workflows/runs workflows/approvals/test_races.py",
+        "workflows/test_lost_races.py workflows/test_second_looks.py workflows/runs workflows/approvals/test_races.py",
         "both",
     ),
     Change(
@@ -76,16 +76,16 @@ CHANGES = (
     Change(
         "W210",
         _W + "claims/takes.py",
-        """ or row["restart_count"] < row["max_restarts"]:""",
-        ":",
-        "workflows/claims workflows/test_lost_races.py",
+        """    if row["restart_count"] < row["max_restarts"]:\n        return False\n""",
+        "",
+        "workflows/claims workflows/test_lost_races.py workflows/test_second_looks.py",
     ),
     Change(
         "W211",
         _W + "claims/statements.py",
         "type_=sa.Integer))\n        .with_for_update(key_share=True, skip_locked=True)",
         "type_=sa.Integer))\n        .with_for_update(key_share=True)",
-        "workflows/claims workflows/test_lost_races.py workflows/test_locked_looks.py",
+        "workflows/claims workflows/test_lost_races.py workflows/test_second_looks.py workflows/test_locked_looks.py",
         "both",
     ),
     Change(
@@ -111,14 +111,14 @@ CHANGES = (
         _W + "queue/__init__.py",
         """row["status"] != "queued" or row["queued_at"] is None""",
         """row["queued_at"] is None""",
-        "workflows/queue workflows/test_lost_races.py",
+        "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
     ),
     Change(
         "W216",
         _W + "queue/__init__.py",
         '    unit.named_lock("admission")\n',
         "",
-        "workflows/queue workflows/test_lost_races.py",
+        "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(
@@ -126,7 +126,7 @@ CHANGES = (
         _W + "queue/statements.py",
         "_first(KEPT, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)",
         "_first(KEPT, _enabled, _due, *conditions)",
-        "workflows/queue workflows/test_lost_races.py",
+        "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(
@@ -155,7 +155,7 @@ CHANGES = (
         _W + "questions/rows.py",
         """shape.run_id == sa.bindparam("run_id"), is_pending(table), is_due)""",
         """shape.run_id == sa.bindparam("run_id"), is_due)""",
-        "workflows/approvals workflows/human_requests workflows/test_lost_races.py",
+        "workflows/approvals workflows/human_requests workflows/test_lost_races.py workflows/test_second_looks.py",
     ),
     Change(
         "W222",
@@ -200,7 +200,7 @@ CHANGES = (
         _W + "loops.py",
         "sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)",
         "sa.select(*columns.values()).where(PERMITTED)",
-        "workflows/test_loops.py workflows/test_lost_races.py",
+        "workflows/test_loops.py workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(
@@ -208,7 +208,7 @@ CHANGES = (
         _W + "nodes/statements.py",
         "permitted.with_for_update(key_share=True, of=RUNS)",
         "permitted",
-        "workflows/nodes workflows/test_lost_races.py",
+        "workflows/nodes workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(
@@ -216,7 +216,7 @@ CHANGES = (
         _W + "executions/statements.py",
         "        .with_for_update(key_share=True)\n",
         "",
-        "workflows/executions workflows/test_lost_races.py",
+        "workflows/executions workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
+import pytest
 import sqlalchemy as sa
 from support.outputs.shapes import Analysis, Grown, a_run
-from support.rivals import Look, check, parameters
+from support.rivals import Look, check, parameters, shut_out
 
+from lastlight_state import Settings
+from lastlight_state.backends import postgres
+from lastlight_state.backends.retry import Retry
+from lastlight_state.errors import BackendBusy
 from lastlight_state.outputs import CacheKey
 from lastlight_state.testing import Database, racing
 
@@ -95,3 +101,34 @@ def test_a_table_attached_after_the_look_is_attached_once(database: Database) ->
     assert race.left == 0
     assert [entry.key for entry in store.outputs.catalog.list().items] == ["report"]
     database.raw().execute("DROP TABLE reports")
+
+
+def test_nobody_attaches_between_the_look_of_an_attach_and_its_note(database: Database) -> None:
+    """outputs X-1, M-1: Catalog.attach."""
+    database.raw().execute(MAKE_OWN)
+    store, other = database.open(migrate=True), shut_out(database)
+
+    def attempt() -> None:
+        with pytest.raises(BackendBusy):
+            other.outputs.catalog.attach("theirs", OWN)
+
+    with racing(store) as race:
+        race.before("INSERT", attempt)
+        store.outputs.catalog.attach("report", OWN)
+    assert race.left == 0
+    database.raw().execute("DROP TABLE reports")
+
+
+def test_a_definition_waits_for_the_readers_of_its_table_for_a_short_time_alone(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """outputs M-1: whoever reads next would wait behind it; without the limit it would wait for ever."""
+    other = postgres_database.open(migrate=True)
+    run_id = _stored(other)
+    store = postgres_database.open(migrate=True, settings=Settings(lock_timeout=None))
+    cast(Any, store)._scope.retry = Retry(store.metrics, limit=0)
+    monkeypatch.setattr(postgres, "DDL_WAIT_SECONDS", 0.01)
+    with ThreadPoolExecutor(1) as pool, other.transaction() as tx:
+        tx.outputs.results.get("analysis", run_id, "n")
+        defining = pool.submit(store.outputs.define, "analysis", Grown)
+        assert isinstance(defining.exception(30), BackendBusy)

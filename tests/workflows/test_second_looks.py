@@ -148,6 +148,18 @@ def test_a_queued_run_that_moved_after_the_sweep_looked_stays(
     assert every_backend.workflows.runs.get(run.id).status != "cancelled"
 
 
+def test_a_run_that_may_restart_again_since_the_sweep_looked_is_not_given_up(
+    every_backend: StateStore, other: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-47: Claims._give_up."""
+    spent = abandoned(every_backend, frozen_clock, max_restarts=0)
+    with racing(every_backend) as race:
+        race.before_unit(2, lambda: other.workflows.runs.allow_restarts(spent.run_id, 1, by="ana", reason="more"))
+        assert every_backend.workflows.claims.give_up() == ()
+    assert race.left == 0
+    assert every_backend.workflows.runs.get(spent.run_id).status == "running"
+
+
 def _held_run(store: Any) -> Claim:
     claim: Claim = store.workflows.claims.take(started(store).id, owner="a")
     return claim

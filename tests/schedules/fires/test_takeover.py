@@ -65,6 +65,17 @@ def test_a_renewed_lease_is_nobody_elses_and_a_lost_one_is_not_renewed(
     assert fires.finish(taken, OK).status == "ok"
 
 
+def test_the_same_end_stored_by_another_holder_is_not_ones_own(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """schedules F-3, F-4."""
+    fires = store.schedules.fires
+    lost = begun(store)
+    frozen_clock.advance(LEASE + MILLISECOND)
+    [taken] = fires.take_stale(owner="worker-2")
+    fires.finish(taken, OK)
+    with pytest.raises(ClaimLost):
+        fires.finish(lost, OK)
+
+
 def test_a_lease_that_is_over_but_not_taken_is_still_good(store: StateStore, frozen_clock: FrozenClock) -> None:
     """schedules F-3; a renewal never makes a lease shorter."""
     fires = store.schedules.fires

@@ -143,6 +143,16 @@ def test_an_expected_epoch_binds_a_take_to_what_was_seen(store: StateStore, froz
     assert store.workflows.claims.take(old.run_id, owner="c", expected_epoch=taken.epoch).restart_count == 2
 
 
+def test_an_expected_epoch_binds_a_take_of_a_run_that_nobody_holds(store: StateStore) -> None:
+    """workflows W-41."""
+    run = started(store)
+    given_back = store.workflows.claims.take(run.id, owner="a")
+    store.workflows.claims.release(given_back)
+    with pytest.raises(LostRace):
+        store.workflows.claims.take(run.id, owner="b", expected_epoch=given_back.epoch - 1)
+    assert store.workflows.claims.take(run.id, owner="b").owner == "b"
+
+
 def test_a_run_given_back_to_a_holder_that_lives_again_is_never_left_to_nobody(
     store: StateStore, frozen_clock: FrozenClock
 ) -> None:

@@ -88,6 +88,15 @@ def test_a_finish_that_fails_leaves_the_run_as_it_was(store: StateStore, raw: Ra
     raw.check_history(run.id)
 
 
+def test_an_end_repeated_after_restarts_were_allowed_is_still_its_holders(store: StateStore) -> None:
+    """workflows W-27: the record about the limit is no end."""
+    claim = store.workflows.claims.take(started(store).id, owner="a")
+    failed = partial(store.workflows.runs.finish, claim.run_id, "failed", failure=Failure("broke"), claim=claim)
+    failed()
+    allowed = store.workflows.runs.allow_restarts(claim.run_id, 5, by="ana", reason="more")
+    assert failed() == allowed
+
+
 def test_ending_a_run_closes_all_that_hangs_on_it(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """workflows W-18: nobody else's executions and gates."""
     run, sibling = started(store), started(store)
