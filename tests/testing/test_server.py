@@ -15,7 +15,7 @@ import pytest
 
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing import server
-from lastlight_state.testing.binaries import Binaries, in_wheels, installed
+from lastlight_state.testing.binaries import OLDEST, Binaries, in_wheels, installed
 from lastlight_state.testing.postgres import connect
 from lastlight_state.testing.server import LocalServer
 
@@ -174,6 +174,11 @@ def test_binaries_that_the_servers_user_cannot_reach_are_refused(place: Path) ->
 def test_a_version_older_than_the_library_supports_is_refused(place: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"version 12\.9, and 14 is the oldest"):
         LocalServer(fake(place / "bin", version="12.9"))
+
+
+def test_the_oldest_supported_version_is_not_refused(place: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="initdb: made for the test"):
+        LocalServer(fake(place / "bin", version=f"{OLDEST}.0", initdb="echo 'made for the test' >&2; exit 1"))
 
 
 def test_a_failing_initdb_gives_its_own_words_and_leaves_nothing(place: Path) -> None:
