@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -99,6 +99,14 @@ class Settings(BaseSettings):
         if isinstance(env_settings, EnvSettingsSource):
             env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name != "schema"}
         return init_settings, env_settings, dotenv_settings, file_secret_settings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _behind_a_pooler(cls, given: Any) -> Any:
+        """The timeouts of a session have no default behind a pooler of transactions, which would not keep them."""
+        if isinstance(given, dict) and given.get("pooler") is not None:
+            return {"statement_timeout": None, "lock_timeout": None, **given}
+        return given
 
     def anchored(self) -> Self:
         """The same settings with absolute paths, so that they mean the same after ``os.chdir``."""

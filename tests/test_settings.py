@@ -96,6 +96,14 @@ def test_every_setting_has_its_variable(
     assert getattr(Settings(), attribute) == value
 
 
+def test_the_timeouts_of_a_session_have_no_default_behind_a_pooler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-31: such a pooler keeps no settings of a session."""
+    assert (Settings().statement_timeout, Settings().lock_timeout) == (60, 10)
+    monkeypatch.setenv(PREFIX + "POOLER", "transaction")
+    assert (Settings().statement_timeout, Settings().lock_timeout) == (None, None)
+    assert (Settings(lock_timeout=3).statement_timeout, Settings(lock_timeout=3).lock_timeout) == (None, 3)
+
+
 def test_the_list_above_leaves_no_setting_out() -> None:
     tested = {attribute for _, _, attribute, _ in test_every_setting_has_its_variable.pytestmark[0].args[1]}  # type: ignore[attr-defined]
     assert tested == set(Settings.model_fields)
