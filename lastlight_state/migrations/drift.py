@@ -1,15 +1,16 @@
-"""Compares a database that says it is current with what the newest revision makes. Never writes, needs no Alembic.
+"""Compares a database with what the revisions make. Never writes, needs no Alembic.
 
 The revisions' folder holds, for each product, one line for each thing that the newest revision has: its kind, table,
-name, and a digest of its definition. On Postgres the definitions of indexes, triggers, functions and constraints have
-no digest, because servers of different versions write them differently.
+name, a digest of its definition, and the first revision that has it. On Postgres the definitions of indexes, triggers,
+functions and constraints have no digest, because servers of different versions write them differently.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import Catalogue, Entry
@@ -23,27 +24,45 @@ ANY = "-"
 _SERVERS_OWN = ("index", "trigger", "function", "constraint", "view", "enum")
 
 
+class Made(NamedTuple):
+    """How one thing of the newest revision is defined, and the first revision that has it."""
+
+    digest: str
+    since: str
+
+
 def differences(backend: Backend) -> tuple[str, ...]:
     """One line for each thing of the newest revision that is missing, different or switched off; more may be there."""
+    return tuple(_compared(_shape(backend), promised(backend.name)))
+
+
+def recognised(backend: Backend) -> str | None:
+    """The revision of which the schema has everything by name, and nothing of a later one, whatever its version says.
+
+    None for any other schema, and for products of which the revisions' folder holds no list.
+    """
     expected = promised(backend.name)
+    if not expected:
+        return None
+    found = expected.keys() & _shape(backend).keys()
+    last = max((expected[entry].since for entry in found), default=None)
+    whole = last is not None and len(found) == sum(made.since <= last for made in expected.values())
+    return last if whole else None
+
+
+def _shape(backend: Backend) -> Catalogue:
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated(backend):
                 backend.enter(checkout)
-                found = backend.shape(backend.connection(checkout))
+                return backend.shape(backend.connection(checkout))
         finally:
             backend.rollback(checkout)
-    return tuple(_compared(found, expected))
-
-
-def recognised(backend: Backend) -> str | None:
-    """The newest revision, if the schema is exactly that although no version says so."""
-    return scripts.head() if promised(backend.name) and not differences(backend) else None
 
 
 @cache
-def promised(product: str) -> dict[Entry, str]:
-    """Everything that the newest revision has on this product, with its digest. Empty for unknown products."""
+def promised(product: str) -> Mapping[Entry, Made]:
+    """Everything that the newest revision has on this product. Empty for unknown products."""
     file = scripts.folder() / "shapes" / f"{product}.txt"
     if not file.is_file():
         return {}
@@ -51,23 +70,25 @@ def promised(product: str) -> dict[Entry, str]:
     if revision != scripts.head():
         return {}
     parts = [line.split("\t") for line in lines]
-    return {(kind, table, name): digest for kind, table, name, digest in parts}
+    return {(kind, table, name): Made(digest, since) for kind, table, name, digest, since in parts}
 
 
-def lines_of(backend: Backend, shape: Catalogue) -> Iterator[str]:
-    """The lines of the file for a shape, which is that of the newest revision."""
+def lines_of(backend: Backend, shapes: Sequence[Catalogue]) -> Iterator[str]:
+    """The lines of the file for the shapes of all revisions, oldest first."""
     yield scripts.head()
-    for entry, text in sorted(shape.items()):
-        yield "\t".join([*entry, ANY if backend.writes_definitions and entry[0] in _SERVERS_OWN else _digest(text)])
+    for entry, text in sorted(shapes[-1].items()):
+        digest = ANY if backend.writes_definitions and entry[0] in _SERVERS_OWN else _digest(text)
+        since = next(known for known, shape in zip(scripts.revisions(), shapes, strict=True) if entry in shape)
+        yield "\t".join([*entry, digest, since])
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _compared(found: Catalogue, expected: dict[Entry, str]) -> Iterator[str]:
+def _compared(found: Catalogue, expected: Mapping[Entry, Made]) -> Iterator[str]:
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
-    for entry, digest in sorted(expected.items()):
+    for entry, made in sorted(expected.items()):
         kind, table, name = entry
         told = " ".join([kind, ".".join(part for part in (table, name) if part)])
         if entry not in found:
@@ -75,5 +96,5 @@ def _compared(found: Catalogue, expected: dict[Entry, str]) -> Iterator[str]:
                 yield f"{told} is missing"
         elif found[entry].endswith(IDLE):
             yield f"{told} is switched off"
-        elif digest not in (ANY, _digest(found[entry])):
+        elif made.digest not in (ANY, _digest(found[entry])):
             yield f"{told} is not as revision {scripts.head()} makes it"

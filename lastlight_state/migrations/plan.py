@@ -9,6 +9,7 @@ from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
 from lastlight_state.migrations.runner import target_of
 from lastlight_state.migrations.state import qualified, read_state
+from lastlight_state.migrations.verification import actual_revision
 
 
 def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
@@ -19,12 +20,15 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     """
     target = target_of(to)
     state = read_state(backend)
+    lacks = drift.differences(backend) if state.state == "current" and not quick else ()
+    if not quick and (lacks or state.state in ("behind", "unversioned", "foreign")):
+        actual = actual_revision(backend, state)
+        if actual is not None:
+            return Plan(state, (), backend.migration_lock, differences=lacks, actual=actual)
     if state.state == "unversioned":
         return _of_original(backend, state, target)
-    if state.state == "current" and not quick:
-        return Plan(state, (), backend.migration_lock, differences=drift.differences(backend))
     pending = _planned(backend, state.revision or "", target) if state.state in ("empty", "behind") else ()
-    return Plan(state, pending, backend.migration_lock)
+    return Plan(state, pending, backend.migration_lock, differences=lacks)
 
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:

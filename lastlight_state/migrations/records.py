@@ -99,7 +99,8 @@ class Plan:
     """What ``migrate`` would do now, and what it holds while it does.
 
     A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
-    of a current database are what it lacks of its revision, or has otherwise.
+    of a current database are what it lacks of its revision, or has otherwise. ``actual`` is the revision that the
+    schema is at where its version says another one, or nothing: a stamp corrects it.
     """
 
     state: SchemaState
@@ -107,3 +108,4 @@ class Plan:
     lock: str
     adoption: Adoption | None = None
     differences: tuple[str, ...] = ()
+    actual: str | None = None

@@ -13,11 +13,11 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.hosted import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
-from lastlight_state.migrations import drift, scripts
+from lastlight_state.migrations import scripts
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import read_state, word_for
-from lastlight_state.migrations.verification import refuse, refuse_foreign
+from lastlight_state.migrations.verification import lost, refuse, refuse_foreign, refuse_wrong
 
 LOCK_SECONDS = 60.0
 
@@ -31,11 +31,13 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
     """
     target = target_of(to)
     state = read_state(backend)
-    refuse(state)
+    refuse(backend, state)
     if state.revision is not None and state.revision >= target:
         return MigrationResult(word_for(state.revision), state.revision, state.revision, ())
     if state.state == "unversioned":
         return _adopt(backend, target, lock_timeout)
+    if state.revision is not None:
+        refuse_wrong(backend, state)
     with translated(backend), backend.migration(lock_timeout) as connection:
         return _apply(connection, target)
 
@@ -47,12 +49,14 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
     """
     target = target_of(to)
     state = read_state(backend)
-    refuse(state)
+    refuse(backend, state)
     if state.state == "unversioned":
         refuse_foreign(backend)
         raise NotSupported("a database that is to be taken over must be looked at: run migrate without --sql")
     if state.revision is not None and state.revision >= target:
         return None
+    if state.revision is not None:
+        refuse_wrong(backend, state)
     from lastlight_state.migrations import offline  # noqa: PLC0415
 
     return offline.statements(backend, state.revision, target, lock_timeout)
@@ -112,8 +116,9 @@ def _adopt(backend: Backend, target: str, lock_timeout: float) -> MigrationResul
     from lastlight_state.migrations import adoption  # noqa: PLC0415
     from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
 
-    if drift.recognised(backend) is not None:
-        refuse_foreign(backend)
+    error = lost(backend)
+    if error is not None:
+        raise error
     with translated(backend):
         promised = survey.promised(backend)
     with translated(backend), backend.migration(lock_timeout, rebuilds=True) as connection:

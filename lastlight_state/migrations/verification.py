@@ -6,7 +6,7 @@ import shlex
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
-from lastlight_state.migrations import drift
+from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
 
@@ -21,7 +21,7 @@ def verify(backend: Backend) -> SchemaState:
     foreign version, and a copy that is not finished. Creates nothing.
     """
     state = read_state(backend)
-    refuse(state)
+    refuse(backend, state)
     if state.state == "unversioned":
         refuse_foreign(backend)
     if state.state in ("empty", "behind", "unversioned"):
@@ -29,18 +29,42 @@ def verify(backend: Backend) -> SchemaState:
     return state
 
 
-def refuse(state: SchemaState) -> None:
+def refuse(backend: Backend, state: SchemaState) -> None:
     """Raise for what neither opening nor an upgrade can mend."""
     if state.state == "incompatible":
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
     if state.state == "foreign":
+        found = actual_revision(backend, state)
+        hint = f"the schema is that of revision {found}" if found else "if the tables are ours, a stamp corrects it"
         raise SchemaMismatch(
-            f"the version table holds {state.revision!r}, which is not a revision of lastlight-state; "
-            "if the tables are ours, `lastlight-state stamp --to REVISION` corrects it"
+            f"the version table holds {state.revision!r}, which is not a revision of lastlight-state; {hint}; "
+            f"run: {remedy(backend, 'stamp', '--to', found or 'REVISION')}"
         )
     if state.unfinished_copy:
         problem = "unfinished copy: a copy into this database was begun and has not ended"
         raise SchemaMismatch(problem, code="unfinished_copy")
+
+
+def actual_revision(backend: Backend, state: SchemaState) -> str | None:
+    """The revision that the schema is at, where its version says another one, or nothing. None where no revision fits.
+
+    The version is read again, because somebody may have migrated between the two looks. A database of the original
+    program is at no revision.
+    """
+    found = drift.recognised(backend)
+    if found in (None, state.revision) or (state.state == "unversioned" and found == scripts.revisions()[0]):
+        return None
+    return found if read_state(backend).revision == state.revision else None
+
+
+def refuse_wrong(backend: Backend, state: SchemaState) -> None:
+    """Raise if the schema is that of another revision than its version says: the next ones would not fit it."""
+    found = actual_revision(backend, state)
+    if found is not None:
+        raise SchemaMismatch(
+            f"the version is {state.revision}, but the schema is that of revision {found}; "
+            f"run: {remedy(backend, 'stamp', '--to', found)}"
+        )
 
 
 def refuse_foreign(backend: Backend) -> None:
@@ -51,17 +75,33 @@ def refuse_foreign(backend: Backend) -> None:
     from lastlight_state.migrations import adoption  # noqa: PLC0415
     from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
 
+    error = lost(backend)
+    if error is not None:
+        raise error
     found = survey.look(backend)
     if found is None or found.differences:
-        raise adoption.refusal(found, drift.recognised(backend))
+        raise adoption.refusal(found)
 
 
-def remedy(backend: Backend) -> str:
-    """The command that brings the database to the newest revision, to be pasted as it stands.
+def lost(backend: Backend) -> SchemaMismatch | None:
+    """The error for a schema of ours, after the original program's, that has no version; None for any other."""
+    found = actual_revision(backend, read_state(backend))
+    return (
+        None
+        if found is None
+        else SchemaMismatch(
+            f"the version table is lost, and the schema is that of revision {found}; "
+            f"run: {remedy(backend, 'stamp', '--to', found)}"
+        )
+    )
+
+
+def remedy(backend: Backend, *command: str) -> str:
+    """The command that mends the database, by default ``migrate``, to be pasted as it stands.
 
     A URL with a password is left out: the command takes it from ``LASTLIGHT_STATE_URL``, or from ``--url-file``.
     """
-    words = ["lastlight-state", "migrate"]
+    words = ["lastlight-state", *(command or ("migrate",))]
     if HIDDEN not in backend.location:
         words += ["--url", backend.location]
     if backend.schema:

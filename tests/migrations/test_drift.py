@@ -8,7 +8,7 @@ from support.migrations.eras import newest_shape
 from support.migrations.support import Place
 
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import check, drift, migrate, scripts, verify
+from lastlight_state.migrations import check, drift, migrate, script, scripts, verify
 
 LOST = "ALTER TABLE run_loops DROP COLUMN done"
 GUARD = {"sqlite": "DROP TRIGGER run_transitions_no_update",
@@ -19,7 +19,9 @@ def test_the_list_of_what_the_newest_revision_makes_is_up_to_date(place: Place) 
     """migrations MG-55: otherwise run ``python tests/support/migrations/golden.py``."""
     backend = place.backend()
     file = scripts.folder() / "shapes" / f"{backend.name}.txt"
-    assert file.read_text("utf-8").splitlines() == list(drift.lines_of(backend, newest_shape(backend)))
+    newest = [newest_shape(backend)] * len(scripts.revisions())
+    expected = [line.rpartition("\t")[0] for line in drift.lines_of(backend, newest)]  # test_..._recognised: since when
+    assert [line.rpartition("\t")[0] for line in file.read_text("utf-8").splitlines()] == expected
 
 
 def test_a_sound_schema_has_no_differences(place: Place) -> None:
@@ -44,13 +46,43 @@ def test_what_is_lost_or_switched_off_is_named(place: Place) -> None:
     assert lastlight_state("check", "--quick", "--url", place.url).code == 0
 
 
-def test_a_lost_version_is_answered_with_the_command_that_writes_it(place: Place) -> None:
-    """migrations MG-57: for the newest revision, by opening and by migrating."""
-    backend = place.at()
+@pytest.mark.parametrize("revision", scripts.revisions())
+def test_a_schema_is_recognised_without_its_version(place: Place, revision: str) -> None:
+    """migrations MG-57: nothing is tried, only names are compared."""
+    assert drift.recognised(place.at(revision)) == revision
+
+
+@pytest.mark.parametrize("revision", ["0003", scripts.head()])
+def test_a_lost_version_is_answered_with_the_command_that_writes_it(place: Place, revision: str) -> None:
+    """migrations MG-57: by opening, by migrating and by ``check``."""
+    backend = place.at(revision)
     place.raw().execute("DROP TABLE lastlight_state_version")
-    for ask in (verify, migrate):
-        with pytest.raises(SchemaMismatch, match=f"run: lastlight-state stamp --to {scripts.head()}"):
+    for ask in (verify, migrate, script):
+        with pytest.raises(SchemaMismatch, match=f"run: lastlight-state stamp --to {revision}"):
             ask(backend)
+    said = lastlight_state("check", "--url", place.url)
+    assert (said.code, f"stamp --to {revision}" in said.err) == (1, True)
+
+
+@pytest.mark.parametrize(("real", "said"), [("0006", "0003"), ("0003", "0006"), ("0006", "x")])
+def test_a_wrong_version_is_answered_with_the_command_that_corrects_it(place: Place, real: str, said: str) -> None:
+    """migrations MG-58: nothing is applied to a schema that is another one."""
+    backend = place.at(real)
+    place.raw().execute(f"UPDATE lastlight_state_version SET version_num = '{said}'")
+    for ask in (migrate, script):
+        with pytest.raises(SchemaMismatch, match=f"the schema is that of revision {real}; run: .* stamp --to {real}"):
+            ask(backend)
+    checked = lastlight_state("check", "--url", place.url, "--json")
+    assert (checked.code, checked.error, checked.data["actual"]) == (1, "wrong_version", real)
+
+
+def test_a_current_version_of_an_older_schema_is_wrong(place: Place) -> None:
+    """migrations MG-58: ``check`` says which, beside what lacks."""
+    place.at("0006")
+    place.raw().execute(f"UPDATE lastlight_state_version SET version_num = '{scripts.head()}'")
+    said = lastlight_state("check", "--url", place.url, "--json")
+    assert (said.code, said.error, said.data["actual"]) == (1, "wrong_version", "0006")
+    assert "table run_events is missing" in said.data["differences"]
 
 
 def test_a_schema_of_its_own_is_compared(postgres_place: Place) -> None:

@@ -65,7 +65,7 @@ def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str]:
         over = time.monotonic() + PAUSE > ends
         try:
             plan, mending = look(call, lambda store: _examined(store, quick), verified=False)
-            if over or _EXITS.get(plan.state.state) != exits.BEHIND:
+            if over or plan.actual or _EXITS.get(plan.state.state) != exits.BEHIND:
                 return plan, mending
         except BackendError:
             if over:
@@ -74,13 +74,18 @@ def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str]:
 
 
 def _examined(store: StateStore, quick: bool) -> tuple[Plan, str]:
-    return plan_of(existing(store.backend), quick=quick), remedy(store.backend)
+    plan = plan_of(existing(store.backend), quick=quick)
+    return plan, remedy(store.backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
 
 
 def _failure(plan: Plan, mending: str) -> Failure | None:
     state = plan.state
     if state.unfinished_copy:
         return Failure(exits.INCOMPATIBLE, "unfinished_copy", "a copy into this database was begun and has not ended")
+    if plan.actual is not None:
+        said = f"the version is {state.revision}" if state.revision else "the version is lost"
+        text = f"{said}, but the schema is that of revision {plan.actual}; run: {mending}"
+        return Failure(exits.NO, "wrong_version", text)
     if state.state == "current" and plan.differences:
         return Failure(exits.NO, "damaged", f"the schema is not as revision {state.revision} makes it")
     if state.state == "current":

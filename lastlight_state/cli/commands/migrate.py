@@ -17,7 +17,7 @@ from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations import MigrationResult, Plan
 from lastlight_state.migrations.runner import LOCK_SECONDS, target_of
-from lastlight_state.migrations.verification import refuse, refuse_foreign
+from lastlight_state.migrations.verification import refuse, refuse_foreign, refuse_wrong
 from lastlight_state.store import StateStore
 
 
@@ -66,9 +66,11 @@ def _lines(result: MigrationResult) -> Iterator[Any]:
 
 def _plan(store: StateStore, to: str) -> Answer:
     plan = migrations.check(store.backend, to)
-    refuse(plan.state)
+    refuse(store.backend, plan.state)
     if plan.state.state == "unversioned" and plan.adoption is None:
         refuse_foreign(store.backend)
+    if plan.actual is not None:
+        refuse_wrong(store.backend, plan.state)
     return Answer(data_of(plan, target_of(to)), lambda screen: _plan_lines(plan, screen))
 
 

@@ -19,6 +19,7 @@ def data_of(plan: Plan, target: str) -> dict[str, Any]:
         "plan": plan.revisions,
         "adoption": plan.adoption,
         "differences": plan.differences,
+        "actual": plan.actual,
         "lock": plan.lock,
         "unfinished_copy": plan.state.unfinished_copy,
     }

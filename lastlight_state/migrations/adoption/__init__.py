@@ -51,13 +51,8 @@ def adopt(backend: Backend, connection: Connection, target: str, promised: Promi
     return replace(result, from_revision=None, adopted=True)
 
 
-def refusal(found: Survey | None, recognised: str | None = None) -> SchemaMismatch:
-    """Why a database that has our tables and no version is not taken over. ``recognised``: the revision it is at."""
-    if recognised is not None:
-        return SchemaMismatch(
-            f"the version table is lost, and the schema is exactly that of revision {recognised}; "
-            f"run: lastlight-state stamp --to {recognised}"
-        )
+def refusal(found: Survey | None) -> SchemaMismatch:
+    """Why a database that has our tables and no version is not taken over."""
     if found is None:
         return SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if they are ours, "

@@ -99,8 +99,8 @@ def write_shape(backend: Backend) -> None:
     """Write what the newest revision makes on one product, by which `lastlight_state.migrations.drift` compares."""
     file = scripts.folder() / "shapes" / f"{backend.name}.txt"
     file.parent.mkdir(exist_ok=True)
-    [shape] = blueprints(backend, scripts.head())
-    file.write_text("\n".join([*drift.lines_of(backend, shape), ""]), "utf-8")
+    shapes = blueprints(backend, *scripts.revisions())
+    file.write_text("\n".join([*drift.lines_of(backend, shapes), ""]), "utf-8")
 
 
 def main() -> None:
