@@ -121,10 +121,13 @@ DUPLICATES = (
 )
 
 
-def test_active_sessions_that_share_a_key_are_reduced_before_the_unique_index_is_made(sqlite_place: Place) -> None:
+@pytest.mark.parametrize("to", ["0004", "head"])
+def test_active_sessions_that_share_a_key_are_reduced_before_the_unique_index_is_made(
+    sqlite_place: Place, to: str
+) -> None:
     """messaging M-7."""
     raw = original(sqlite_place, WITHOUT_INDEX, DUPLICATES)
-    assert migrate(sqlite_place.backend()).adopted
+    assert migrate(sqlite_place.backend(), to).adopted
     active = "SELECT id FROM messaging_sessions WHERE active = 1 ORDER BY id"
     assert raw.execute(active).fetchall() == [("elsewhere",), ("newest",)]
     retired = "SELECT id FROM messaging_sessions WHERE deactivated_reason = 'duplicate' ORDER BY id"
