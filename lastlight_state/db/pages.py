@@ -71,10 +71,16 @@ def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False
 
 
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
-    """The condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns."""
-    ours = sa.tuple_(*columns)
-    theirs = sa.tuple_(*(sa.bindparam(f"after_{i}", type_=column.type) for i, column in enumerate(columns)))
-    return ours < theirs if descending else ours > theirs
+    """The condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns.
+
+    A function that leads is compared alone, too: SQLite seeks in its index by that, and scans it by the tuple.
+    """
+    keys = [sa.bindparam(f"after_{i}", type_=column.type) for i, column in enumerate(columns)]
+    ours, theirs = sa.tuple_(*columns), sa.tuple_(*keys)
+    beyond = ours < theirs if descending else ours > theirs
+    if not isinstance(columns[0], sa.Function):
+        return beyond
+    return sa.and_(columns[0] <= keys[0] if descending else columns[0] >= keys[0], beyond)
 
 
 def after_values(key: Sequence[Any]) -> dict[str, Any]:
