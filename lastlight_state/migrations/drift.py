@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
@@ -60,14 +61,18 @@ def _shape(backend: Backend) -> Catalogue:
             backend.rollback(checkout)
 
 
-@cache
 def promised(product: str) -> Mapping[Entry, Made]:
     """Everything that the newest revision has on this product. Empty for unknown products."""
-    file = scripts.folder() / "shapes" / f"{product}.txt"
+    return _listed(scripts.folder() / "shapes" / f"{product}.txt", scripts.head())
+
+
+@cache
+def _listed(file: Path, newest: str) -> Mapping[Entry, Made]:
+    """What the file says, if it is about the newest revision."""
     if not file.is_file():
         return {}
     revision, *lines = file.read_text("utf-8").splitlines()
-    if revision != scripts.head():
+    if revision != newest:
         return {}
     parts = [line.split("\t") for line in lines]
     return {(kind, table, name): Made(digest, since) for kind, table, name, digest, since in parts}
