@@ -299,7 +299,7 @@ def _covering_lists() -> None:
     _index("ix_workflow_runs_trigger_started", "workflow_runs", f"trigger_id, {newest}")
     _index("ix_executions_run_usage", "executions", f"workflow_run_id, {newest}, {usage}")
     _index("ix_executions_usage", "executions", f"{newest}, {usage}")
-    approvals = [sa.text("created_at DESC"), sa.text("id DESC"), *_APPROVAL, *map(sa.text, _PREVIEWS)]
+    approvals: list[Any] = [sa.text("created_at DESC"), sa.text("id DESC"), *_APPROVAL, *map(sa.text, _PREVIEWS)]
     op.create_index("ix_approvals_summary", "workflow_approvals", approvals)
     of_run = "workflow_run_id, created_at DESC, id DESC, status, blocks_run, expires_at, node_id, iteration"
     _index("ix_approvals_run", "workflow_approvals", of_run)

@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from lastlight_state.mailbox.host import HostMailbox as HostMailbox
     from lastlight_state.mailbox.host.outbox import Undeliverable as Undeliverable
     from lastlight_state.mailbox.records import (
-        AdvanceReport as AdvanceReport,
-        Assessment as Assessment,
         Batch as Batch,
         Claim as Claim,
         Delivery as Delivery,
         Destination as Destination,
-        DrainReport as DrainReport,
         DueMessage as DueMessage,
         Ensured as Ensured,
         Finding as Finding,
@@ -54,14 +51,19 @@ if TYPE_CHECKING:
         MessageRef as MessageRef,
         OutboxFile as OutboxFile,
         OutboxFiles as OutboxFiles,
+        StateEntry as StateEntry,
+        Task as Task,
+        TaskSummary as TaskSummary,
+    )
+    from lastlight_state.mailbox.reports import (
+        AdvanceReport as AdvanceReport,
+        Assessment as Assessment,
+        DrainReport as DrainReport,
         PruneReport as PruneReport,
         ReleaseReport as ReleaseReport,
         StartReport as StartReport,
-        StateEntry as StateEntry,
         SweepReport as SweepReport,
         SyncReport as SyncReport,
-        Task as Task,
-        TaskSummary as TaskSummary,
     )
 
 public(
@@ -73,8 +75,9 @@ public(
         "folder": "heartbeat_path inbound_db_path inbox_dir outbound_db_path outbox_dir session_dir",
         "host": "HostMailbox",
         "host.outbox": "Undeliverable",
-        "records": "AdvanceReport Assessment Batch Claim Delivery Destination DrainReport DueMessage Ensured Finding "
-        "MailboxInfo MailboxStatus MessageIn MessageInSummary MessageOut MessageOutSummary MessageRef OutboxFile "
-        "OutboxFiles PruneReport ReleaseReport StartReport StateEntry SweepReport SyncReport Task TaskSummary",
+        "records": "Batch Claim Delivery Destination DueMessage Ensured Finding MailboxInfo MailboxStatus MessageIn "
+        "MessageInSummary MessageOut MessageOutSummary MessageRef OutboxFile OutboxFiles StateEntry Task "
+        "TaskSummary",
+        "reports": "AdvanceReport Assessment DrainReport PruneReport ReleaseReport StartReport SweepReport SyncReport",
     },
 )

@@ -23,7 +23,8 @@ from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creat
 from lastlight_state.mailbox.host import HostMailbox
 from lastlight_state.mailbox.kernel import shape
 from lastlight_state.mailbox.kernel.pair import Pair
-from lastlight_state.mailbox.records import MailboxInfo, SweepReport
+from lastlight_state.mailbox.records import MailboxInfo
+from lastlight_state.mailbox.reports import SweepReport
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 

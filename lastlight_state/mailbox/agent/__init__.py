@@ -11,7 +11,7 @@ from lastlight_state.lazy import Part
 from lastlight_state.mailbox.agent import lives
 from lastlight_state.mailbox.folder import Place, heartbeat
 from lastlight_state.mailbox.kernel.pair import Mailbox, Pair
-from lastlight_state.mailbox.records import StartReport
+from lastlight_state.mailbox.reports import StartReport
 from lastlight_state.settings import Settings
 
 if TYPE_CHECKING:

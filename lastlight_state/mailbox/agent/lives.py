@@ -17,7 +17,7 @@ from lastlight_state.mailbox import models
 from lastlight_state.mailbox.agent import tidying
 from lastlight_state.mailbox.kernel import meta
 from lastlight_state.mailbox.kernel.pair import Pair
-from lastlight_state.mailbox.records import StartReport
+from lastlight_state.mailbox.reports import StartReport
 
 _INSTANCE = "agent_instance"
 _FREE = prepared(sa.delete(models.ACKS).where(models.ACKS.c.status == constant("processing")))

@@ -20,7 +20,8 @@ from lastlight_state.mailbox.arguments import AT_ONCE, Attachment, Deliver, Rout
 from lastlight_state.mailbox.folder import OUTBOX, attachments, wishes
 from lastlight_state.mailbox.kernel import checks, messages, numbers, references
 from lastlight_state.mailbox.kernel.pair import Room
-from lastlight_state.mailbox.records import Delivery, MessageOut, MessageOutSummary, MessageRef, PruneReport
+from lastlight_state.mailbox.records import Delivery, MessageOut, MessageOutSummary, MessageRef
+from lastlight_state.mailbox.reports import PruneReport
 from lastlight_state.mailbox.words import MESSAGE
 
 

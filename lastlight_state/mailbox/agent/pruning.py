@@ -15,7 +15,7 @@ from lastlight_state.mailbox.folder import OUTBOX
 from lastlight_state.mailbox.kernel import deliveries, messages, pruning
 from lastlight_state.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.mailbox.kernel.readings import Both
-from lastlight_state.mailbox.records import PruneReport
+from lastlight_state.mailbox.reports import PruneReport
 
 _out = models.MESSAGES_OUT.c
 

@@ -22,7 +22,8 @@ from lastlight_state.mailbox.host.pruning import HostPruner
 from lastlight_state.mailbox.kernel import checks, messages, numbers, references, waiting
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.waiting import Poll
-from lastlight_state.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef, PruneReport
+from lastlight_state.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
+from lastlight_state.mailbox.reports import PruneReport
 from lastlight_state.mailbox.words import MESSAGE
 
 _ORIGIN = Origin()

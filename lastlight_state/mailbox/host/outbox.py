@@ -21,7 +21,8 @@ from lastlight_state.mailbox.folder import OUTBOX, attachments
 from lastlight_state.mailbox.host import leases, receipts, statements as sql
 from lastlight_state.mailbox.kernel import checks, messages, references
 from lastlight_state.mailbox.kernel.pair import Room
-from lastlight_state.mailbox.records import Delivery, DrainReport, DueMessage, MessageOut, MessageRef, OutboxFiles
+from lastlight_state.mailbox.records import Delivery, DueMessage, MessageOut, MessageRef, OutboxFiles
+from lastlight_state.mailbox.reports import DrainReport
 from lastlight_state.mailbox.words import MESSAGE, ONE_MINUTE, ONE_SECOND
 
 _log = logging.getLogger("lastlight_state.mailbox")

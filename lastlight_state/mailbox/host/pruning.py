@@ -15,7 +15,7 @@ from lastlight_state.mailbox.folder import INBOX
 from lastlight_state.mailbox.kernel import acks, deliveries, messages, numbers, pruning
 from lastlight_state.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.mailbox.kernel.readings import Both, Reading, shown
-from lastlight_state.mailbox.records import PruneReport
+from lastlight_state.mailbox.reports import PruneReport
 
 _in, _done = models.MESSAGES_IN.c, models.DELIVERED.c
 

@@ -21,14 +21,8 @@ from lastlight_state.mailbox.host.inbox import HostInbox
 from lastlight_state.mailbox.kernel import acks, checks, messages, meta, waiting
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.readings import Both, Reading, shown
-from lastlight_state.mailbox.records import (
-    AdvanceReport,
-    Assessment,
-    Claim,
-    ReleaseReport,
-    SweepReport,
-    SyncReport,
-)
+from lastlight_state.mailbox.records import Claim
+from lastlight_state.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
 from lastlight_state.mailbox.times import instant
 
 _Settling: TypeAlias = "tuple[dict[str, Any], str, str | None]"
