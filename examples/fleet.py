@@ -125,6 +125,7 @@ def supervise(url: str, size: Size, chance: random.Random) -> int:
         with StateStore.open(url) as store:
             start(store, size)
             while not ended(store, size):
+                workers = [worker for worker in workers if worker.is_alive()]
                 while len(workers) < size.workers:
                     workers.append(processes.Process(target=work, args=(url, size.phase_seconds), daemon=True))
                     workers[-1].start()
