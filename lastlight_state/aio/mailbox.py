@@ -58,6 +58,7 @@ class AsyncHostOutbox(Face[HostOutbox]):
     drain = writing(HostOutbox.drain)
     requeue = writing(HostOutbox.requeue)
     list_failed = reading(HostOutbox.list_failed)
+    list_waiting = reading(HostOutbox.list_waiting)
     get = reading(HostOutbox.get)
     find = reading(HostOutbox.find)
     files = reading(HostOutbox.files)

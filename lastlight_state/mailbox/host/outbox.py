@@ -19,9 +19,9 @@ from lastlight_state.ids import new_id
 from lastlight_state.mailbox import words
 from lastlight_state.mailbox.folder import OUTBOX, attachments
 from lastlight_state.mailbox.host import leases, receipts, statements as sql
-from lastlight_state.mailbox.kernel import checks, messages, references
+from lastlight_state.mailbox.kernel import checks, deliveries, messages, references
 from lastlight_state.mailbox.kernel.pair import Room
-from lastlight_state.mailbox.records import Delivery, DueMessage, MessageOut, MessageRef, OutboxFiles
+from lastlight_state.mailbox.records import Delivery, DueMessage, MessageOut, MessageOutSummary, MessageRef, OutboxFiles
 from lastlight_state.mailbox.reports import DrainReport
 from lastlight_state.mailbox.words import MESSAGE, ONE_MINUTE, ONE_SECOND
 
@@ -121,6 +121,11 @@ class HostOutbox(Room):
     def list_failed(self, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
         """A page of the messages that could not be delivered, the latest first."""
         return self._page(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
+
+    def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
+        """A page of the messages that are neither delivered nor failed, in the order in which they were written."""
+        most = valid.page_limit(limit)
+        return self._both(lambda both: deliveries.page(both, most, page_token))
 
     def get(self, message_id: str) -> MessageOut:
         """The message. Raises `NotFound`."""

@@ -12,11 +12,16 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from lastlight_state.db import pages
+from lastlight_state.db.records import Page
 from lastlight_state.db.statements import bind, number
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.kernel import messages
 from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.mailbox.records import MessageOutSummary
 
+#: The list that a page token is for.
+_WAITING = "messages without a receipt"
 _HEAD = "id seq in_reply_to kind deliver_after timestamp target_seq channel_type platform_id".split()
 
 
@@ -35,6 +40,12 @@ _NUMBERED, _UNNUMBERED = Reading(models.MESSAGES_OUT, _numbered), Reading(models
 _ATTEMPTS = Reading(
     models.ATTEMPTS,
     lambda columns, ids: sa.select(*shown(columns)).where(columns["message_out_id"].in_(ids)),
+    listed="id",
+)
+_SUMMARY = [*_HEAD, "recurrence", "thread_id"]
+_SUMMARIES = Reading(
+    models.MESSAGES_OUT,
+    lambda columns, ids: sa.select(*shown(columns, *_SUMMARY)).where(columns["id"].in_(ids)),
     listed="id",
 )
 _SETTLED = Reading(
@@ -58,6 +69,17 @@ def unsettled(both: Both) -> Iterator[Open]:
                 yield found
 
 
+def page(both: Both, limit: int, page_token: str | None) -> Page[MessageOutSummary]:
+    """A page of the messages without a receipt, in the order in which they were written."""
+    after = pages.key(_WAITING, page_token, (int, str, str))
+    behind = (one.head for one in unsettled(both) if after is None or _place(one.head) > tuple(after))
+    heads = list(islice(behind, limit + 1))
+    rows = {row["id"]: row for row in both.keyed(_SUMMARIES, [head["id"] for head in heads[:limit]])}
+    items = tuple(MessageOutSummary.of(rows[head["id"]]) for head in heads[:limit] if head["id"] in rows)
+    token = pages.encode_token(_WAITING, _place(heads[limit - 1])) if len(heads) > limit else None
+    return Page(items=items, next_page_token=token)
+
+
 def steps(both: Both, at: int) -> Iterator[list[Open | int | None]]:
     """Messages step by step; in place of one that is settled, its number."""
     rest = iter(both.rows(_UNNUMBERED))
@@ -73,6 +95,11 @@ def settled_seq(both: Both) -> int:
     found = both.rows(_SETTLED)
     text = str(found[0]["value"]) if found else ""
     return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _place(head: Mapping[str, Any]) -> tuple[int, str, str]:
+    """The place of a message in the order of `unsettled`."""
+    return (0, str(head["timestamp"]), head["id"]) if head["seq"] is None else (head["seq"], "", "")
 
 
 def _judged(both: Both, heads: list[dict[str, Any]]) -> list[Open | int | None]:
