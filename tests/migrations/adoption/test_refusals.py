@@ -112,9 +112,12 @@ def test_all_differences_are_named_at_once(sqlite_place: Place) -> None:
 
 
 def test_a_database_of_ours_that_lost_its_version_is_not_taken_for_the_originals(sqlite_place: Place) -> None:
-    """migrations MG-43: its later tables say so."""
+    """migrations MG-43, MG-58: its schema says its revision; where it is that of none, its later tables say so."""
     backend = sqlite_place.at("0003")
     sqlite_place.raw().execute("DROP TABLE lastlight_state_version")
+    with pytest.raises(SchemaMismatch, match="run: lastlight-state stamp --to 0003 "):
+        verify(backend)
+    sqlite_place.raw().execute("DROP INDEX ix_workflow_runs_parent")
     with pytest.raises(SchemaMismatch) as caught:
         verify(backend)
     assert "table run_transitions is there already, and a later revision makes one" in caught.value.differences
