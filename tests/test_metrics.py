@@ -14,7 +14,7 @@ from lastlight_state.metrics import Metrics
 metrics = Metrics()
 metrics.count("retries")
 metrics.count("retries", 2)
-metrics.count("failed_hooks")
+metrics.count("failed_hooks", label="nightly")
 print(metrics.retries, metrics.failed_hooks)
 """
 
@@ -55,7 +55,7 @@ def test_opentelemetry_is_told_the_same_numbers() -> None:
     assert counted(FIXTURES / "fake_opentelemetry") == [
         "lastlight_state.retries 1",
         "lastlight_state.retries 2",
-        "lastlight_state.failed_hooks 1",
+        "lastlight_state.failed_hooks 1 ('label', 'nightly')",
         "3 1",
     ]
 
