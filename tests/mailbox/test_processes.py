@@ -82,7 +82,7 @@ def killed(path: Path, table: str) -> None:
     assert Path(f"{path}-journal").stat().st_size > 0
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("wanted", "kills"), [(24, 1), pytest.param(10_000, 5, marks=pytest.mark.soak)])
 def test_nothing_is_lost_or_invented_by_two_processes_that_are_killed(
     host: HostMailbox, wanted: int, kills: int
