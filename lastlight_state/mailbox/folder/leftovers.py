@@ -35,5 +35,8 @@ def remove(session: Path, name: str) -> bool:
 
 
 def _is_old(held: int, name: str, before: datetime) -> bool:
-    found = os.stat(name, dir_fd=held, follow_symlinks=False)
+    try:
+        found = os.stat(name, dir_fd=held, follow_symlinks=False)
+    except OSError:  # removed meanwhile
+        return False
     return stat.S_ISDIR(found.st_mode) and found.st_mtime < before.timestamp()
