@@ -26,6 +26,16 @@ class Metrics:
         self.failed_hooks = 0
         self.executions_without_session = 0
         self.damaged_rows = 0
+        #: Of mailboxes: messages stored, and taken to be worked on or sent; tries after a failure; sends that may have
+        #: happened before; times that cannot be read; messages numbered without the other side's file; copies of a
+        #: crashed writer's file.
+        self.mailbox_sent = 0
+        self.mailbox_taken = 0
+        self.mailbox_retried = 0
+        self.mailbox_in_doubt = 0
+        self.mailbox_unreadable_times = 0
+        self.mailbox_lone_numbers = 0
+        self.mailbox_copies = 0
         self._by_label: dict[str, dict[str, int]] = {}
 
     def __repr__(self) -> str:

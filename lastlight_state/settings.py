@@ -46,6 +46,13 @@ class Limits(BaseModel):
     phase_entries: int = 2_000
     output_text: int = 1024 * 1024
     message_content: int = 1024 * 1024
+    #: Of mailboxes: one file of a message, its number of files, all of them together, a value of the agent's state,
+    #: and the number of places that an agent may send to.
+    attachment: int = 25 * 2**20
+    attachments: int = 50
+    attachments_total: int = 100 * 2**20
+    agent_state: int = 256 * 1024
+    destinations: int = 1_000
 
 
 class Settings(BaseSettings):

@@ -160,7 +160,9 @@ class StateStore(Domains):
     #: What passes between hosts and agents: files beside the database, not transactional.
     mailbox: Part[Mailboxes] = Part(
         "lastlight_state.mailbox.Mailboxes",
-        lambda store, kind: kind(store.settings.mailboxes, settings=store.settings, clock=store._context.clock),
+        lambda store, kind: kind(
+            store.settings.mailboxes, settings=store.settings, clock=store._context.clock, metrics=store.metrics
+        ),
     )
     #: Work over many domains at once.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")

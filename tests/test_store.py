@@ -438,10 +438,7 @@ def test_the_repr_of_a_store_names_its_database_and_whether_it_is_open(database:
     assert repr(AsyncStateStore(store)) == f"Async{told}"
     store.close()
     assert repr(store) == told.replace("open)", "closed)")
-    assert (
-        repr(store.metrics)
-        == "Metrics(retries=0, gave_up=0, failed_hooks=0, executions_without_session=0, damaged_rows=0)"
-    )
+    assert repr(store.metrics).startswith("Metrics(retries=0, gave_up=0, failed_hooks=0, ")
 
 
 def test_the_repr_of_a_store_keeps_passwords_to_itself() -> None:

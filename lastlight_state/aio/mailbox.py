@@ -182,6 +182,7 @@ class AsyncMailboxes(Face[Mailboxes]):
 
     list = reading(Mailboxes.list)
     sweep = writing(Mailboxes.sweep)
+    prune = writing(Mailboxes.prune)
 
     @property
     def root(self) -> Path:

@@ -14,17 +14,26 @@ from lastlight_state.clock import SYSTEM_CLOCK, Clock
 from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.scope import StoreScope
-from lastlight_state.errors import StateError
+from lastlight_state.errors import Conflict, StateError
 from lastlight_state.jsonl import places
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.agent import AgentMailbox, lives
 from lastlight_state.mailbox.arguments import DEFAULT_POLICY, StalePolicy
-from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creation, heartbeat, is_name, is_regular
+from lastlight_state.mailbox.folder import (
+    INBOUND_DB,
+    OUTBOUND_DB,
+    Place,
+    creation,
+    heartbeat,
+    is_name,
+    is_regular,
+    removal,
+)
 from lastlight_state.mailbox.host import HostMailbox
 from lastlight_state.mailbox.kernel import shape
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.records import MailboxInfo
-from lastlight_state.mailbox.reports import SweepReport
+from lastlight_state.mailbox.reports import PruneReport, SweepReport
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
@@ -40,14 +49,23 @@ class Mailboxes:
     They are files below ``root``: no part of the database, nor of its transactions.
     """
 
-    def __init__(self, root: Path, *, settings: Settings | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        settings: Settings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.root = places.real(root)
         self._settings = settings or Settings()
         self._clock = clock
+        self._metrics = metrics or Metrics()
 
     def create(self, group: str, session: str) -> HostMailbox:
         """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
         place = Place.below(self.root, group, session)
+        removal.remove_leftovers(place.path.parent, self._clock.now())
         directory_mode, file_mode = _MODES[self._settings.mailbox_mode]
         creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
         return self.host(group, session)
@@ -94,6 +112,28 @@ class Mailboxes:
         """`HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
         return [self._swept(group, session, running, policy) for group, session in sessions]
 
+    def prune(
+        self, group: str, session: str, *, dry_run: bool = True, policy: StalePolicy = DEFAULT_POLICY
+    ) -> PruneReport:
+        """Remove the whole mailbox of a session, also what was not settled or delivered. By default it only tells.
+
+        The report counts its messages, receipts, and the bytes of its folder. Raises `Conflict` while its agent shows
+        life, by a heartbeat younger than ``policy.silent_after`` or a live claim; `NotFound`; `CorruptData` where a
+        file cannot be read. See to it that nobody starts its agent meanwhile.
+        """
+        is_dry = valid.flag("dry_run", dry_run)
+        rule = valid.group("policy", policy, StalePolicy)
+        host = self.host(group, session)
+        place = Place.below(self.root, group, session)
+        beaten = heartbeat.last_beat(place.path)
+        if host.sweep.claims() or (beaten is not None and self._clock.now() - beaten < rule.silent_after):
+            raise Conflict(f"the agent of {place.key} shows life: a young heartbeat, or a message that it works on")
+        messages, receipts = host._stored()
+        report = PruneReport(messages=messages, receipts=receipts, size_bytes=removal.size(place), dry_run=is_dry)
+        if not is_dry:
+            removal.remove(place)
+        return report
+
     def _swept(self, group: str, session: str, running: Running, policy: StalePolicy) -> SweepReport:
         try:
             return self.host(group, session).sweep.run(agent_started_at=running(group, session), policy=policy)
@@ -101,7 +141,7 @@ class Mailboxes:
             return SweepReport(group=group, session=session, errors=(str(error),))
 
     def _opened(self, side: Any, group: str, session: str) -> Pair:
-        return Pair.opened(side, Place.below(self.root, group, session), self._settings, self._clock)
+        return Pair.opened(side, Place.below(self.root, group, session), self._settings, self._clock, self._metrics)
 
     def _sessions(self, group: str | None) -> _Names:
         if group is not None:

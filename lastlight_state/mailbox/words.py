@@ -27,15 +27,13 @@ PLACE = "place"
 #: The shape that this library gives the files, noted in ``mailbox_meta``.
 LAYOUT = "1"
 
-#: Bounds, in bytes of UTF-8 unless said otherwise.
+#: Bounds that are fixed, in bytes of UTF-8 unless said otherwise. The others are in `Settings.limits`.
 ID_BYTES = ROUTING_BYTES = 512
 KIND_CHARACTERS = 64
 CONTENT_DEPTH = 64
 CONTENT_TEXT_BYTES = 1024 * 1024
-STATE_KEY_BYTES, STATE_VALUE_BYTES = 256, 256 * 1024
+STATE_KEY_BYTES = 256
 ERROR_BYTES = 4096
-ATTACHMENT_BYTES, ATTACHMENTS_BYTES, ATTACHMENTS = 25 * 2**20, 100 * 2**20, 50
-DESTINATIONS = 1000
 MOST_SENT = 500
 MOST_POLLED = 100
 

@@ -66,3 +66,17 @@ def test_old_messages_are_removed_when_it_is_confirmed(host: HostMailbox) -> Non
     assert said(host, *old, "--side", "agent", "-y", "--json").data["pruned"]["messages"] == 1
     assert said(host, *old, "-y", "--json").data["pruned"]["receipts"] == 1
     assert said(host, *old, "--side", "nobody").code == 2
+
+
+def test_a_whole_session_is_removed_when_it_is_confirmed(host: HostMailbox) -> None:
+    """mailbox MB-35, MB-104: not while its agent works."""
+    agent, message = AgentMailbox.open(host.folder), send(host)
+    whole = ("prune", "group/session", "--whole")
+    agent.inbox.claim(message.id)
+    assert said(host, *whole, "-y").code == 1
+    agent.inbox.release(message.id)
+    assert said(host, *whole, "--dry-run").out.startswith("would remove 1 messages of ")
+    assert said(host, *whole).code == 1
+    assert host.folder.exists()
+    assert said(host, *whole, "-y", "--json").data["pruned"]["messages"] == 1
+    assert not host.folder.exists()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 from support.mailbox.files import PLACE, inbound, outbound, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, StateError, UnsafePath
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, words
+from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination
+from lastlight_state.settings import Limits, Settings
 from lastlight_state.testing import FrozenClock
 
 
@@ -173,26 +176,46 @@ def test_a_planted_link_is_not_written_through(host: HostMailbox, tmp_path: Path
     assert host.inbox.find("m") is None
 
 
-def test_bounds_hold(host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """mailbox MB-13, case 72: what is past one stores no message and no file."""
-    monkeypatch.setattr(words, "ATTACHMENT_BYTES", 4)
-    host.inbox.send("fits", kind="chat", content={}, attachments=[Attachment("a", b"1234")])
+def test_bounds_hold(host: HostMailbox) -> None:
+    """mailbox MB-13, case 72: what is past one stores no message and no file; those that may grow are settings."""
+    limits = Limits(
+        attachment=4, attachments=2, attachments_total=6, agent_state=3, destinations=1, message_content=1000
+    )
+    settings = Settings(limits=limits)
+    host, agent = HostMailbox.open(host.folder, settings=settings), AgentMailbox.open(host.folder, settings=settings)
+    host.inbox.send("fits", kind="chat", content={}, attachments=[Attachment("a", b"1234"), Attachment("b", b"12")])
+    agent.state.put("k", "123")
     before = (stored(host), sql(inbound(host), "SELECT count(*) FROM messages_in"))
-    too_much: list[Any] = [
-        lambda: host.inbox.send(kind="chat", content={}, attachments=[Attachment("a", b"12345")]),
-        lambda: host.inbox.send(kind="chat", content={}, attachments=given(*["a"] * 51)),
-        lambda: host.inbox.send(kind="chat", content="x" * 2**20),
-        lambda: host.inbox.send("x" * 513, kind="chat", content={}),
-        lambda: host.inbox.send(kind="k" * 65, content={}),
-        lambda: agent.state.put("k", "v" * (256 * 1024 + 1)),
-        lambda: agent.outbox.send(kind="chat", content=nested(65)),
-        lambda: host.routing.replace_destinations([None] * 1001),  # type: ignore[list-item]
+    channels = [NewDestination(name, "channel", channel_type="slack", platform_id="C") for name in "ab"]
+    embedded = {"attachments": [{"name": "a", "data": base64.b64encode(b"12345").decode()}]}
+    files = [
+        [Attachment("a", b"12345")],
+        [Attachment(name, b"1") for name in "abc"],
+        [Attachment("a", b"1234"), Attachment("b", b"123")],
+    ]
+    too_much: list[Callable[[], object]] = [
+        *(partial(host.inbox.send, kind="chat", content={}, attachments=one) for one in files),
+        *(partial(agent.outbox.send, kind="chat", content={}, files=one) for one in files),
+        partial(host.inbox.send, kind="chat", content=embedded),
+        partial(host.inbox.send, kind="chat", content="x" * 1000),
+        partial(agent.state.put, "k", "1234"),
+        partial(host.routing.replace_destinations, channels),
     ]
     for call in too_much:
-        with pytest.raises((PayloadTooLarge, InvalidValue)):
+        with pytest.raises(PayloadTooLarge):
+            call()
+    odd: list[Callable[[], object]] = [
+        partial(host.inbox.send, "x" * 513, kind="chat", content={}),
+        partial(host.inbox.send, kind="k" * 65, content={}),
+        partial(agent.outbox.send, kind="chat", content=nested(65)),
+        partial(agent.state.put, "k" * 257, "v"),
+    ]
+    for call in odd:
+        with pytest.raises(InvalidValue):
             call()
     assert (stored(host), sql(inbound(host), "SELECT count(*) FROM messages_in")) == before
     assert sql(outbound(host), "SELECT count(*) FROM messages_out") == [(0,)]
+    assert agent.state.get("k") == "123"
 
 
 def nested(levels: int) -> Any:

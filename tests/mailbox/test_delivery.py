@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from support.mailbox.files import PLACE, ids, outbound, reply, send, sql
+from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, LostRace, NotFound
 from lastlight_state.mailbox import (
@@ -182,3 +182,30 @@ def test_no_call_of_the_host_writes_the_agents_file(host: HostMailbox, agent: Ag
     host.inbox.resolve_seq(sent.seq or 0)
     host.status()
     assert outbound(host).read_bytes() == before
+
+
+def test_what_happens_is_counted(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-104, MB-23: sends, takes, tries, sends in doubt, odd times, and numbers without the other file."""
+    send(host)
+    sql(inbound(host), "UPDATE messages_in SET process_after = 'soon'")
+    agent.inbox.take()
+    sent = reply(agent)
+    host.outbox.take_due()
+    host.outbox.mark_failed(sent.id, error="busy")
+    frozen_clock.advance(timedelta(hours=1))
+    host.outbox.take_due()
+    frozen_clock.advance(timedelta(hours=1))
+    host.outbox.take_due()
+    outbound(host).unlink()
+    send(host)
+    counted = {name: count for name, count in vars(host.metrics).items() if name.startswith("mailbox_")}
+    assert counted == {
+        "mailbox_sent": 3,
+        "mailbox_taken": 4,
+        "mailbox_retried": 1,
+        "mailbox_in_doubt": 1,
+        "mailbox_unreadable_times": 1,
+        "mailbox_lone_numbers": 1,
+        "mailbox_copies": 0,
+    }
+    assert agent.metrics is host.metrics

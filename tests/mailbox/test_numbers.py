@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
-from support.mailbox.files import inbound, outbound, reply, send, sql
+from support.mailbox.files import INBOUND, OUTBOUND, inbound, made, outbound, reply, send, sql
 
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import CorruptData, InvalidValue, NotFound
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, parity
 
 
@@ -94,9 +95,27 @@ def test_numbers_of_others_that_break_the_rules_are_listed(host: HostMailbox, ag
         row = (name, seq, "chat", "2026-01-01 00:00:00", "{}")
         sql(outbound(host), "INSERT INTO messages_out (id, seq, kind, timestamp, content) VALUES (?, ?, ?, ?, ?)", row)
     assert [finding.message_id for finding in host.verify()] == ["even", "words"]
+    for side in (HostMailbox, AgentMailbox):
+        with pytest.raises(CorruptData, match="even: the number 8 is not one of this side"):
+            side.open(host.folder, strict=True)
     assert send(host).seq == 10
     with pytest.raises(NotFound):
         host.inbox.resolve_seq(8)
+
+
+def test_a_series_with_two_live_messages_is_listed(tmp_path: Path) -> None:
+    """mailbox MB-12, MB-24: the index that forbids it is left out of an adopted file; a sound file opens strictly."""
+    folder = tmp_path / "group" / "session"
+    made(folder / "inbound.db", INBOUND)
+    made(folder / "outbound.db", OUTBOUND)
+    for name, seq in (("a", 2), ("b", 4)):
+        row = (name, seq, "task", "2026-01-01T00:00:00.000Z", "@daily", "a", "{}")
+        columns = "id, seq, kind, timestamp, recurrence, series_id, content"
+        sql(folder / "inbound.db", f"INSERT INTO messages_in ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    [found] = HostMailbox.open(folder).verify()
+    assert (found.message_id, "several live messages" in found.problem) == ("b", True)
+    sql(folder / "inbound.db", "DELETE FROM messages_in")
+    assert HostMailbox.open(folder, strict=True).verify() == []
 
 
 def test_there_is_a_greatest_number() -> None:

@@ -156,6 +156,19 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def test_a_crashed_writers_file_is_copied_by_another_process(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-74: to close any descriptor of a database file would drop this process's locks on it."""
+    answers = [reply(agent) for _ in range(20)]
+    killed(outbound(host), "messages_out")
+    opened: list[str] = []
+    watches = [True]
+    sys.addaudithook(lambda event, given: opened.append(str(given[0])) if watches and event == "open" else None)
+    assert host.outbox.get(answers[0].id).id == answers[0].id
+    watches.clear()
+    assert host.metrics.mailbox_copies == 1
+    assert [path for path in opened if path.startswith(str(outbound(host)))] == []
+
+
 def test_a_journal_that_names_another_file_is_not_followed(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-73: SQLite would open that file, and might remove it."""
     for _ in range(20):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewMessage
+from lastlight_state.errors import Conflict, NotFound
+from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, NewMessage
 from lastlight_state.testing import FrozenClock
 
 DAY = timedelta(days=1)
@@ -108,3 +112,53 @@ def test_receipts_stay_beside_an_empty_file(host: HostMailbox, agent: AgentMailb
     outbound(host).write_bytes(b"")
     assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).receipts == 0
     assert host.status().undelivered == 0
+
+
+def test_a_session_goes_whole_when_its_agent_is_gone(
+    mailboxes: Mailboxes, host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-35: a young heartbeat or a live claim keeps it; a dry run counts the same and removes nothing."""
+    sent = host.inbox.send("m", kind="chat", content={}, attachments=[Attachment("a", b"12345")])
+    host.outbox.mark_delivered(reply(agent).id)
+    reply(agent)
+    agent.inbox.claim(sent.id)
+    with pytest.raises(Conflict, match="shows life"):
+        mailboxes.prune("group", "session", dry_run=False)
+    agent.inbox.release(sent.id)
+    agent.beat()
+    with pytest.raises(Conflict, match="shows life"):
+        mailboxes.prune("group", "session")
+    frozen_clock.advance(timedelta(minutes=30))
+    kept = mailboxes.create("group", "other")
+    dry = mailboxes.prune("group", "session")
+    assert (dry.messages, dry.receipts, dry.dry_run, host.folder.exists()) == (3, 1, True, True)
+    assert dry.size_bytes == sum(path.stat().st_size for path in host.folder.rglob("*") if path.is_file())
+    assert mailboxes.prune("group", "session", dry_run=False).model_copy(update={"dry_run": True}) == dry
+    assert [info.session for info in mailboxes.list()] == ["other"]
+    assert [path.name for path in kept.folder.parent.iterdir()] == ["other"]
+    with pytest.raises(NotFound):
+        mailboxes.prune("group", "session")
+
+
+def test_a_planted_link_does_not_lead_a_removal_elsewhere(
+    mailboxes: Mailboxes, host: HostMailbox, tmp_path: Path
+) -> None:
+    """mailbox MB-35, MB-64."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_bytes(b"kept")
+    (host.folder / "inbox" / "link").symlink_to(outside)
+    assert mailboxes.prune("group", "session", dry_run=False).size_bytes > 0
+    assert (outside / "kept").read_bytes() == b"kept"
+    assert not host.folder.exists()
+
+
+def test_what_killed_calls_left_goes_with_the_next_creation(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-03: an hour later."""
+    group = host.folder.parent
+    old, young = group / ".new-old", group / ".gone-young"
+    for path in (old, young):
+        path.mkdir()
+    os.utime(old, (0, 0))
+    mailboxes.create("group", "next")
+    assert (old.exists(), young.exists()) == (False, True)

@@ -77,7 +77,7 @@ class SqliteBackend(Backend):
         self.options = options
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
-        self._connections = _connections(self._path, options, engine)
+        self._connections = self._opened_connections(engine)
         self._dialect_engine: Engine | None = None
         self.refuse_odd_file()
 
@@ -295,6 +295,13 @@ class SqliteBackend(Backend):
         except sqlite3.Error:
             checkout.broken = True
 
+    def _opened_connections(self, engine: Engine | None) -> Connections:
+        if engine is not None:
+            return EngineConnections(engine, self.options)
+        if self._path is None:
+            return SharedConnection(self.options)
+        return FileConnections(self._path, self.options, lambda: self.metrics.count("mailbox_copies"))
+
     def _lent_dialect(self) -> Engine:
         """An engine that lends callers its dialect. Initialised on a connection of its own, because that rolls back."""
         if self._dialect_engine is None:
@@ -302,9 +309,3 @@ class SqliteBackend(Backend):
             engine.connect().close()
             self._dialect_engine = engine
         return self._dialect_engine
-
-
-def _connections(path: Path | None, options: Options, engine: Engine | None) -> Connections:
-    if engine is not None:
-        return EngineConnections(engine, options)
-    return SharedConnection(options) if path is None else FileConnections(path, options)

@@ -54,10 +54,14 @@ class _Copy:
 
 
 class Abandoned:
-    """Connects to one file for reading: to the file itself, or to a copy if its writer died."""
+    """Connects to one file for reading: to the file itself, or to a copy if its writer died.
 
-    def __init__(self, path: Path) -> None:
+    ``copied`` is called after a copy was made.
+    """
+
+    def __init__(self, path: Path, copied: Callable[[], object]) -> None:
         self._path = path
+        self._copied = copied
         self._copy: _Copy | None = None
 
     def connected(self, connect: _Connect) -> sqlite3.Connection:
@@ -89,6 +93,7 @@ class Abandoned:
             if done.returncode == 0 and before == self._mark():
                 _recover(copy.path)
                 self._copy = copy
+                self._copied()
                 return copy
         raise BackendBusy("the file of a crashed writer changed while it was copied")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ _log = logging.getLogger("lastlight_state.backends")
 class FileConnections(Connections):
     """A writer and readers of one file, kept open between units."""
 
-    def __init__(self, path: Path, options: Options) -> None:
+    def __init__(self, path: Path, options: Options, copied: Callable[[], object]) -> None:
         super().__init__(options)
         self._path = path
         carrier = files.file_system(path)
@@ -35,7 +36,7 @@ class FileConnections(Connections):
         self._closed = False
         #: Whether connections stay open between units.
         self._keeps = not options.across_mounts
-        self._abandoned = Abandoned(path)
+        self._abandoned = Abandoned(path, copied)
         self._glance = Glance(path) if options.glance and options.read_only else None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -78,6 +79,7 @@ class Asked:
 @click.option("--limit", metavar="N", default=50, help="With ls: the number of sessions on a page, 1 to 500.")
 @click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
 @click.option("--side", metavar="SIDE", default="host", help="With prune: whose file, host or agent.")
+@click.option("--whole", is_flag=True, help="With prune: all of a session whose agent is gone, whatever its age.")
 @click.option("--keep-days", metavar="N", default=30, help="With prune: days that messages are kept after their end.")
 @click.option("--dry-run", is_flag=True, help="With prune: only tell what would be removed.")
 @click.option("--yes", "-y", is_flag=True, help="With prune: do not ask.")
@@ -85,7 +87,7 @@ def run(call: Call, action: str, key: str | None, message_id: str | None, **opti
     """Look at mailboxes: list them, count what waits in one, check it, settle what its agent acknowledged.
 
     With verify, findings are exit code 1. sweep and requeue write into the host's file, prune removes old messages from
-    the file of one side; nothing else writes.
+    the file of one side, or with --whole the folder of the session; nothing else writes.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
     return work(Asked(call, key, message_id, options))
@@ -123,16 +125,26 @@ def _requeue(asked: Asked) -> Answer:
 
 
 def _prune(asked: Asked) -> Answer:
+    prune = _whole(asked) if asked.options["whole"] else _settled(asked)
+    report = prune(dry_run=True)
+    if (asked.options["whole"] or report.messages or report.receipts) and not asked.options["dry_run"]:
+        consent.ask(f"Remove {_removed(report)}?", yes=asked.options["yes"])
+        report = prune(dry_run=False)
+    done = "would remove" if asked.options["dry_run"] else "removed"
+    return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed(report)}"])
+
+
+def _whole(asked: Asked) -> Callable[..., PruneReport]:
+    host = asked.host()
+    return partial(asked.mailboxes(read_only=False).prune, host.group, host.session)
+
+
+def _settled(asked: Asked) -> Callable[..., PruneReport]:
     days = valid.number("--keep-days", asked.options["keep_days"], most=_MOST_DAYS)
     before = SYSTEM_CLOCK.now() - timedelta(days=days)
     side = valid.word("--side", asked.options["side"], SIDES)
     prune = asked.host(read_only=False).inbox.prune if side == "host" else asked.agent().outbox.prune
-    report = prune(settled_before=before)
-    if (report.messages or report.receipts) and not asked.options["dry_run"]:
-        consent.ask(f"Remove {_removed(report)}?", yes=asked.options["yes"])
-        report = prune(settled_before=before, dry_run=False)
-    done = "would remove" if asked.options["dry_run"] else "removed"
-    return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed(report)}"])
+    return partial(prune, settled_before=before)
 
 
 def _removed(report: PruneReport) -> str:

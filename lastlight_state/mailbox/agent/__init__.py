@@ -39,15 +39,18 @@ class AgentMailbox(Mailbox):
         folder: Path | str,
         *,
         instance: str | None = None,
+        strict: bool = False,
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
         """The mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
         ``instance`` is what `start` gave to the agent's main process: a helper process that joins with it writes as
-        long as that agent has not been replaced. Without it writes are not fenced.
+        long as that agent has not been replaced. Without it writes are not fenced. With ``strict``, `CorruptData` also
+        names the first thing that `verify` finds.
         """
-        return cls(lives.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
+        mailbox = cls(lives.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
+        return mailbox._strict() if strict else mailbox
 
     @property
     def instance(self) -> str | None:

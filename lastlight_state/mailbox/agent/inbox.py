@@ -47,6 +47,8 @@ class AgentInbox(Room):
         poll = self._poll(limit, skip_kinds)
         found = self._writing(lambda unit: self._taken(unit, poll))
         self._pair.first_poll = False
+        self._metrics.count("mailbox_taken", len(found))
+        self._metrics.count("mailbox_unreadable_times", len(found.unreadable_times))
         return found
 
     def claim(self, *ids: str) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ class AgentOutbox(Room):
         if not files:
             return self._stored({**row, "content": checks.content(content, self._settings)})
         given = [wishes.checked(file) for file in valid.several("files", files)]
+        wishes.refuse_large(given, self._settings.limits)
         folder = attachments.folder(self._pair.place.path, OUTBOX, row["id"], strict=True)
         names = [name for name, _ in wishes.names([file.name for file in given])]
         text = checks.content(wishes.with_files(content, names), self._settings)
@@ -142,7 +143,9 @@ class AgentOutbox(Room):
         )
 
     def _stored(self, row: dict[str, Any], staged: attachments.Staged | None = None) -> MessageOut:
-        return self._writing(lambda unit: self._insert(unit, row, staged))
+        stored = self._writing(lambda unit: self._insert(unit, row, staged))
+        self._metrics.count("mailbox_sent")
+        return stored
 
     def _insert(self, unit: Unit, row: dict[str, Any], staged: attachments.Staged | None) -> MessageOut:
         stored = unit.row(sql.INSERT, {**row, "seq": numbers.next_number(unit, self._pair)})

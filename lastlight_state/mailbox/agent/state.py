@@ -68,7 +68,7 @@ class AgentState(Room):
         return self.clear(_slot(provider))
 
     def _row(self, key: str, value: str) -> dict[str, Any]:
-        text = valid.content("value", value, words.STATE_VALUE_BYTES)
+        text = valid.content("value", value, self._settings.limits.agent_state)
         return {"key": key, "value": text, "updated_at": iso_text(self._now())}
 
 

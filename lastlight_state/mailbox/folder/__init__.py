@@ -27,6 +27,8 @@ from lastlight_state.mailbox.words import MAILBOX
 from lastlight_state.reprs import shown
 
 INBOUND_DB, OUTBOUND_DB, HEARTBEAT, INBOX, OUTBOX = "inbound.db", "outbound.db", ".heartbeat", "inbox", "outbox"
+#: How the names of folders begin that are being made, and those that are being removed. No session has such a name.
+MADE, GONE = ".new-", ".gone-"
 #: How the names of folders begin that are digests of ids.
 DIGEST = "id-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

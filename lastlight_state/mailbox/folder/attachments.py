@@ -20,11 +20,11 @@ from typing import BinaryIO
 from lastlight_state.errors import UnsafePath
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl import files as line_files, places
-from lastlight_state.mailbox import words
 from lastlight_state.mailbox.arguments import Attachment
 from lastlight_state.mailbox.folder import message_folder, wishes
 from lastlight_state.mailbox.records import OutboxFile, OutboxFiles
 from lastlight_state.reprs import shown
+from lastlight_state.settings import Limits
 
 _log = logging.getLogger("lastlight_state.mailbox")
 
@@ -95,7 +95,6 @@ class Staged:
 @contextmanager
 def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> Iterator[Staged]:
     """Bring the files to disk, each with the name that it is to have. On an exception nothing of them is left."""
-    wishes.refuse_many([file for _, file in wanted])
     made = Staged(target, [(f"{_STAGED}{new_id()}", name) for name, _ in wanted])
     try:
         _write(made, target, [file for _, file in wanted])
@@ -107,21 +106,21 @@ def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> I
         made.discard()
 
 
-def stored(target: MessageFolder, listed: Sequence[object]) -> OutboxFiles:
+def stored(target: MessageFolder, listed: Sequence[object], limits: Limits) -> OutboxFiles:
     """The files of a message that its content lists. What is missing, a link or no file is skipped, with the reason."""
     found: list[OutboxFile] = []
     skipped: list[tuple[str, str]] = []
-    for name in listed[: words.ATTACHMENTS]:
+    for name in listed[: limits.attachments]:
         problem = None if wishes.is_safe(name) else "not a safe name"
         try:
             if problem is None:
-                found.append(_read(target, str(name)))
+                found.append(_read(target, str(name), limits.attachment))
                 continue
         except OSError as error:
             problem = "a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
         skipped.append((shown(name, 80), str(problem)))
-    if len(listed) > words.ATTACHMENTS:
-        skipped.append((f"{len(listed) - words.ATTACHMENTS} more", f"more than {words.ATTACHMENTS} files"))
+    if len(listed) > limits.attachments:
+        skipped.append((f"{len(listed) - limits.attachments} more", f"more than {limits.attachments} files"))
     return OutboxFiles(files=tuple(found), skipped=tuple(skipped))
 
 
@@ -171,15 +170,15 @@ def _fill(written: BinaryIO, file: Attachment) -> None:
         shutil.copyfileobj(source, written)
 
 
-def _read(target: MessageFolder, name: str) -> OutboxFile:
+def _read(target: MessageFolder, name: str, most: int) -> OutboxFile:
     with places.directory(target.path, base=target.session) as (held, _):
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=held)
     with os.fdopen(descriptor, "rb") as source:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        data = source.read(words.ATTACHMENT_BYTES + 1)
-    if len(data) > words.ATTACHMENT_BYTES:
-        raise OSError(errno.EFBIG, f"more than {words.ATTACHMENT_BYTES} bytes")
+        data = source.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"more than {most} bytes")
     return OutboxFile(name=name, size=len(data), data=data)
 
 

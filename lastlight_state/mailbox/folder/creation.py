@@ -11,13 +11,11 @@ from pathlib import Path
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl import files, places
-from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
+from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, MADE, OUTBOUND_DB, OUTBOX, Place, is_regular
 from lastlight_state.mailbox.words import MAILBOX
 
 #: Makes the tables in an empty file that is to have a name.
 Fill = Callable[[Path, str], None]
-
-_HIDDEN = ".new-"
 
 
 def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> None:
@@ -28,7 +26,7 @@ def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> 
     if os.path.lexists(place.path):
         raise AlreadyExists(MAILBOX, place.key)
     group = place.path.parent
-    made = group / f"{_HIDDEN}{new_id()}"
+    made = group / f"{MADE}{new_id()}"
     try:
         with places.directory(group, base=_existing(group), create=True):
             made.mkdir(mode=places.PRIVATE_DIRECTORY)
@@ -70,7 +68,7 @@ def _fill(folder: Path, fill: Fill, directory_mode: int, file_mode: int) -> None
 
 def _add_database(folder: Path, name: str, fill: Fill, file_mode: int) -> None:
     """A database that appears whole: another process may add the same one."""
-    made = folder / f"{_HIDDEN}{new_id()}"
+    made = folder / f"{MADE}{new_id()}"
     _empty_file(made, file_mode)
     try:
         fill(made, name)

@@ -11,8 +11,8 @@ from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
-from lastlight_state.mailbox import words
 from lastlight_state.mailbox.arguments import Attachment
+from lastlight_state.settings import Limits
 
 _NAME_BYTES = 200
 _DRIVE = 2
@@ -21,24 +21,24 @@ _ENDING = 10
 
 
 def checked(attachment: Any) -> Attachment:
-    """A file as a caller gives it, within its bounds."""
+    """A file as a caller gives it."""
     given = valid.group("attachment", attachment, Attachment)
     if not isinstance(given.data, bytes | Path):
         raise InvalidValue("attachment.data", f"expected bytes or a path, got {type(given.data).__name__}")
-    size = _size(given)
-    if size > words.ATTACHMENT_BYTES:
-        raise PayloadTooLarge("attachment.data", limit=words.ATTACHMENT_BYTES, actual=size)
     valid.optional("attachment.mime", given.mime)
     return given
 
 
-def refuse_many(files: Sequence[Attachment]) -> None:
-    """Refuse more files, or more bytes in all, than a message may have."""
-    if len(files) > words.ATTACHMENTS:
-        raise PayloadTooLarge("attachments", limit=words.ATTACHMENTS, actual=len(files), unit="files")
-    size = sum(map(_size, files))
-    if size > words.ATTACHMENTS_BYTES:
-        raise PayloadTooLarge("attachments", limit=words.ATTACHMENTS_BYTES, actual=size)
+def refuse_large(files: Sequence[Attachment], limits: Limits) -> None:
+    """Refuse more files, larger ones, or more bytes in all than a message may have, wherever their bytes stand."""
+    if len(files) > limits.attachments:
+        raise PayloadTooLarge("attachments", limit=limits.attachments, actual=len(files), unit="files")
+    sizes = [_size(file) for file in files]
+    largest, size = max(sizes, default=0), sum(sizes)
+    if largest > limits.attachment:
+        raise PayloadTooLarge("attachment.data", limit=limits.attachment, actual=largest)
+    if size > limits.attachments_total:
+        raise PayloadTooLarge("attachments", limit=limits.attachments_total, actual=size)
 
 
 def is_safe(name: Any) -> bool:

@@ -34,6 +34,17 @@ class HostMailbox(Mailbox):
     routing: Part[HostRouting] = Part("lastlight_state.mailbox.host.routing.HostRouting")
 
     @classmethod
-    def open(cls, folder: Path | str, *, settings: Settings | None = None, clock: Clock = SYSTEM_CLOCK) -> Self:
-        """The mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`."""
-        return cls(Pair.opened("host", Place.of(Path(folder)), settings, clock))
+    def open(
+        cls,
+        folder: Path | str,
+        *,
+        strict: bool = False,
+        settings: Settings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> Self:
+        """The mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
+
+        With ``strict``, `CorruptData` also names the first thing that `verify` finds.
+        """
+        mailbox = cls(Pair.opened("host", Place.of(Path(folder)), settings, clock))
+        return mailbox._strict() if strict else mailbox

@@ -90,7 +90,9 @@ class HostInbox(Room):
         with ExitStack() as stack:
             for draft in drafts:
                 draft.stage(stack)
-            return self._writing(lambda unit: self._stored(unit, drafts))
+            stored = self._writing(lambda unit: self._stored(unit, drafts))
+        self._metrics.count("mailbox_sent", len(stored))
+        return stored
 
     def get(self, message_id: str) -> MessageIn:
         """The message. Raises `NotFound`."""
@@ -184,7 +186,7 @@ class _Draft:
         embedded = wishes.embedded(message.content)
         given = [wishes.checked(file) for file in valid.several("attachments", message.attachments)]
         self._files = [*(file for _, file in embedded), *given]
-        wishes.refuse_many(self._files)
+        wishes.refuse_large(self._files, settings.limits)
         self._folder = attachments.folder(pair.place.path, INBOX, self.id)
         self._names = wishes.names([file.name for file in self._files])
         where = f"{INBOX}/{self._folder.name}"

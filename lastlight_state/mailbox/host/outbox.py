@@ -48,7 +48,10 @@ class HostOutbox(Room):
         if not self._both(lambda both: leases.is_any_due(both, now)):
             return []
         wish = leases.Wish(now, most, now + length, new_id())
-        return self._writing(lambda unit: self._beside(unit, lambda both: leases.take(unit, self._pair, both, wish)))
+        taken = self._writing(lambda unit: self._beside(unit, lambda both: leases.take(unit, self._pair, both, wish)))
+        self._metrics.count("mailbox_taken", len(taken))
+        self._metrics.count("mailbox_in_doubt", sum(message.in_doubt for message in taken))
+        return taken
 
     def mark_delivered(
         self,
@@ -92,6 +95,7 @@ class HostOutbox(Room):
         found = self._writing(lambda unit: receipts.fail(unit, failure))
         if found.status == "delivered":
             raise AlreadyAnswered(MESSAGE, message_id, winner=found)
+        self._metrics.count("mailbox_retried", found.status == "pending")
         return found
 
     def drain(
@@ -149,7 +153,7 @@ class HostOutbox(Room):
             return OutboxFiles(files=(), skipped=())
         if target.name != message.id:
             return OutboxFiles(files=(), skipped=((message.id, "the id is not a safe name"),))
-        return attachments.stored(target, listed)
+        return attachments.stored(target, listed, self._settings.limits)
 
     def resolve_seq(self, seq: int) -> MessageRef:
         """The message with this number, of either side. Raises `NotFound`."""

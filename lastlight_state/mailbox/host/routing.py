@@ -28,8 +28,9 @@ class HostRouting(Room):
         Raises `InvalidValue` for two of one name, and for one that lacks what its type needs; then nothing changes.
         """
         rows = [_row(entry) for entry in valid.several("entries", entries)]
-        if len(rows) > words.DESTINATIONS:
-            raise PayloadTooLarge("entries", limit=words.DESTINATIONS, actual=len(rows), unit="destinations")
+        most = self._settings.limits.destinations
+        if len(rows) > most:
+            raise PayloadTooLarge("entries", limit=most, actual=len(rows), unit="destinations")
         rows.sort(key=lambda row: str(row["name"]))
         for one, following in pairwise(rows):
             if one["name"] == following["name"]:

@@ -97,7 +97,9 @@ class HostSweep(Room):
         held = [found for found in self._both(_held) if found[0]["status"] == "pending"]
         if not held:
             return ReleaseReport()
-        return self._writing(lambda unit: self._released(unit, held, text, now))
+        done = self._writing(lambda unit: self._released(unit, held, text, now))
+        self._metrics.count("mailbox_retried", done.released)
+        return done
 
     def expire(self, *, policy: StalePolicy = DEFAULT_POLICY) -> int:
         """Settle the oldest pending context beyond ``policy.max_context``; the number of messages."""

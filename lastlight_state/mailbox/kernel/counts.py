@@ -27,6 +27,19 @@ _PENDING, _PAUSED, _FAILED = (_count(models.MESSAGES_IN, status) for status in (
 _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
+def _rows(table: sa.Table) -> Reading:
+    return Reading(table, lambda _: sa.select(sa.func.count().label("rows")).select_from(table))
+
+
+_MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES_OUT))
+_RECEIPTS = _rows(models.DELIVERED)
+
+
+def stored(both: Both) -> tuple[int, int]:
+    """How many messages, and how many receipts there are."""
+    return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
+
+
 def status(both: Both, now: datetime) -> MailboxStatus:
     """The counts of one moment of each file. ``due`` is what an agent would be woken for."""
     poll = Poll(now, words.MOST_POLLED, frozenset({"system"}))

@@ -37,8 +37,7 @@ class OwnFile(StoreScope):
     ``admit`` runs at the beginning of each unit that writes, and may refuse it.
     """
 
-    def __init__(self, place: Place, path: Path, settings: Settings, declared: sa.MetaData) -> None:
-        metrics = Metrics()
+    def __init__(self, place: Place, path: Path, settings: Settings, declared: sa.MetaData, metrics: Metrics) -> None:
         backend = open_backend(path, _options(settings, read_only=settings.read_only))
         backend.metrics = metrics
         super().__init__(backend, Retry(metrics, seconds=settings.retry_seconds))
@@ -113,6 +112,7 @@ class OtherFile:
             return self.look(work)
         except (NotFound, CorruptData) as error:
             _log.warning("going on without the other side's file: %s", error)
+            self.scope.metrics.count("mailbox_lone_numbers")
             return otherwise
 
 

@@ -14,14 +14,15 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import TransactionScope, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import NestedTransaction
+from lastlight_state.errors import CorruptData, NestedTransaction
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.folder import Place
 from lastlight_state.mailbox.kernel import counts, verification
 from lastlight_state.mailbox.kernel.files import OtherFile, OwnFile
 from lastlight_state.mailbox.kernel.readings import Both
 from lastlight_state.mailbox.records import Finding, MailboxStatus
-from lastlight_state.mailbox.words import Side
+from lastlight_state.mailbox.words import MAILBOX, Side
+from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 from lastlight_state.unwinding import block
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 class Pair:
     """The files of one session as one side has them: its own and the other's."""
 
-    def __init__(self, side: Side, place: Place, settings: Settings, clock: Clock) -> None:
+    def __init__(self, side: Side, place: Place, settings: Settings, clock: Clock, metrics: Metrics) -> None:
         paths = (place.inbound, place.outbound)
         own, other = paths if side == "host" else paths[::-1]
         self.side = side
@@ -39,9 +40,9 @@ class Pair:
         self.settings = settings
         self.clock = clock
         self.declared: sa.MetaData = models.INBOUND if side == "host" else models.OUTBOUND
-        self.own = OwnFile(place, own, settings, self.declared)
-        self.other = OtherFile(place, other, settings, self.own.metrics)
-        self.context = Context(self.own, clock, settings, Listeners(self.own.metrics))
+        self.own = OwnFile(place, own, settings, self.declared, metrics)
+        self.other = OtherFile(place, other, settings, metrics)
+        self.context = Context(self.own, clock, settings, Listeners(metrics))
         #: The number of the agent's life and its name; None while nobody has said which agent this is.
         self.instance: str | None = None
         #: Whether the agent has not polled since its start.
@@ -50,11 +51,13 @@ class Pair:
         self.undo: list[Any] | None = None
 
     @classmethod
-    def opened(cls, side: Side, place: Place, settings: Settings | None, clock: Clock) -> Pair:
+    def opened(
+        cls, side: Side, place: Place, settings: Settings | None, clock: Clock, metrics: Metrics | None = None
+    ) -> Pair:
         """The files of a session. Raises `NotFound`, and `CorruptData` for an own file that is no database."""
         place.refuse_missing()
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
-        pair = cls(side, place, settings or Settings(), kept)
+        pair = cls(side, place, settings or Settings(), kept, metrics or Metrics())
         pair.own.make_ready()
         return pair
 
@@ -94,6 +97,11 @@ class Mailbox:
         return kind(self._pair)
 
     @property
+    def metrics(self) -> Metrics:
+        """The counters: those of the store that it was opened from, or its own."""
+        return self._pair.own.metrics
+
+    @property
     def group(self) -> str:
         """The agent group of the session."""
         return self._pair.place.group
@@ -119,6 +127,16 @@ class Mailbox:
     def verify(self) -> list[Finding]:
         """What the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
         return Room(self._pair)._both(lambda both: list(verification.findings(both)))
+
+    def _stored(self) -> tuple[int, int]:
+        """How many messages and receipts there are."""
+        return Room(self._pair)._both(counts.stored)
+
+    def _strict(self) -> Self:
+        """Itself, unless its files break the rules."""
+        for found in self.verify():
+            raise CorruptData(MAILBOX, self._pair.place.key, found.file, problem=f"{found.message_id}: {found.problem}")
+        return self
 
     @block
     def transaction(self) -> Iterator[Self]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.statements import constant
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB
 from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading
 from lastlight_state.mailbox.records import Finding
+from lastlight_state.mailbox.words import LIVE
 
 _MOST = "1000"
 
@@ -44,12 +46,27 @@ _ENDED = Reading(
 )
 
 
+_TWICE = Reading(
+    models.MESSAGES_IN,
+    lambda columns: (
+        sa.select(sa.func.max(columns["id"]).label("id"), columns["series_id"].label("series_id"))
+        .where(columns["recurrence"].is_not(None), columns["status"].in_([constant(word) for word in LIVE]))
+        .group_by(columns["series_id"])
+        .having(sa.func.count() > sa.literal_column("1"))
+        .limit(sa.literal_column(_MOST))
+    ),
+)
+
+
 def findings(both: Both) -> Iterator[Finding]:
     """Everything that was found."""
     for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
         for row in both.rows(reading):
             problem = f"the number {row['seq']} is not one of this side"
             yield Finding(file=file, message_id=row["id"], problem=problem)
+    for row in both.rows(_TWICE):
+        problem = f"the series {row['series_id']} has several live messages; the index that forbids it is left out"
+        yield Finding(file=INBOUND_DB, message_id=row["id"], problem=problem)
     for row in both.rows(_ENDED):
         problem = "the series ended when this occurrence failed; inbox.retry revives it"
         yield Finding(file=INBOUND_DB, message_id=row["id"], problem=problem)
