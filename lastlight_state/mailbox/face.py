@@ -117,8 +117,8 @@ class Mailboxes:
     ) -> PruneReport:
         """Remove the whole mailbox of a session, also what was not settled or delivered. By default it only tells.
 
-        The report counts its messages, receipts, and the bytes of its folder. Raises `Conflict` while its agent shows
-        life, by a heartbeat younger than ``policy.silent_after`` or a live claim; `NotFound`; `CorruptData` where a
+        The report counts its messages, receipts, and the bytes of its folder. Raises `Conflict` while its agent seems
+        to run, by a heartbeat younger than ``policy.silent_after`` or a live claim; `NotFound`; `CorruptData` where a
         file cannot be read. See to it that nobody starts its agent meanwhile.
         """
         is_dry = valid.flag("dry_run", dry_run)
@@ -127,7 +127,7 @@ class Mailboxes:
         place = Place.below(self.root, group, session)
         beaten = heartbeat.last_beat(place.path)
         if host.sweep.claims() or (beaten is not None and self._clock.now() - beaten < rule.silent_after):
-            raise Conflict(f"the agent of {place.key} shows life: a young heartbeat, or a message that it works on")
+            raise Conflict(f"the agent of {place.key} seems to run: its heartbeat is recent, or it holds a message")
         messages, receipts = host._stored()
         report = PruneReport(messages=messages, receipts=receipts, size_bytes=removal.size(place), dry_run=is_dry)
         if not is_dry:

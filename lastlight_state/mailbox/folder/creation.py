@@ -28,7 +28,7 @@ def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> 
     group = place.path.parent
     made = group / f"{MADE}{new_id()}"
     try:
-        with places.directory(group, base=_existing(group), create=True):
+        with places.directory(group, create=True):
             made.mkdir(mode=places.PRIVATE_DIRECTORY)
         try:
             _fill(made, fill, directory_mode, file_mode)
@@ -84,9 +84,3 @@ def _empty_file(path: Path, mode: int) -> None:
         os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)
-
-
-def _existing(path: Path) -> Path:
-    while not os.path.lexists(path):
-        path = path.parent
-    return path
