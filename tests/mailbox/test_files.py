@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.mailbox.files import INBOUND, OLD_INBOUND, OUTBOUND, ids, inbound, made, outbound, reply, send, sql
 
-from lastlight_state.errors import AlreadyExists
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, Origin, Routing, When
+from lastlight_state.errors import AlreadyExists, InvalidValue
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, Origin, Routing, When
 from lastlight_state.testing import FrozenClock
 
 ROW = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES (?, ?, 'chat', '2026-01-01T00:00:00.000Z', ?)"
@@ -153,3 +154,28 @@ def test_an_answer_finds_the_session_that_asked(host: HostMailbox) -> None:
     paths = [host.inbox.find_return_path(in_reply_to=name, peer_group="peer") for name in ("old", "plain", None)]
     assert paths == ["s-1", "s-2", "s-2"]
     assert host.inbox.find_return_path(in_reply_to=None, peer_group="stranger") is None
+
+
+def test_words_are_checked_when_written_and_taken_as_they_are_when_read(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-10: of statuses, acknowledgements, deliveries and destinations; a kind is any name."""
+    wrong: list[Callable[[], object]] = [
+        lambda: host.inbox.list(status="odd"),
+        lambda: host.tasks.list(status="failed"),
+        lambda: host.routing.replace_destinations([NewDestination("a", "odd")]),
+        lambda: host.inbox.send(kind="", content={}),
+    ]
+    for call in wrong:
+        with pytest.raises(InvalidValue):
+            call()
+    message, answer = send(host, kind="any name at all"), reply(agent)
+    host.outbox.mark_delivered(answer.id)
+    agent.inbox.claim(message.id)
+    sql(inbound(host), "UPDATE messages_in SET status = 'odd'")
+    sql(inbound(host), "UPDATE delivered SET status = 'odd'")
+    sql(inbound(host), "INSERT INTO destinations (name, type) VALUES ('a', 'odd')")
+    sql(outbound(host), "UPDATE processing_ack SET status = 'odd'")
+    assert (host.inbox.get(message.id).status, host.inbox.get(message.id).kind) == ("odd", "any name at all")
+    assert agent.outbox.delivery(answer.id).status == "odd"
+    assert [destination.type for destination in agent.routing.list_destinations()] == ["odd"]
+    assert host.sweep.sync().completed == 0
+    assert agent.inbox.take().messages == ()
