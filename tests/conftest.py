@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ settings.register_profile(
 settings.load_profile("lastlight")
 
 
+#: Coverage's trace function, where coverage is measured.
+TRACER = sys.gettrace()
+
 #: The variants of a test that ``make quick`` leaves out.
 SLOWER = {"postgres", "postgresql", "async"}
 
@@ -40,6 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if _is_slower(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Go on measuring coverage after a test during which its trace function failed, as at the end of a stack."""
+    if sys.gettrace() is not TRACER:
+        sys.settrace(TRACER)
 
 
 def pytest_collection_finish() -> None:

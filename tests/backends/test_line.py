@@ -1,5 +1,4 @@
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.tracing import traced
 
 from lastlight_state.backends import line as module
 from lastlight_state.backends.line import Line, Turn
@@ -122,12 +122,8 @@ def test_whoever_looks_along_the_line_is_not_disturbed_by_those_who_come_and_go(
             assert not elsewhere(lambda: line.enter(Turn(), 0))
         return disturb
 
-    before = sys.gettrace()
-    sys.settrace(disturb)
-    try:
+    with traced(disturb):
         waited = line.enter(Turn(), 0)
-    finally:
-        sys.settrace(before)
     assert not waited
     line.leave(held[0])
     assert len(line) == places - 1

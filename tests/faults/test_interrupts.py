@@ -28,6 +28,7 @@ from support.faults.interrupts import (
     pair,
     raised_at,
 )
+from support.tracing import traced
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.aio.lanes import Completions
@@ -164,13 +165,10 @@ def test_an_outcome_comes_although_the_loops_callback_for_it_was_cut_off(fresh_d
         return seen
 
     async def work() -> Any:
-        sys.settrace(seen)
-        return await AsyncStateStore(store).workflows.runs.create("awaited", trigger=Trigger("t"), phase="p")
+        with traced(seen):
+            return await AsyncStateStore(store).workflows.runs.create("awaited", trigger=Trigger("t"), phase="p")
 
-    try:
-        made = asyncio.run(work())
-    finally:
-        sys.settrace(None)
+    made = asyncio.run(work())
     assert cut == [code.co_firstlineno + 1]
     assert store.workflows.runs.get(made.id).workflow_name == "awaited"
 

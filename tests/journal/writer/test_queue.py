@@ -1,9 +1,10 @@
 """The queue of a writer, between the threads that append and the one that takes."""
 
-import sys
 import threading
 from types import FrameType
 from typing import Any
+
+from support.tracing import traced
 
 from lastlight_state.journal.writer import queue as module
 from lastlight_state.journal.writer.queue import Entry, Queue
@@ -29,11 +30,7 @@ def test_the_first_entries_are_read_while_others_append() -> None:
             other.join()
         return disturb
 
-    before = sys.gettrace()
-    sys.settrace(disturb)
-    try:
+    with traced(disturb):
         found = queue.head(1)
-    finally:
-        sys.settrace(before)
     assert found == [first]
     assert len(queue) > 5

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from support.tracing import traced
+
 import lastlight_state
 from lastlight_state import AsyncStateStore, Settings, StateStore
 from lastlight_state.testing import Database
@@ -63,13 +65,11 @@ def raised_at(number: int, work: Callable[[], object], *, every: str = "line", m
     def again(frame: FrameType, event: str, argument: object) -> Any:
         return seen(frame, event, argument) if left else None
 
-    sys.settrace(again)
-    try:
-        work()
-    except Interrupted as error:
-        return error
-    finally:
-        sys.settrace(None)
+    with traced(again):
+        try:
+            work()
+        except Interrupted as error:
+            return error
     return None
 
 
