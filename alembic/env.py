@@ -1,8 +1,9 @@
 """Runs the revisions of this folder.
 
 The runner (`lastlight_state.migrations`) hands its connection in, already locked and inside the one transaction of the
-upgrade, or for a script its dialect. The plain ``alembic`` command takes the database that ``-x url=...`` names, else
-the one of the environment, else ``./state/lastlight.db``; ``-x schema=...`` chooses the schema on Postgres.
+upgrade, or for a script its dialect. The plain ``alembic`` command takes the database that ``-x url=...`` or
+``-x url_file=...`` names, else the one of the environment, else ``./state/lastlight.db``; ``-x schema=...`` chooses the
+schema on Postgres.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def write(dialect: Dialect) -> None:
 
 def named_backend() -> Backend:
     named = context.get_x_argument(as_dictionary=True)
-    settings = load_settings(None, url=named.get("url"), schema_name=named.get("schema"))
+    settings = load_settings(
+        None, url=named.get("url"), url_file=named.get("url_file"), schema_name=named.get("schema")
+    )
     return open_backend(settings.url or settings.state_dir / DATABASE_FILE, Options(schema=settings.schema_name))
 
 

@@ -20,9 +20,12 @@ from pydantic_settings import (
 )
 
 from lastlight_state.errors import InvalidValue
+from lastlight_state.url_file import url_in
 
 PREFIX = "LASTLIGHT_STATE_"
 DATABASE_FILE = "lastlight.db"
+#: The settings that say which database it is. Only one of them may be given, and an argument leaves none to the rest.
+DATABASE = ("url", "url_file")
 
 
 def _seconds(value: Any) -> Any:
@@ -65,9 +68,11 @@ class Settings(BaseSettings):
         frozen=True,
         extra="forbid",
         populate_by_name=True,
+        hide_input_in_errors=True,
     )
 
     url: str | None = Field(None, repr=False)  # may hold a password
+    url_file: Path | None = None
     schema_name: str | None = Field(None, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
     state_dir: Path = Field(Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
     migrate: bool | None = None
@@ -102,9 +107,15 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual sources, but without the variable ``SCHEMA`` of the environment: it belongs to other programs."""
+        """The usual sources, but without the variable ``SCHEMA`` of the environment: it belongs to other programs.
+
+        Where an argument says which database it is, the variables that say so are not read either.
+        """
+        hidden = {"schema"}
+        if any(name in init_settings() for name in DATABASE):
+            hidden |= {(PREFIX + name).lower() for name in DATABASE}
         if isinstance(env_settings, EnvSettingsSource):
-            env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name != "schema"}
+            env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name not in hidden}
         return init_settings, env_settings, dotenv_settings, file_secret_settings
 
     @model_validator(mode="before")
@@ -114,6 +125,13 @@ class Settings(BaseSettings):
         if isinstance(given, dict) and given.get("pooler") is not None:
             return {"statement_timeout": None, "lock_timeout": None, **given}
         return given
+
+    @model_validator(mode="after")
+    def _one_database(self) -> Self:
+        if self.url is not None and self.url_file is not None:
+            variables = " and ".join(PREFIX + name.upper() for name in DATABASE)
+            raise ValueError(f"url and url_file are both given, as arguments or as {variables}; give one of them")
+        return self
 
     def anchored(self) -> Self:
         """The same settings with absolute paths, so that they mean the same after ``os.chdir``."""
@@ -148,15 +166,29 @@ class Settings(BaseSettings):
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:
     """The settings in force: ``base`` or the environment, with the arguments that are not None on top.
 
-    Raises `InvalidValue` naming the first setting that is wrong.
+    A file that holds the URL is read here, once. Raises `InvalidValue` naming the first setting that is wrong.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
         if base is None:
-            return Settings(**given)
-        return base if not given else Settings(**{**base.model_dump(), **given})
+            return _with_url(Settings(**given))
+        return _with_url(base if not given else Settings(**{**_kept(base, given), **given}))
     except SettingsError as error:  # a variable that is to hold JSON
         raise InvalidValue("environment", str(error)) from None
     except ValidationError as error:
         first = error.errors()[0]
-        raise InvalidValue(".".join(str(part) for part in first["loc"]), first["msg"]) from None
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidValue(where or DATABASE[-1], first["msg"].removeprefix("Value error, ")) from None
+
+
+def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
+    """What holds of ``base`` beside the arguments."""
+    replaced = DATABASE if any(name in given for name in DATABASE) else ()
+    return {name: value for name, value in base.model_dump().items() if name not in replaced}
+
+
+def _with_url(settings: Settings) -> Settings:
+    """The same settings, in which the URL stands that their file holds."""
+    if settings.url_file is None:
+        return settings
+    return settings.model_copy(update={"url": url_in(settings.url_file, "url_file"), "url_file": None})

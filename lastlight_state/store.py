@@ -108,6 +108,7 @@ class StateStore(Domains):
         cls,
         url: str | Path | None = None,
         *,
+        url_file: str | Path | None = None,
         schema: str | None = None,
         state_dir: str | Path | None = None,
         migrate: bool | None = None,
@@ -119,14 +120,16 @@ class StateStore(Domains):
     ) -> Self:
         """Open a store, by default the SQLite file ``$STATE_DIR/lastlight.db``.
 
-        ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``. SQLite is migrated unless ``migrate=False``; Postgres
-        is only verified unless ``migrate=True``. An ``engine`` of yours is used and never disposed. Raises
-        `NotMigrated` or `NewerSchema` when the schema does not fit, `InvalidValue` for a URL or setting that is wrong,
-        `BackendUnavailable` when the database cannot be reached; then nothing was created.
+        ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that holds it. SQLite is
+        migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. An ``engine`` of yours is
+        used and never disposed. Raises `NotMigrated` or `NewerSchema` when the schema does not fit, `InvalidValue` for
+        a URL or setting that is wrong, `BackendUnavailable` when the database cannot be reached; then nothing was
+        created.
         """
         in_force = load_settings(
             settings,
             url=None if url is None else str(url),
+            url_file=url_file,
             schema_name=schema,
             state_dir=state_dir,
             migrate=migrate,

@@ -62,6 +62,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
     ("name", "text", "attribute", "value"),
     [
         ("URL", "postgresql://db/state", "url", "postgresql://db/state"),
+        ("URL_FILE", "/run/secrets/url", "url_file", Path("/run/secrets/url")),
         ("SCHEMA", "agents", "schema_name", "agents"),
         ("STATE_DIR", "/var/state", "state_dir", Path("/var/state")),
         ("MIGRATE", "false", "migrate", False),
@@ -165,6 +166,72 @@ def test_settings_show_no_url_because_it_may_hold_a_password() -> None:
     settings = Settings(url="postgresql://ana:a-secret@db/state")
     assert "secret" not in repr(settings) + str(settings)
     assert pickle.loads(pickle.dumps(settings)).url == settings.url
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file with a URL, as a secret is mounted: with a line end."""
+    file = tmp_path / "url"
+    file.write_text("postgresql://ana:swordfish@db/state\n", encoding="utf-8")
+    return file
+
+
+def test_a_file_holds_the_url(monkeypatch: pytest.MonkeyPatch, secret: Path) -> None:
+    """backends B-89."""
+    monkeypatch.setenv(PREFIX + "URL_FILE", str(secret))
+    assert load_settings(None).url == "postgresql://ana:swordfish@db/state"
+    given = load_settings(Settings(url_file=secret))
+    assert (given.url, given.url_file) == ("postgresql://ana:swordfish@db/state", None)
+    assert "swordfish" not in repr(given)
+
+
+def test_an_argument_that_names_the_database_leaves_no_other_name_of_it(
+    monkeypatch: pytest.MonkeyPatch, secret: Path
+) -> None:
+    """backends B-89: a URL beats a file of a weaker source, and a file beats a URL."""
+    for name, text, arguments, url in (
+        ("URL_FILE", "/nowhere", {"url": "mine.db"}, "mine.db"),
+        ("URL", "theirs.db", {"url_file": secret}, "postgresql://ana:swordfish@db/state"),
+    ):
+        with monkeypatch.context() as environment:
+            environment.setenv(PREFIX + name, text)
+            assert load_settings(None, **arguments).url == url
+    assert load_settings(Settings(url_file=Path("/nowhere")), url="mine.db").url == "mine.db"
+    assert load_settings(Settings(url="theirs.db"), url_file=secret).url == "postgresql://ana:swordfish@db/state"
+    assert load_settings(Settings(url="mine.db"), durability="full").url == "mine.db"
+
+
+def test_a_url_and_a_file_together_are_refused_with_both_names(monkeypatch: pytest.MonkeyPatch, secret: Path) -> None:
+    """backends B-89, house H-53: no error text carries what may be a secret."""
+    url = secret.read_text(encoding="utf-8").strip()
+    with pytest.raises(InvalidValue, match=r"url and url_file .* LASTLIGHT_STATE_URL and LASTLIGHT_STATE_URL_FILE"):
+        load_settings(None, url=url, url_file=secret)
+    monkeypatch.setenv(PREFIX + "URL", url)
+    monkeypatch.setenv(PREFIX + "URL_FILE", str(secret))
+    with pytest.raises(InvalidValue, match="url and url_file") as refused:
+        load_settings(None)
+    with pytest.raises(ValueError, match="url and url_file") as unloaded:
+        Settings()
+    assert "swordfish" not in str(refused.value) + str(unloaded.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file or directory"),
+        (b" \n", "expected one line with a URL, got none"),
+        (b"postgresql://ana:swordfish@db/state\nsqlite:///other.db", "expected one line with a URL, got 2"),
+        (b"postgresql://ana:swordfish\xff@db/state", "not UTF-8 text"),
+    ],
+)
+def test_a_file_without_one_url_is_named_and_not_shown(tmp_path: Path, content: bytes | None, says: str) -> None:
+    """backends B-89, house H-53."""
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InvalidValue) as refused:
+        load_settings(None, url_file=file)
+    assert str(refused.value) == f"url_file: {file}: {says}"
 
 
 def test_the_agents_event_logs_lie_beside_the_database_unless_said_otherwise() -> None:

@@ -1,3 +1,4 @@
+import asyncio
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -24,7 +25,7 @@ from lastlight_state.errors import (
     StoreClosed,
 )
 from lastlight_state.testing import Database
-from lastlight_state.workflows import PhaseEntry, Trigger
+from lastlight_state.workflows import PhaseEntry, Trigger, WorkflowRun
 
 TRIGGER = Trigger(type="cli", id="t")
 
@@ -428,6 +429,23 @@ def test_every_error_of_a_store_is_one_of_ours(every_backend: StateStore) -> Non
         with pytest.raises(StateError) as raised:
             call()
         assert not isinstance(raised.value, BackendUnavailable)
+
+
+def test_stores_open_by_a_file_that_holds_the_url(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-89."""
+    file = tmp_path / "url"
+    file.write_text(database.url + "\n", encoding="utf-8")
+    with StateStore.open(url_file=file, state_dir=database.state_dir) as store:
+        run = store.workflows.runs.create("review", trigger=Trigger("t-1"), phase="plan")
+    monkeypatch.setenv("LASTLIGHT_STATE_URL_FILE", str(file))
+
+    async def found() -> WorkflowRun:
+        async with await AsyncStateStore.open(state_dir=database.state_dir) as opened:
+            return await opened.workflows.runs.get(run.id)
+
+    assert asyncio.run(found()) == run
 
 
 def test_the_repr_of_a_store_names_its_database_and_whether_it_is_open(database: Database) -> None:

@@ -14,6 +14,7 @@ from lastlight_state.errors import BackendUnavailable, InvalidValue, StateError
 from lastlight_state.migrations.verification import verify
 from lastlight_state.settings import Settings, load_settings
 from lastlight_state.store import StateStore, connect
+from lastlight_state.url_file import url_in
 
 T = TypeVar("T")
 
@@ -93,14 +94,7 @@ def _url(flags: Flags) -> str | None:
         return flags.url
     if flags.url is not None:
         raise InvalidValue("--url-file", "given together with --url")
-    try:
-        url = flags.url_file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-        raise InvalidValue("--url-file", f"{flags.url_file}: {reason}") from error
-    if not url:
-        raise InvalidValue("--url-file", f"{flags.url_file}: empty")
-    return url
+    return url_in(flags.url_file, "--url-file")
 
 
 def _passwords(url: str | None) -> list[str]:

@@ -16,7 +16,8 @@ from lastlight_state.cli.call import Call
 PROGRAM = "lastlight-state"
 HELP = """The durable state of agent systems, for operators and deploy pipelines.
 
-Without --url the database is what LASTLIGHT_STATE_URL says, else lastlight.db in the state directory.
+Without --url the database is what LASTLIGHT_STATE_URL or the file LASTLIGHT_STATE_URL_FILE says, else lastlight.db in
+the state directory.
 """
 
 #: Each command and the line that help shows of it. Its module has its name, with underscores.

@@ -99,7 +99,8 @@ def lost(backend: Backend) -> SchemaMismatch | None:
 def remedy(backend: Backend, *command: str) -> str:
     """The command that mends the database, by default ``migrate``, to be pasted as it stands.
 
-    A URL with a password is left out: the command takes it from ``LASTLIGHT_STATE_URL``, or from ``--url-file``.
+    A URL with a password is left out: the command takes it from ``LASTLIGHT_STATE_URL``, or from the file that
+    ``LASTLIGHT_STATE_URL_FILE`` or ``--url-file`` names.
     """
     words = ["lastlight-state", *(command or ("migrate",))]
     if HIDDEN not in backend.location:

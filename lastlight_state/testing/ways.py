@@ -14,8 +14,10 @@ from lastlight_state.backends import urls
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing.binaries import Binaries, in_wheels, installed
 from lastlight_state.testing.server import SETTINGS, LocalServer
+from lastlight_state.url_file import url_in
 
 URL_VARIABLE = "LASTLIGHT_TEST_POSTGRES_URL"
+FILE_VARIABLE = URL_VARIABLE + "_FILE"
 IMAGE = "postgres:17-alpine"
 ENGINE_SOCKET = Path("/var/run/docker.sock")
 ENGINE_SECONDS = 2
@@ -32,14 +34,22 @@ class Served:
 
 def from_url() -> Served:
     """The caller's own server, named by the environment; left running."""
-    given = os.environ.get(URL_VARIABLE)
-    if not given:
-        raise BackendUnavailable(f"{URL_VARIABLE} is not set")
+    given = _given_url()
     url = urls.parse(given)
     if urls.scheme(url) != "postgresql":
         raise BackendUnavailable(f"{URL_VARIABLE} names no PostgreSQL: {urls.redacted(given)}")
     plain = url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
     return Served(plain, urls.redacted(given), lambda: None)
+
+
+def _given_url() -> str:
+    """What the variable says, or the file that the other variable names."""
+    given, file = os.environ.get(URL_VARIABLE), os.environ.get(FILE_VARIABLE)
+    if given and file:
+        raise BackendUnavailable(f"{URL_VARIABLE} and {FILE_VARIABLE} are both set")
+    if given or file:
+        return given or url_in(Path(file or ""), FILE_VARIABLE)
+    raise BackendUnavailable(f"{URL_VARIABLE} is not set")
 
 
 def from_docker() -> Served:

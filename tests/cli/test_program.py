@@ -92,6 +92,21 @@ def test_a_url_comes_from_a_file_too(sqlite_targets: dict[str, Target], tmp_path
     assert lastlight_state("current", "--url-file", file).out == f"{head}  current  (newest: {head})\n"
 
 
+def test_the_environment_names_a_file_with_the_url_and_flags_beat_it(
+    sqlite_targets: dict[str, Target], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-70, backends B-89."""
+    file = tmp_path / "url"
+    file.write_text(sqlite_targets["behind"].url + "\n", encoding="utf-8")
+    monkeypatch.setenv("LASTLIGHT_STATE_URL_FILE", str(file))
+    assert lastlight_state("check").code == 3
+    assert lastlight_state("check", "--url", sqlite_targets["populated"].url).code == 0
+    monkeypatch.setenv("LASTLIGHT_STATE_URL", sqlite_targets["populated"].url)
+    refused = lastlight_state("check")
+    assert refused.code == 2
+    assert "url and url_file are both given" in refused.err
+
+
 def test_the_environment_names_the_database_and_flags_beat_it(
     sqlite_targets: dict[str, Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,19 @@ def test_it_upgrades_the_database_of_the_environment(place: Place, monkeypatch: 
     assert current(place.backend()) == "0001"
 
 
+def test_it_upgrades_the_database_whose_url_a_file_holds(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-2, backends B-89: a file of ``-x url_file=``, or of the environment."""
+    file = tmp_path / "url"
+    file.write_text(place.url + "\n", encoding="utf-8")
+    alembic_here("-x", f"url_file={file}", "upgrade", "0001")
+    assert current(place.backend()) == "0001"
+    monkeypatch.setenv("LASTLIGHT_STATE_URL_FILE", str(file))
+    alembic_here("upgrade", "0002")
+    assert current(place.backend()) == "0002"
+
+
 def test_it_finds_no_difference_to_the_models(place: Place) -> None:
     """migrations MG-14: ``alembic check``."""
     place.at()

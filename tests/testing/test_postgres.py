@@ -22,7 +22,12 @@ from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 @pytest.fixture
 def force(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment of a machine that says nothing about servers, to be filled by the test."""
-    for name in ("LASTLIGHT_TEST_POSTGRES", "LASTLIGHT_TEST_POSTGRES_URL", "DOCKER_HOST"):
+    for name in (
+        "LASTLIGHT_TEST_POSTGRES",
+        "LASTLIGHT_TEST_POSTGRES_URL",
+        "LASTLIGHT_TEST_POSTGRES_URL_FILE",
+        "DOCKER_HOST",
+    ):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -77,6 +82,20 @@ def test_a_server_given_by_url_is_used_and_left_running(
         assert make_url(server.url) == make_url(postgres_server.url)
         assert " (url: " in server.origin
     connect(postgres_server.url).close()
+
+
+def test_a_server_is_given_by_a_file_with_its_url_too(
+    force: pytest.MonkeyPatch, postgres_server: ThrowawayPostgres, tmp_path: Path
+) -> None:
+    file = tmp_path / "url"
+    file.write_text(postgres_server.url + "\n", encoding="utf-8")
+    force.setenv("LASTLIGHT_TEST_POSTGRES_URL_FILE", str(file))
+    with ThrowawayPostgres.start() as server:
+        assert make_url(server.url) == make_url(postgres_server.url)
+    force.setenv("LASTLIGHT_TEST_POSTGRES", "url")
+    force.setenv("LASTLIGHT_TEST_POSTGRES_URL", postgres_server.url)
+    with pytest.raises(BackendUnavailable, match="URL and LASTLIGHT_TEST_POSTGRES_URL_FILE are both set"):
+        ThrowawayPostgres.start()
 
 
 def test_a_url_that_does_not_answer_is_named_without_its_password(force: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,8 @@ def environment(settings: Settings) -> dict[str, str]:
         "SCHEMA": settings.schema_name,
         "AGENT_LOG_DIR": settings.agent_log_dir,
     }
-    return {**os.environ, **{PREFIX + name: str(value) for name, value in given.items() if value is not None}}
+    inherited = {name: text for name, text in os.environ.items() if name != PREFIX + "URL_FILE"}
+    return inherited | {PREFIX + name: str(value) for name, value in given.items() if value is not None}
 
 
 def _listen(worker: subprocess.Popen[str], note: Note) -> bool:
