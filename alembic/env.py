@@ -15,13 +15,13 @@ from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
+from lastlight_state.migrations import plain_command
 from lastlight_state.migrations.adoption.present import spare
 from lastlight_state.migrations.autogenerate import options
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.operations import RefuseRows
 from lastlight_state.settings import DATABASE_FILE, load_settings
 
-LOCK_SECONDS = 60.0
 OPERATIONS = (RefuseRows,)  # importing them makes them known to `op`
 
 
@@ -54,11 +54,11 @@ def named_backend() -> Backend:
 
 def run_from_command_line() -> None:
     with closing(named_backend()) as backend:
+        command = plain_command.command_of(backend.dialect.name)
         if context.is_offline_mode():
             write(backend.dialect)
-            return
-        with backend.migration(LOCK_SECONDS) as connection:
-            run(connection)
+        else:
+            plain_command.act(backend, command, context.config, run)
 
 
 given = context.config.attributes

@@ -35,19 +35,24 @@ def apply_revisions(connection: Connection, target: str, present: Collection[Ent
     """
     found = version(connection)
     if found is None:
-        _refuse_foreign(connection)
+        refuse_foreign(connection)
     elif found >= target:
         return MigrationResult(word_for(found), found, found, ())
     _upgrade(connection, target, present)
-    if found is not None and found < CARRIES <= target:
+    return MigrationResult(word_for(target), found, target, finish(connection, found, target))
+
+
+def finish(connection: Connection, found: str | None, reached: str) -> tuple[str, ...]:
+    """Do what follows the revisions after ``found``, and return them: carry values over, report changed rows."""
+    if found is not None and found < CARRIES <= reached:
         for statement in carried(connection.dialect.name):
             connection.execute(text(statement))
-    applied = tuple(revision for revision in scripts.revisions() if (found or "") < revision <= target)
+    applied = tuple(revision for revision in scripts.revisions() if (found or "") < revision <= reached)
     steps = data_steps()
     for revision in applied:
         for step in steps[revision]:
             _report(connection, revision, step)
-    return MigrationResult(word_for(target), found, target, applied)
+    return applied
 
 
 def complete(connection: Connection, target: str, present: Collection[Entry]) -> None:
@@ -87,14 +92,7 @@ def version(connection: Connection) -> str | None:
     return heads[0] if heads else None
 
 
-def _upgrade(connection: Connection, target: str, present: Collection[Entry]) -> None:
-    configured = config()
-    configured.attributes.update(connection=connection, present=present)
-    with environment_kept():
-        command.upgrade(configured, target)
-
-
-def _refuse_foreign(connection: Connection) -> None:
+def refuse_foreign(connection: Connection) -> None:
     """Raise `SchemaMismatch` for tables named like ours without a version of ours: their shape is unknown."""
     inspector = inspect(connection)
     foreign = [table for table in SEED_TABLES if inspector.has_table(table)]
@@ -104,6 +102,13 @@ def _refuse_foreign(connection: Connection) -> None:
             "`lastlight-state migrate` takes them over:",
             differences=foreign,
         )
+
+
+def _upgrade(connection: Connection, target: str, present: Collection[Entry]) -> None:
+    configured = config()
+    configured.attributes.update(connection=connection, present=present)
+    with environment_kept():
+        command.upgrade(configured, target)
 
 
 def _report(connection: Connection, revision: str, step: DataStep) -> None:

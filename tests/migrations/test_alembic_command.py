@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import CommandLine, Config
+from alembic.util import CommandError
+from support.migrations.originals import SEED, original
 from support.migrations.policy import violations
 from support.migrations.support import Place, load
 
@@ -72,6 +74,46 @@ def test_it_works_in_the_schema_that_is_named(postgres_place: Place) -> None:
     alembic_here("-x", f"url={postgres_place.url}", "-x", "schema=Odd name", "upgrade", "head")
     assert current(postgres_place.backend(schema="Odd name")) == scripts.head()
     assert current(postgres_place.backend()) is None
+
+
+def test_an_upgrade_says_what_it_did_and_a_downgrade_that_there_is_no_way_down(place: Place) -> None:
+    """migrations MG-69, as real commands; what the revisions do for old rows is done, too."""
+    place.at("0001")
+    raw = place.raw()
+    raw.execute(
+        "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, phase_history, started_at, updated_at"
+        ") VALUES ('r', 'w', 't', 'p', '[{\"phase\": \"plan\", \"success\": true}]', '2026-02-03T12:00:00.000Z', "
+        "'2026-02-03T12:00:00.000Z')"
+    )
+    named = ("-x", f"url={place.url}")
+    upgraded = alembic(*named, "upgrade", "head")
+    assert upgraded.returncode == 0, upgraded.stderr
+    first, *_, last = upgraded.stdout.splitlines()
+    assert (
+        first == "0002  What maintenance did: receipts, permits, tombstones, the import ledger, the progress of copies."
+    )
+    assert last == f"upgraded: {place.backend().location}"
+    assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(1,)]
+    refused = alembic(*named, "downgrade", "-1")
+    assert refused.returncode != 0
+    assert "there is no way down" in refused.stdout + refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert current(place.backend()) == scripts.head()
+
+
+def test_an_upgrade_with_nothing_to_do_says_so(sqlite_place: Place) -> None:
+    """migrations MG-69."""
+    sqlite_place.at()
+    done = alembic("-x", f"url={sqlite_place.url}", "upgrade", "head")
+    assert done.stdout == f"nothing to do: {sqlite_place.backend().location}\n", done.stderr
+
+
+def test_a_database_of_the_original_program_is_left_to_migrate(sqlite_place: Place) -> None:
+    """migrations MG-69: taking over is more than the revisions."""
+    original(sqlite_place, SEED)
+    with pytest.raises(CommandError, match="`lastlight-state migrate` takes them over"):
+        alembic_here("--raiseerr", "-x", f"url={sqlite_place.url}", "upgrade", "head")
+    assert current(sqlite_place.backend()) is None
 
 
 def test_it_tells_the_history() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from alembic.config import Config
 from sqlalchemy import create_engine
 from support.between import before
 from support.migrations.originals import ROWS, SEED, original
 from support.migrations.support import Place, tables
 
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import current, migrate, runner, scripts, stamp, upgrade
+from lastlight_state.migrations import current, migrate, plain_command, runner, scripts, stamp, upgrade
 
 ALL = tuple(scripts.revisions())
 
@@ -25,6 +28,17 @@ def test_what_another_has_migrated_meanwhile_is_found_done(
     result = migrate(backend)
     assert happened
     assert (result.state, result.from_revision, result.revisions) == ("current", ALL[-1], ())
+
+
+def test_what_another_has_migrated_meanwhile_is_nothing_to_do_for_the_plain_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-69: plain_command.act reads the version under the lock."""
+    backend, other, said = place.at("0001"), place.backend(), io.StringIO()
+    happened = before(monkeypatch, backend, "migration", lambda: migrate(other))
+    plain_command.act(backend, "upgrade", Config(stdout=said), lambda _: None)
+    assert happened
+    assert said.getvalue() == f"nothing to do: {backend.location}\n"
 
 
 def test_a_database_that_another_has_brought_farther_is_not_brought_back(
