@@ -67,8 +67,8 @@ def work(url: str, phase_seconds: float) -> None:
             for claim in claims:
                 with suppress(ClaimLost):
                     drive(store, claim, phase_seconds)
-            if not claims:
-                time.sleep(0.05)
+            if not claims:  # for runs to take or to admit, and a moment at most, because of the cron
+                flows.queue.wait(cap=CAP, timeout=0.2, workflow_names=OURS, claimable=True)
 
 
 def tick(store: StateStore, fire: FireClaim) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
@@ -11,12 +10,13 @@ from functools import partial
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.journal_writer import AsyncWriter
 from lastlight_state.aio.streams import streamed
+from lastlight_state.aio.waiting import Woken
 from lastlight_state.db import valid
+from lastlight_state.db.arrivals import refuse_in_transaction
 from lastlight_state.journal import ANY, Event, EventFilter, Frame, Journal, Signal
 from lastlight_state.journal.arguments import AnyType
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.frames import Frames
-from lastlight_state.journal.kernel.watching import refuse_in_transaction
 from lastlight_state.journal.sandboxes import Sandboxes
 from lastlight_state.journal.scores import Scores
 from lastlight_state.journal.signals import Signals
@@ -117,12 +117,10 @@ class AsyncSignals(Face[Signals]):
         taken = await self._runner.write(take)
         if taken is not None or not seconds:
             return taken
-        with self._target._arrivals(run_id, seconds, poll_interval) as arrived:
-            while taken is None and arrived.seconds_left:
-                if arrived.wait(0):
-                    taken = await self._runner.write(take)
-                else:
-                    await asyncio.sleep(min(poll_interval, arrived.seconds_left))
+        woken = Woken()
+        with self._target._arrivals(run_id, seconds, poll_interval, woken.up) as arrivals:
+            while taken is None and await woken.arrived(arrivals):
+                taken = await self._runner.write(take)
         return taken
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from lastlight_state.aio.blocks import block, entered
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.forward import Face, Runner, reading, writing
+from lastlight_state.aio.waiting import Woken
 from lastlight_state.lazy import Part
 from lastlight_state.workflows import Claim, WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
@@ -15,6 +16,7 @@ from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.health import Health
 from lastlight_state.workflows.human_requests import HumanRequests
+from lastlight_state.workflows.kernel.awaiting import POLL, Awaited
 from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
@@ -26,6 +28,14 @@ from lastlight_state.workflows.waits import Waits
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.claims.driving import DrivenRun
+
+
+async def _waited(runner: Runner, awaited: Awaited) -> bool:
+    if await runner.read(awaited.look):
+        return True
+    woken = Woken()
+    with awaited.arrivals(woken.up) as arrivals:
+        return await woken.arrived(arrivals)
 
 
 class AsyncRuns(Face[Runs]):
@@ -79,6 +89,16 @@ class AsyncClaims(Face[Claims[Workflows]]):
     release = writing(Claims.release)
     give_up = writing(Claims.give_up)
     find = reading(Claims.find)
+
+    async def wait(
+        self,
+        *,
+        timeout: float,  # noqa: ASYNC109 - as the sync method
+        workflow_names: Sequence[str] | None = None,
+        poll_interval: float = POLL,
+    ) -> bool:
+        """As `Claims.wait`. Who waits holds no thread."""
+        return await _waited(self._runner, self._target._awaited(timeout, workflow_names, poll_interval))
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
@@ -168,6 +188,20 @@ class AsyncQueue(Face[Queue]):
     admit_next = writing(Queue.admit_next)
     requeue = writing(Queue.requeue)
     expire = writing(Queue.expire)
+
+    async def wait(
+        self,
+        *,
+        cap: int,
+        timeout: float,  # noqa: ASYNC109 - as the sync method
+        workflow_names: Sequence[str] | None = None,
+        workflow_caps: Mapping[str, int] | None = None,
+        claimable: bool = False,
+        poll_interval: float = POLL,
+    ) -> bool:
+        """As `Queue.wait`. Who waits holds no thread."""
+        awaited = self._target._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval)
+        return await _waited(self._runner, awaited)
 
 
 class AsyncWaits(Face[Waits]):

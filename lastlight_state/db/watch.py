@@ -1,16 +1,17 @@
 """One thread per store that looks for what many wait for, with one query for all of them in each interval.
 
 Waiting holds no connection and no transaction. Who waits is woken when its value has grown. The thread ends with the
-last block that waits, whatever an exception cuts short.
+last block that waits, whatever an exception cuts short. Looks that take long are made less often.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import AbstractContextManager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lastlight_state.db.scope import Scope
 from lastlight_state.errors import BackendError, MisuseError, StateError, StoreClosed
@@ -22,6 +23,10 @@ _log = logging.getLogger("lastlight_state.db")
 
 #: What is not there yet.
 NOTHING_YET = -1
+#: Between two looks the thread rests this many times as long as the last look took, ...
+REST = 20
+#: ... but for this reason alone never longer than so many seconds.
+LONGEST_REST = 0.5
 
 
 class Watch(Generic[K]):
@@ -37,9 +42,15 @@ class Watch(Generic[K]):
         self._idle = threading.Event()
         self._closed: StateError | None = None
 
-    def waiting_for(self, keys: Collection[K], interval: float) -> AbstractContextManager[None]:
-        """Look for these keys, at least once in ``interval`` seconds, until the block is left."""
-        return _Waiting(self, keys, interval)
+    def waiting_for(
+        self, keys: Collection[K], interval: float, woken: Callable[[], object] | None = None
+    ) -> AbstractContextManager[None]:
+        """Look for these keys about every ``interval`` seconds until the block is left.
+
+        ``woken`` is called, by the thread that looks, when the value of one of them has grown and when the store was
+        closed.
+        """
+        return _Waiting(self, keys, interval, woken)
 
     def look(self, keys: Collection[K]) -> Mapping[K, int]:
         """The values of these keys at this moment."""
@@ -58,8 +69,10 @@ class Watch(Generic[K]):
 
     def _began(self, waiting: _Waiting[K]) -> None:
         with self._lock:
+            is_sooner = waiting.interval < self._interval()
             self._waiting.append(waiting)
-            if self._thread is None:
+            if self._thread is None or is_sooner:
+                self._idle.set()  # a thread that rests for longer is replaced
                 self._idle = threading.Event()
                 self._thread = threading.Thread(
                     target=self._run, args=(self._idle,), name="lastlight-watch", daemon=True
@@ -80,10 +93,12 @@ class Watch(Generic[K]):
         self._idle.set()
 
     def _run(self, idle: threading.Event) -> None:
-        while not idle.wait(self._interval()):
+        took = 0.0
+        while not idle.wait(max(self._interval(), min(REST * took, LONGEST_REST))):
             wanted = self._wanted(idle)
             if not wanted:
                 return
+            began = time.monotonic()
             try:
                 found = self._read(wanted)
             except BackendError as error:  # the next look will tell
@@ -92,11 +107,20 @@ class Watch(Generic[K]):
             except MisuseError as error:
                 with self._lock:
                     self._closed = error
-                    self._changed.notify_all()
+                    self._wake(wanted)
                 return
+            took = time.monotonic() - began
             with self._lock:
+                grown = [key for key, value in found.items() if value > self._values.get(key, NOTHING_YET)]
                 self._values.update(found)
-                self._changed.notify_all()
+                self._wake(grown)
+
+    def _wake(self, keys: Collection[K]) -> None:
+        """Wake all who wait for one of these keys."""
+        self._changed.notify_all()
+        for waiting in self._waiting:
+            if waiting.woken is not None and not waiting.gone and not set(keys).isdisjoint(waiting.keys):
+                waiting.woken()
 
     def _interval(self) -> float:
         with self._lock:
@@ -116,10 +140,13 @@ class Watch(Generic[K]):
 class _Waiting(Held, AbstractContextManager[None], Generic[K]):
     """A block in which somebody waits for keys."""
 
-    def __init__(self, watch: Watch[K], keys: Collection[K], interval: float) -> None:
+    def __init__(
+        self, watch: Watch[K], keys: Collection[K], interval: float, woken: Callable[[], object] | None
+    ) -> None:
         self._watch = watch
         self.keys = tuple(keys)
         self.interval = interval
+        self.woken = woken
 
     def __enter__(self) -> None:
         self._watch._began(self)
@@ -138,10 +165,8 @@ class _Waiting(Held, AbstractContextManager[None], Generic[K]):
 _making_lock = threading.Lock()
 
 
-def watch_of(
-    scope: Scope, read: Callable[[Collection[tuple[str, str]]], Mapping[tuple[str, str], int]]
-) -> Watch[tuple[str, str]]:
-    """The one watch of a store's scope, which ends with it."""
+def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:
+    """The one watch of this name in a store's scope, which ends with it."""
     with _making_lock:
-        found: Watch[tuple[str, str]] = scope.__dict__.setdefault("_watch", Watch(read))
-        return found
+        watches: dict[str, Watch[Any]] = scope.__dict__.setdefault("_watches", {})
+        return watches.setdefault(name, Watch(read))

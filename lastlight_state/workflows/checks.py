@@ -74,6 +74,12 @@ def some_workflows(names: Sequence[str] | None) -> list[str] | None:
     return None if names is None else several_workflows(names)
 
 
+def frozen_workflows(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The same, as what cannot change."""
+    given = some_workflows(names)
+    return None if given is None else tuple(given)
+
+
 def failure_columns(failure: Failure) -> dict[str, Any]:
     """A failure's text and details as columns."""
     detail = failure.detail

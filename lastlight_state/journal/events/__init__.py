@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.db import valid
+from lastlight_state.db.arrivals import refuse_in_transaction
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.journal import words
@@ -21,7 +22,6 @@ from lastlight_state.journal.events import appending, checks, statements as sql
 from lastlight_state.journal.events.appending import Draft
 from lastlight_state.journal.events.follow import Follower
 from lastlight_state.journal.kernel.streams import Numbered
-from lastlight_state.journal.kernel.watching import refuse_in_transaction
 from lastlight_state.journal.records import Appended, Event
 
 

@@ -6,6 +6,7 @@ and given to the first who does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
@@ -14,13 +15,14 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
 from lastlight_state.db.records import Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
 from lastlight_state.journal.kernel.streams import Numbered
-from lastlight_state.journal.kernel.watching import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.journal.kernel.watching import Key, watch_for
 from lastlight_state.journal.records import Signal, SignalSent
 from lastlight_state.journal.signals import checks, statements as sql
 
@@ -158,8 +160,10 @@ class Signals(Numbered):
         given = checks.filters(run_id, where, None)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
-    def _arrivals(self, run_id: str, seconds: float, poll_interval: float) -> AbstractContextManager[Arrivals]:
-        return arrivals(self._scope, (run_id, self._stream.name), seconds, poll_interval)
+    def _arrivals(
+        self, run_id: str, seconds: float, poll_interval: float, woken: Callable[[], object] | None = None
+    ) -> AbstractContextManager[Arrivals[Key]]:
+        return arrivals(watch_for(self._scope), (run_id, self._stream.name), seconds, poll_interval, woken=woken)
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
         """All who take of a run come one after the other: who waited sees what the one before took."""

@@ -30,7 +30,7 @@ from lastlight_state.workflows.claims import (
 )
 from lastlight_state.workflows.claims.driving import DrivenRun, Reins, W
 from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
-from lastlight_state.workflows.kernel import fence, rows, sweeps
+from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps
 
 #: How long a claim is valid without a heartbeat, unless its owner asks for another length.
 LEASE = timedelta(seconds=30)
@@ -112,6 +112,18 @@ class Claims(Repository, Generic[W]):
         valid.page_limit(limit)
         taken = self._writing(lambda unit: takes.take_next(unit, values, names, limit)) if names != [] else []
         return tuple(takes.claim_of(row, lease) for row in taken)
+
+    def wait(
+        self, *, timeout: float, workflow_names: Sequence[str] | None = None, poll_interval: float = awaiting.POLL
+    ) -> bool:
+        """Wait until there is a run that `take_next` would take, and return whether there is one.
+
+        Waits up to ``timeout`` seconds. A run that is offered, comes due or whose lease runs out meanwhile is found
+        within ``poll_interval`` seconds. One thread of the store looks for all who wait, and no connection is held
+        between two looks. Others may be quicker: take the run to know. Raises `MisuseError` in a transaction,
+        `StoreClosed`.
+        """
+        return self._awaited(timeout, workflow_names, poll_interval).wait()
 
     def heartbeat(self, claim: Claim) -> Claim:
         """Renew the lease from now on; it never becomes shorter.
@@ -219,6 +231,11 @@ class Claims(Repository, Generic[W]):
         """The holder of a run. None if nobody holds it, or there is no such run."""
         values = {"run_id": valid.sought("run_id", run_id)}
         return self._find(ClaimHolder, sql.FIND, values)
+
+    def _awaited(self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float) -> awaiting.Awaited:
+        """One wait for runs that may be taken. Checks the arguments."""
+        sought = lists.Claimable(shared.frozen_workflows(workflow_names))
+        return awaiting.Awaited(self._scope, self._now, sought, timeout, poll_interval)
 
     def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""

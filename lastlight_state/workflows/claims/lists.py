@@ -7,6 +7,7 @@ index in the order of heartbeats would make every heartbeat write an entry in ea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -69,6 +70,17 @@ def spent(unit: Unit, now: dict[str, Any], names: Names, limit: int) -> sweeps.F
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
     return sweeps.Found([row["id"] for row in rows], in_all)
+
+
+@dataclass(frozen=True)
+class Claimable:
+    """A run that `take_next` would take, of these workflows; None for all."""
+
+    names: tuple[str, ...] | None
+
+    def is_there(self, unit: Unit, now: datetime) -> bool:
+        """Whether there is one at this moment."""
+        return self.names != () and bool(candidates(unit, kinds.moment(now), self.names, None, 1).rows)
 
 
 class Ranges(Filtered):

@@ -20,8 +20,9 @@ from lastlight_state.errors import LostRace
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims.checks import LONGEST, holding
+from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
-from lastlight_state.workflows.kernel import fence, rows, sweeps, transitions
+from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps, transitions
 from lastlight_state.workflows.queue import admissions, checks, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
@@ -85,6 +86,26 @@ class Queue(Repository):
         taken = self._writing(lambda unit: admissions.admit_next(unit, cap, caps, holder, limit, names))
         return tuple(claim_of(row, lease) for row in taken)
 
+    def wait(
+        self,
+        *,
+        cap: int,
+        timeout: float,
+        workflow_names: Sequence[str] | None = None,
+        workflow_caps: Mapping[str, int] | None = None,
+        claimable: bool = False,
+        poll_interval: float = awaiting.POLL,
+    ) -> bool:
+        """Wait until there is a run that `admit_next` would admit, and return whether there is one.
+
+        With ``claimable`` also until there is one of these workflows that `Claims.take_next` would take, for a worker
+        that does both. Waits up to ``timeout`` seconds. A run that is queued, comes due or gets room below the caps
+        meanwhile is found within ``poll_interval`` seconds. One thread of the store looks for all who wait, and no
+        connection is held between two looks. Others may be quicker: admit to know. Raises `MisuseError` in a
+        transaction, `StoreClosed`.
+        """
+        return self._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval).wait()
+
     def requeue(
         self, run_id: str, *, reason: str, not_before: datetime | None = None, claim: Claim | None = None
     ) -> WorkflowRun:
@@ -126,6 +147,22 @@ class Queue(Repository):
 
         swept = sweeps.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
         return tuple(run_id for run_id, expired in swept if expired)
+
+    def _awaited(
+        self,
+        cap: int,
+        timeout: float,
+        workflow_names: Sequence[str] | None,
+        workflow_caps: Mapping[str, int] | None,
+        claimable: bool,
+        poll_interval: float,
+    ) -> awaiting.Awaited:
+        """One wait for runs that may be admitted. Checks the arguments."""
+        names = shared.frozen_workflows(workflow_names)
+        caps = tuple(checks.caps(workflow_caps).items())
+        also = Claimable(names) if valid.flag("claimable", claimable) else None
+        sought = admissions.Admissible(valid.number("cap", cap), caps, names, also)
+        return awaiting.Awaited(self._scope, self._now, sought, timeout, poll_interval)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))

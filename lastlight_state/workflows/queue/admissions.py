@@ -6,9 +6,12 @@ The running runs are counted after the lock that every admission takes, so the c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from lastlight_state.db.unit import Unit
+from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.kernel import transitions
 from lastlight_state.workflows.queue import statements as sql
 
@@ -36,6 +39,33 @@ def admit_next(
             return taken
         if len(fitting) == len(found):
             size *= 2  # rows that cannot be read stay at the head of the line: look behind them
+
+
+@dataclass(frozen=True)
+class Admissible:
+    """A run that `admit_next` would admit with these arguments, or one that may be taken."""
+
+    cap: int
+    caps: tuple[tuple[str, int], ...]
+    names: tuple[str, ...] | None
+    or_else: Claimable | None
+
+    def is_there(self, unit: Unit, now: datetime) -> bool:
+        """Whether there is one at this moment."""
+        return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
+
+    def _in_line(self, unit: Unit, now: datetime) -> bool:
+        """The line is looked at before anything is counted: it is short, and mostly empty."""
+        if self.names == () or not self._first(unit, now, []):
+            return False
+        if unit.value(sql.COUNT_RUNNING, {"cap": self.cap}) >= self.cap:
+            return False
+        full = [name for name, left in _rooms(unit, dict(self.caps)).items() if left <= 0]
+        return not full or self._first(unit, now, full)
+
+    def _first(self, unit: Unit, now: datetime, full: Sequence[str]) -> bool:
+        statement, given = sql.FIRST.of({"of": self.names, "full": full or None})
+        return bool(unit.first_sound(statement, {**given, "at": now}, 1))
 
 
 def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:

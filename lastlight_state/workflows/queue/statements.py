@@ -65,6 +65,14 @@ def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 NEXT = Filtered(_next, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in)
 
 
+#: The first run that may be admitted, of the workflows ``of`` and not of those in ``full``. Locks nothing.
+FIRST = Filtered(
+    lambda conditions: _first((RUNS.c.id,), _enabled, _due, *conditions),
+    of=RUNS.c.workflow_name.in_,
+    full=RUNS.c.workflow_name.not_in,
+)
+
+
 def _count_each(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     counted = through(sa.select(RUNS.c.workflow_name, sa.func.count().label("running")), RUNS, _RUNNING)
     of_these = RUNS.c.workflow_name.in_(names)

@@ -1,0 +1,69 @@
+"""Waiting for work: the questions of all who wait in a store are asked by one thread, again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol
+
+from lastlight_state.db import valid
+from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.scope import Scope
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.watch import Watch, watch_of
+
+#: Seconds between two looks for work, unless asked otherwise: a run starts within 50 ms.
+POLL = 0.03
+
+
+class Sought(Protocol):
+    """What somebody waits for. Equal ones are asked for once."""
+
+    def is_there(self, unit: Unit, now: datetime) -> bool:
+        """Whether there is such work at this moment."""
+
+    def __hash__(self) -> int: ...
+
+
+class Awaited:
+    """One wait for work, of at most ``timeout`` seconds."""
+
+    def __init__(
+        self, scope: Scope, now: Callable[[], datetime], sought: Sought, timeout: float, poll_interval: float
+    ) -> None:
+        refuse_in_transaction(scope)
+        self._scope = scope
+        self._now = now
+        self._sought = sought
+        self._timeout = valid.seconds("timeout", timeout)
+        self._poll_interval = valid.seconds("poll_interval", poll_interval)
+        self._known = time.monotonic_ns()
+
+    def wait(self) -> bool:
+        """Wait, and return whether there is work. Raises `StoreClosed`."""
+        if self.look():
+            return True
+        with self.arrivals() as arrived:
+            return arrived.wait(arrived.seconds_left)
+
+    def look(self) -> bool:
+        """Whether there is work at this moment."""
+        return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
+
+    def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[Sought]]:
+        """Watch for work that comes after this object was made."""
+        watch = _watch_for(self._scope, self._now)
+        return arrivals(watch, self._sought, self._timeout, self._poll_interval, known=self._known, woken=woken)
+
+
+def _watch_for(scope: Scope, now: Callable[[], datetime]) -> Watch[Sought]:
+    """The store's watch over work. Its values are the times of the looks that found some, so that they only grow."""
+
+    def read(sought: Collection[Sought]) -> dict[Sought, int]:
+        began, moment = time.monotonic_ns(), now()
+        found = scope.reading(lambda unit: [each for each in sought if each.is_there(unit, moment)])
+        return dict.fromkeys(found, began)
+
+    return watch_of(scope, "work", read)
