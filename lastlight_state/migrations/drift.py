@@ -78,6 +78,12 @@ def _listed(file: Path, newest: str) -> Mapping[Entry, Made]:
     return {(kind, table, name): Made(digest, since) for kind, table, name, digest, since in parts}
 
 
+def words_for(entry: Entry) -> str:
+    """What is said of an entry: its kind, and where it is."""
+    kind, table, name = entry
+    return " ".join([kind, ".".join(part for part in (table, name) if part)])
+
+
 def lines_of(backend: Backend, shapes: Sequence[Catalogue]) -> Iterator[str]:
     """The lines of the file for the shapes of all revisions, oldest first."""
     yield scripts.head()
@@ -94,8 +100,8 @@ def _digest(text: str) -> str:
 def _compared(found: Catalogue, expected: Mapping[Entry, Made]) -> Iterator[str]:
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     for entry, made in sorted(expected.items()):
-        kind, table, name = entry
-        told = " ".join([kind, ".".join(part for part in (table, name) if part)])
+        kind, table, _ = entry
+        told = words_for(entry)
         if entry not in found:
             if kind == "table" or table not in missing:
                 yield f"{told} is missing"

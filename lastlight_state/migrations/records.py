@@ -14,7 +14,8 @@ class SchemaState:
 
     ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
     ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``foreign`` (a version
-    of another program). ``revision`` is the stored one, or None. ``min_reader`` is read only when ahead.
+    of another program). ``revision`` is the stored one, or None. ``min_reader`` is read only when ahead. ``lacking``
+    names the tables, columns and guards that a current schema should have and has not.
     """
 
     state: State
@@ -22,6 +23,7 @@ class SchemaState:
     head: str
     min_reader: str | None = None
     unfinished_copy: bool = False
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

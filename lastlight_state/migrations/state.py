@@ -1,6 +1,7 @@
 """Reads which revision a database is at, and judges whether this library can work on it. Never writes.
 
-For a current database that is one SELECT, because every open runs it.
+For a current database that is one SELECT, because every open runs it. The same SELECT reads which columns and guards
+there are, so that opening finds a damaged schema.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.migrations import scripts
+from lastlight_state.migrations import outlines, scripts
 from lastlight_state.migrations.records import SchemaState
 
 #: The tables of revision 0001: one of them without a version was made by a foreign program.
@@ -32,9 +33,10 @@ def read_state(backend: Backend) -> SchemaState:
     """The state of a database's schema; the database may not exist. Creates nothing."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
-    rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}")
+    outline = outlines.asked(backend.name, "found")
+    rows = backend.peek(f"SELECT version_num, EXISTS ({copying}), {outline} FROM {version} AS found")
     if rows is None:  # older than the receipts, or not there at all
-        rows = backend.peek(f"SELECT version_num, 0 FROM {version}")
+        rows = backend.peek(f"SELECT version_num, 0, {outline} FROM {version} AS found")
     return _judge(backend, rows or [])
 
 
@@ -59,7 +61,10 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
     if len(rows) > 1 or not re.fullmatch(r"[0-9]{4}", revision):
         return SchemaState("foreign", ", ".join(str(row[0]) for row in rows), head)
     word = word_for(revision)
-    return _ahead(backend, revision, copying) if word == "ahead" else SchemaState(word, revision, head, None, copying)
+    if word == "ahead":
+        return _ahead(backend, revision, copying)
+    lacking = outlines.lacking(backend.name, rows[0][2]) if word == "current" else ()
+    return SchemaState(word, revision, head, None, copying, lacking)
 
 
 def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:

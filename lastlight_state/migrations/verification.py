@@ -43,6 +43,8 @@ def refuse(backend: Backend, state: SchemaState) -> None:
     if state.unfinished_copy:
         problem = "unfinished copy: a copy into this database was begun and has not ended"
         raise SchemaMismatch(problem, code="unfinished_copy")
+    if state.lacking:
+        _refuse_damaged(backend, state)
 
 
 def actual_revision(backend: Backend, state: SchemaState) -> str | None:
@@ -81,6 +83,16 @@ def refuse_foreign(backend: Backend) -> None:
     found = survey.look(backend)
     if found is None or found.differences:
         raise adoption.refusal(found)
+
+
+def _refuse_damaged(backend: Backend, state: SchemaState) -> None:
+    refuse_wrong(backend, state)
+    raise SchemaMismatch(
+        f"the schema lacks parts of revision {state.revision}, which it says it has; put them back, or restore a "
+        f"backup; to see every difference, run: {remedy(backend, 'check')}",
+        code="damaged",
+        differences=state.lacking,
+    )
 
 
 def lost(backend: Backend) -> SchemaMismatch | None:

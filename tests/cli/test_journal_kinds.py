@@ -130,8 +130,8 @@ def test_a_row_that_cannot_be_read_is_named_and_hides_no_other(told: Told) -> No
     if told.database.name == "postgresql":  # which keeps no damaged JSON
         return
     raw = Raw(told.database)
-    raw("DROP TRIGGER run_events_no_update")
-    raw("UPDATE run_events SET payload = '{' WHERE seq = 0")
+    with raw.without_guard("run_events_no_update"):
+        raw("UPDATE run_events SET payload = '{' WHERE seq = 0")
     said = told("ls", "events", "--run", told.run)
     assert said.code == 0
     assert "cannot be read: run_events.payload" in said.out

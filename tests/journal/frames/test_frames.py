@@ -30,15 +30,17 @@ def stored(store: Any, run_id: str) -> list[tuple[int, str]]:
 @contextmanager
 def behind_the_guards(raw: Raw) -> Iterator[None]:
     """Plain SQL may change frames."""
-    if raw.name == "sqlite":
-        raw("DROP TRIGGER run_frames_no_update")
-    else:
-        raw("ALTER TABLE run_frames DISABLE TRIGGER USER")
-    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('edit')")
+    with raw.without_guard("run_frames_no_update") if raw.name == "sqlite" else _switched_off(raw):
+        raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('edit')")
+        yield
+        raw("DELETE FROM maintenance_permits")
+
+
+@contextmanager
+def _switched_off(raw: Raw) -> Iterator[None]:
+    raw("ALTER TABLE run_frames DISABLE TRIGGER USER")
     yield
-    raw("DELETE FROM maintenance_permits")
-    if raw.name != "sqlite":
-        raw("ALTER TABLE run_frames ENABLE TRIGGER USER")
+    raw("ALTER TABLE run_frames ENABLE TRIGGER USER")
 
 
 def test_every_fiftieth_frame_is_whole_and_all_come_back_as_they_were(store: StateStore) -> None:

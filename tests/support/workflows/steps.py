@@ -44,6 +44,14 @@ class Raw:
         yield
         self("COMMIT")
 
+    @contextmanager
+    def without_guard(self, name: str) -> Iterator[None]:
+        """A block in which a trigger of SQLite is not there."""
+        [(made,)] = self("SELECT sql FROM sqlite_master WHERE name = ?", name)
+        self(f"DROP TRIGGER {name}")
+        yield
+        self(made)
+
     def hold(self, run_id: str, owner: str = "worker-1") -> Claim:
         """Give a run to a holder, as a take would."""
         self("UPDATE workflow_runs SET claim_owner = ?, claim_epoch = claim_epoch + 1 WHERE id = ?", owner, run_id)
