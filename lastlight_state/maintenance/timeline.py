@@ -2,12 +2,15 @@
 
 Each kind of fact is a list of its own, read by an index. A page merges the next facts of all lists, so that its cost
 does not grow with the pages before. Facts of one moment are in the order of `FACTS`, then of their keys.
+
+A list with numbers is told in their order. Where a clock was set back, a fact is told as of the time of the fact before
+it, so that neither the order nor the times run backwards.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
@@ -16,7 +19,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Row, parted, window
 from lastlight_state.errors import CorruptData
 from lastlight_state.maintenance.records import TimelineEntry
-from lastlight_state.maintenance.timeline_facts import FACTS
+from lastlight_state.maintenance.timeline_facts import FACTS, NO_NUMBER, NUMBERED
 from lastlight_state.workflows.kernel.rows import EXISTS
 
 #: The time, the index in `FACTS`, and the key of a fact: the order of a timeline.
@@ -26,6 +29,21 @@ Place: TypeAlias = "tuple[Any, int, Any]"
 _START: Place = (datetime.min.replace(tzinfo=UTC), -1, "")
 
 
+class Told(NamedTuple):
+    """How far a timeline is told: the place of its last fact, and the last number of each list that has numbers."""
+
+    place: Place = _START
+    numbers: tuple[int, ...] = (NO_NUMBER,) * len(NUMBERED)
+
+
+class _Placed(NamedTuple):
+    """A row, its place, and whether the place is its own."""
+
+    place: Place
+    row: Row
+    is_own: bool
+
+
 class Timeline(Repository):
     """``store.maintenance.timeline``"""
 
@@ -33,48 +51,70 @@ class Timeline(Repository):
         """A page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
         valid.page_limit(limit)
         asked = ["timeline", run_id]
-        after = _place(asked, page_token)
+        told = _told(asked, page_token)
 
         def work(unit: Unit) -> Page[TimelineEntry]:
-            found = window(lambda size: _next(unit, run_id, after, size), limit)
+            found = window(lambda size: _next(unit, run_id, told, size), limit)
             if not found.rows and unit.row(EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
-            items, damaged = parted(found.rows, lambda row: FACTS[row["rank"]].entry(row))
+            items, damaged = parted(found.rows, lambda row: FACTS[row["rank"]].entry(row, row["told_at"]))
             token = None if found.last is None else pages.encode_token(asked, found.last)
             return Page(items=items, next_page_token=token, damaged=damaged)
 
         return self._viewing(work)
 
 
-def _next(unit: Unit, run_id: str, after: Place | None, limit: int) -> Placed:
+def _next(unit: Unit, run_id: str, told: Told, limit: int) -> Placed:
     """The next facts of all lists. One whose place cannot be read stands behind the fact before it in its list."""
-    facts: list[tuple[bool, Place, Row]] = []
+    facts: list[_Placed] = []
     for rank, fact in enumerate(FACTS):
-        found = fact.listing.placed(unit, {"run_id": run_id}, _after(fact.bounds, rank, after), limit)
-        place = after or _START
-        for at, row in enumerate(found.rows):
-            key = found.key(at)
+        found = fact.listing.placed(unit, {"run_id": run_id}, _after(rank, told), limit)
+        place = told.place
+        for index, row in enumerate(found.rows):
+            key = found.key(index)
             if key is not None:
-                place = key[0], rank, key[1]
-            facts.append((key is not None, place, row if isinstance(row, CorruptData) else {**row, "rank": rank}))
-    facts.sort(key=lambda fact: fact[1])
-    return Placed([row for *_, row in facts[:limit]], lambda at: [*facts[at][1]] if facts[at][0] else None)
+                place = (*key[:-1], rank, key[-1]) if fact.at is None else (_later(place, row, fact.at), rank, key[0])
+            told_row = row if isinstance(row, CorruptData) else {**row, "rank": rank, "told_at": place[0]}
+            facts.append(_Placed(place, told_row, key is not None))
+    facts.sort(key=lambda fact: fact.place)
+
+    def key_at(index: int) -> list[Any] | None:
+        last = facts[index]
+        return [*last.place, *_numbers(told, facts[: index + 1])] if last.is_own else None
+
+    return Placed([fact.row for fact in facts[:limit]], key_at)
 
 
-def _after(bounds: tuple[Any, Any], rank: int, after: Place | None) -> list[Any] | None:
-    """The key after which a list of facts continues, for a place in the timeline."""
-    if after is None:
+def _later(before: Place, row: Row, column: str) -> datetime:
+    """When a fact with a number is told: at its time, and not before the fact before it."""
+    latest: datetime = before[0]
+    return latest if isinstance(row, CorruptData) else max(latest, row[column])
+
+
+def _numbers(told: Told, facts: list[_Placed]) -> list[int]:
+    """The last number of each list that has numbers, after these facts."""
+    last = dict(zip(NUMBERED, told.numbers, strict=True))
+    last.update({fact.place[1]: fact.place[2] for fact in facts if fact.is_own and fact.place[1] in last})
+    return [last[rank] for rank in NUMBERED]
+
+
+def _after(rank: int, told: Told) -> list[Any] | None:
+    """The key after which a list of facts continues."""
+    if told.place == _START:
         return None
-    at, last_rank, key = after
+    if rank in NUMBERED:
+        return [told.numbers[NUMBERED.index(rank)]]
+    at, last_rank, key = told.place
     if rank == last_rank:
         return [at, key]
-    return [at, bounds[0] if rank > last_rank else bounds[1]]
+    before, behind = FACTS[rank].bounds
+    return [at, before if rank > last_rank else behind]
 
 
-def _place(asked: list[str], page_token: str | None) -> Place | None:
-    found = pages.key(asked, page_token, (str, range(len(FACTS)), str | int))
+def _told(asked: list[str], page_token: str | None) -> Told:
+    found = pages.key(asked, page_token, (datetime, range(len(FACTS)), str | int, *(int for _ in NUMBERED)))
     if found is None:
-        return None
-    at, rank, key = found
-    moment, checked = FACTS[rank].listing.checked_key([at, key])
-    return moment, rank, checked
+        return Told()
+    at, rank, key, *numbers = found
+    [checked] = pages.checked([key], [type(FACTS[rank].bounds[0])])
+    return Told((at, rank, checked), tuple(numbers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,23 +23,31 @@ _FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1
 
 TEXT_KEYS = (_FIRST_TEXT, _LAST_TEXT)
 NUMBER_KEYS = (_FIRST_NUMBER, _LAST_NUMBER)
+#: Before the first number of every list.
+NO_NUMBER = _FIRST_NUMBER
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One kind of fact. ``bounds`` are a key before and a key after every key of its list."""
+    """One kind of fact. ``bounds`` are a key before and a key after every key of its list.
+
+    ``at`` is the column of the time where a list is in the order of its numbers, which a clock that is set back does
+    not change. Other lists are in the order of time: they have no numbers, or callers give the times.
+    """
 
     source: str
     listing: Listing
     bounds: tuple[Any, Any]
     text: Callable[[dict[str, Any]], str]
     actor: str | None = None
+    at: str | None = None
 
-    def entry(self, row: dict[str, Any]) -> TimelineEntry:
-        """The fact of a row."""
-        at, key = self.listing.key(row)
+    def entry(self, row: dict[str, Any], at: datetime) -> TimelineEntry:
+        """The fact of a row, told as of this time."""
         actor = row[self.actor] if self.actor else None
-        return TimelineEntry(source=self.source, key=str(key), at=at, actor=actor, text=self.text(row))
+        clock = row[self.at] if self.at and row[self.at] != at else None
+        key = str(self.listing.key(row)[-1])
+        return TimelineEntry(source=self.source, key=key, at=at, clock=clock, actor=actor, text=self.text(row))
 
 
 def _of_run(
@@ -56,6 +65,19 @@ def _of_run(
         order=(at, key),
         filters={"run_id": table.c[run_id] == sa.bindparam("run_id")},
         always=(at.is_not(None), *always),
+        descending=False,
+    )
+
+
+def _numbered(name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...]) -> Listing:
+    """The facts of a run in the order of their numbers, with their times. ``order`` names the columns of both."""
+    at, number = (table.c[column] for column in order)
+    return Listing(
+        f"timeline.{name}",
+        (at, number, *shown),
+        order=(number,),
+        filters={"run_id": table.c.run_id == sa.bindparam("run_id")},
+        always=(at.is_not(None),),
         descending=False,
     )
 
@@ -133,19 +155,19 @@ _s, _j = SIGNALS.c, EVENTS.c
 FACTS = (
     Fact(
         "transition",
-        _of_run(
-            "transitions", TRANSITIONS, "run_id", ("at", "seq"), (_t.from_status, _t.to_status, _t.reason, _t.actor)
-        ),
+        _numbered("transitions", TRANSITIONS, ("at", "seq"), (_t.from_status, _t.to_status, _t.reason, _t.actor)),
         NUMBER_KEYS,
         _transition_text,
         actor="actor",
+        at="at",
     ),
     Fact(
         "input",
-        _of_run("inputs", INPUTS, "run_id", ("created_at", "revision"), (_i.created_by, _i.reason)),
+        _numbered("inputs", INPUTS, ("created_at", "revision"), (_i.created_by, _i.reason)),
         NUMBER_KEYS,
         _input_text,
         actor="created_by",
+        at="created_at",
     ),
     Fact(
         "approval",
@@ -238,3 +260,6 @@ FACTS = (
         _event_text,
     ),
 )
+
+#: The ranks of the facts that are told in the order of their numbers.
+NUMBERED = tuple(rank for rank, fact in enumerate(FACTS) if fact.at)

@@ -21,7 +21,6 @@ RACES = ("test_locked_looks.py", "test_second_looks.py", "test_lost_races.py", "
 AT_ONCE = {
     "Cache.ensure": "reads the entry that stood in the way; tests/outputs/test_locked_looks.py",
     "Claims.heartbeat_many": "says why claims are lost",
-    "Claims.transfer": "says why the claim is lost",
     "Crons.retire": "reads what is stored after the statement that decided",
     "Fires._held": "says why the claim is lost",
     "Inputs.override": "says which revision is in force",

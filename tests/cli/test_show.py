@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from support.cli.calls import Target, lastlight_state
 
+from lastlight_state.clock import iso_text
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
 
 def test_a_run_is_shown_with_its_executions_and_gates(targets: dict[str, Target]) -> None:
     """maintenance OP-11."""
@@ -20,6 +24,18 @@ def test_the_history_of_a_run_is_its_timeline(targets: dict[str, Target]) -> Non
     sources = [entry["source"] for entry in lastlight_state(*words, "--json").data["history"]]
     assert sorted(sources) == ["approval", "execution", "execution", "transition", "transition"]
     assert "running to paused (run.paused.gate)" in lastlight_state(*words).out
+
+
+def test_a_clock_that_was_set_back_is_told_in_the_history(sqlite_database: Database) -> None:
+    """maintenance OP-13: beside the facts, in a column of its own."""
+    runs, clock = sqlite_database.open().workflows.runs, sqlite_database.clock
+    run_id = runs.create("wf", trigger=Trigger("t"), phase="p").id
+    words = ("show", "run", run_id, "--history", "--url", sqlite_database.url)
+    assert "CLOCK" not in lastlight_state(*words).out
+    clock.advance(seconds=-60)
+    runs.cancel(run_id, by="ana", reason="no")
+    assert "CLOCK" in lastlight_state(*words).out
+    assert lastlight_state(*words, "--json").data["history"][1]["clock"] == iso_text(clock.now())
 
 
 def test_long_texts_are_cut_with_a_note_of_their_size_unless_full(targets: dict[str, Target]) -> None:

@@ -39,7 +39,11 @@ LEFT = (
 )
 
 
-@pytest.mark.parametrize("size", [SMALL, pytest.param(WHOLE, marks=pytest.mark.soak)], ids=["small", "whole"])
+#: A soak may take as long as the example lets its fleet work, and a minute more.
+SOAK = (pytest.mark.soak, pytest.mark.timeout(960))
+
+
+@pytest.mark.parametrize("size", [SMALL, pytest.param(WHOLE, marks=SOAK)], ids=["small", "whole"])
 def test_a_fleet_whose_workers_are_killed_loses_and_doubles_nothing(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch, size: dict[str, Any]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from support.sent import recorded
 from support.workflows.plans import plan_of
 
-from lastlight_state.db.pages import encode_token
+from lastlight_state.db.pages import after_values, encode_token
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
@@ -116,6 +116,38 @@ def test_ten_transitions_of_one_moment_stand_in_the_order_of_their_numbers(datab
         if token is None:
             break
     assert keys == [str(seq) for seq in range(1, 13)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 200])
+def test_a_clock_that_was_set_back_turns_no_order_around(limit: int, database: Database) -> None:
+    """maintenance OP-13: changes of status and inputs keep the order of their numbers, and say what the clock said."""
+    store, clock = database.open(), database.clock
+    began = clock.now()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    store.outputs.inputs.ensure(run_id, {"a": 1})
+    clock.advance(seconds=-60)
+    asked = store.workflows.approvals.pause(run_id, Gate("merge", "Merge?"))
+    store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=0, reason="better")
+    clock.advance(seconds=90)
+    store.workflows.approvals.answer(asked.id, "approved", by="bo")
+    told: list[TimelineEntry] = []
+    token = None
+    while True:
+        page = store.maintenance.timeline.list(run_id, limit=limit, page_token=token)
+        told += page.items
+        token = page.next_page_token
+        if token is None:
+            break
+    back, after = began - timedelta(seconds=60), began + timedelta(seconds=30)
+    assert [(entry.text, entry.at, entry.clock) for entry in told] == [
+        ("gate merge asks for approval", back, None),
+        ("running (run.created)", began, None),
+        ("running to paused (run.paused.gate)", began, back),
+        ("input given", began, None),
+        ("input overridden (better)", began, back),
+        ("paused to running (run.resumed.gate)", after, None),
+        ("gate merge approved", after, None),
+    ]
 
 
 def test_a_gate_that_was_withdrawn_is_told_with_who_did_it(database: Database) -> None:
@@ -287,7 +319,8 @@ def test_each_source_is_read_by_the_index_of_its_run(paged: bool, database: Data
             database.raw().execute(statement)
     store = database.open()
     for fact in FACTS:
-        values = {"run_id": "r7", "after_0": database.clock.now(), "after_1": fact.bounds[0]}
+        key = [fact.bounds[0]] if fact.at else [database.clock.now(), fact.bounds[0]]
+        values = {"run_id": "r7", **after_values(key)}
         plan = plan_of(database, store, fact.listing.statement({"run_id": "r7"}, paged=paged), values)
         assert not plan.scans_the_table
         assert re.search(by_run, plan.text), plan

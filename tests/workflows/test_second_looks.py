@@ -10,7 +10,7 @@ import pytest
 from support.rivals import Wait, after_waiting
 from support.workflows.asking import asked
 from support.workflows.claim_steps import abandoned
-from support.workflows.steps import paused, started
+from support.workflows.steps import Raw, paused, started
 
 from lastlight_state import StateStore
 from lastlight_state.errors import AlreadyAnswered, ClaimLost, Conflict, LostRace
@@ -88,6 +88,23 @@ def test_a_run_renewed_after_it_was_chosen_is_not_taken(shared_postgres: Databas
         race.before(2, lambda: other.workflows.claims.heartbeat(claim))
         assert store.workflows.claims.take_next(owner="b") == ()
     assert race.left == 0
+
+
+def test_a_run_that_changes_hands_during_a_transfer_is_not_handed_over(
+    every_backend: StateStore, other: StateStore, frozen_clock: FrozenClock, raw: Raw
+) -> None:
+    """workflows W-121: Claims.transfer. Whoever was first has it, and the loser is told how the run stands then."""
+    claims, held = every_backend.workflows.claims, abandoned(every_backend, frozen_clock)
+    taken: list[Claim] = []
+    with racing(every_backend) as race:
+        race.before_unit(1, lambda: taken.append(other.workflows.claims.take(held.run_id, owner="b")))
+        race.before_unit(2, lambda: other.workflows.claims.release(taken[0]))
+        with pytest.raises(ClaimLost):
+            claims.transfer(held, owner="c")
+    assert race.left == 0
+    told = raw("SELECT reason FROM run_transitions WHERE run_id = ? ORDER BY seq", held.run_id)
+    assert told == [("run.created",), ("claim.taken_over",), ("claim.released",)]
+    raw.check_history(held.run_id)
 
 
 def test_a_run_made_after_the_first_look_for_its_key_is_found(every_backend: StateStore, other: StateStore) -> None:
@@ -185,6 +202,11 @@ WAITS = {
         _held_run,
         lambda t, c: t.workflows.claims.transfer(c, owner="b"),
         lambda s, c: s.workflows.claims.heartbeat(c),
+    ),
+    "Claims.transfer": Wait(
+        _held_run,
+        lambda t, c: t.workflows.claims.transfer(c, owner="b"),
+        lambda s, c: s.workflows.claims.transfer(c, owner="c"),
     ),
     "Loops.put": Wait(
         lambda s: started(s).id,

@@ -15,6 +15,8 @@ COLUMNS = (
     Column("ACTOR", lambda entry: entry.actor),
     Column("WHAT", lambda entry: entry.text),
 )
+#: What the clock said, where that disagrees with the order of what happened.
+CLOCK = Column("CLOCK", lambda entry: entry.clock)
 
 
 def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
@@ -31,4 +33,5 @@ def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
 
 def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
     """The entries as a table."""
-    return screen.table(COLUMNS, entries)
+    disagrees = any(entry.clock is not None for entry in entries)
+    return screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
