@@ -23,6 +23,7 @@ PACKAGES = (
     "lastlight_state.run_log",
     "lastlight_state.mailbox",
     "lastlight_state.maintenance",
+    "lastlight_state.receipts",
     "lastlight_state.migrations",
     "lastlight_state.testing",
 )

@@ -117,7 +117,7 @@ class AlreadyAnswered(Conflict):
 class ClaimLost(Conflict):
     """A write whose claim does not hold the run, or one without a claim while the run is held. Nothing was written.
     For the claim on a cron's fire, ``kind`` is ``fire``, and ``fire_id`` is set in place of ``run_id``; for an agent
-    that a later one has replaced, ``agent`` and ``agent_id``.
+    that a later one has replaced, ``agent`` and ``agent_id``; for maintenance, ``receipt`` and ``receipt_id``.
     """
 
     code = "claim_lost"
@@ -137,7 +137,7 @@ class ClaimLost(Conflict):
         current_epoch: int,
         held_by: str | None,
         status: str,
-        kind: Literal["run", "fire", "agent"] = "run",
+        kind: Literal["run", "fire", "agent", "receipt"] = "run",
     ) -> None:
         given = "and no claim was given" if presented is None else f"not at {presented}"
         text = f"{kind} {shown(key)} is {status} and held by {held_by!r} at epoch {current_epoch}, {given}"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance import Maintenance
     from lastlight_state.messaging import Messaging
     from lastlight_state.outputs import Outputs
+    from lastlight_state.receipts import Receipts
     from lastlight_state.run_log import RunLog
     from lastlight_state.schedules import Schedules
     from lastlight_state.workflows import Claim, Workflows
@@ -59,6 +60,8 @@ class Domains(Face):
     journal: Part[Journal] = Part("lastlight_state.journal.Journal")
     #: What runs were given, and what their tasks produced.
     outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
+    #: What maintenance did, or is doing.
+    receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")
 
 
 class Transaction(Domains):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
-from lastlight_state.maintenance import AgentSessions, Chats, Maintenance, Repair
+from lastlight_state.maintenance import AgentSessions, Chats, Maintenance, Prune, Repair
 from lastlight_state.maintenance.stats import Statistics
 from lastlight_state.maintenance.timeline import Timeline
 
@@ -13,6 +13,14 @@ class AsyncStatistics(Face[Statistics]):
     """``store.maintenance.stats``"""
 
     collect = reading(Statistics.collect)
+
+
+class AsyncPrune(Face[Prune]):
+    """``store.maintenance.prune``. A prune runs in the readers' lane: it is long, and its writes are short."""
+
+    plan = reading(Prune.plan)
+    run = reading(Prune.run)
+    resume = reading(Prune.resume)
 
 
 class AsyncTimeline(Face[Timeline]):
@@ -50,6 +58,8 @@ class AsyncMaintenance(Face[Maintenance]):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[AsyncStatistics] = Part("lastlight_state.aio.maintenance.AsyncStatistics")
+    #: Removes what ended long ago, with a dry run and a receipt.
+    prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
     #: What happened to a run, in order of time.
     timeline: Part[AsyncTimeline] = Part("lastlight_state.aio.maintenance.AsyncTimeline")
     #: The agent's log files, with the newest execution of each session.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio.maintenance import AsyncMaintenance
     from lastlight_state.aio.messaging import AsyncMessaging
     from lastlight_state.aio.outputs import AsyncOutputs
+    from lastlight_state.aio.receipts import AsyncReceipts
     from lastlight_state.aio.run_log import AsyncRunLog
     from lastlight_state.aio.schedules import AsyncSchedules
     from lastlight_state.aio.workflows import AsyncWorkflows
@@ -65,6 +66,9 @@ class AsyncDomains:
 
     #: What runs were given, and what their tasks produced.
     outputs: Part[AsyncOutputs] = Part("lastlight_state.aio.outputs.AsyncOutputs")
+
+    #: What maintenance did, or is doing.
+    receipts: Part[AsyncReceipts] = Part("lastlight_state.aio.receipts.AsyncReceipts")
 
 
 class AsyncTransaction(AsyncDomains):

@@ -8,6 +8,7 @@
 4     the schema is ahead, and this library may work on it (``check`` only)
 5     the schema is ahead and incompatible, or a copy into the database is not finished
 6     unreachable: no server, no file, no permission, not a database; or busy beyond every retry
+7     stopped at its time limit, and can be resumed
 130   ended by SIGINT
 143   ended by SIGTERM
 ====  ==========================================================================================
@@ -33,7 +34,7 @@ from lastlight_state.errors import (
     StateError,
 )
 
-DONE, NO, USAGE, BEHIND, AHEAD, INCOMPATIBLE, UNREACHABLE = range(7)
+DONE, NO, USAGE, BEHIND, AHEAD, INCOMPATIBLE, UNREACHABLE, STOPPED = range(8)
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from lastlight_state.backends import urls
@@ -36,6 +36,16 @@ def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) 
         pass
     with _looking(call, settings, verified, glance=False) as store:
         return work(store)
+
+
+@contextmanager
+def working(call: Call) -> Iterator[StateStore]:
+    """A store for work on a database that exists and is current. Raises as `look`."""
+    settings = settings_of(call)
+    with closing(connected(call, settings)) as backend:
+        verify(existing(backend))
+        with StateStore(backend, settings) as store:
+            yield store
 
 
 def settings_of(call: Call, **more: Any) -> Settings:

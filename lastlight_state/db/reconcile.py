@@ -77,6 +77,12 @@ def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
     return {name: _present(inspector, name, schema, is_table=name in tables) for name in wanted}
 
 
+def existing(unit: Unit, names: Iterable[str]) -> list[str]:
+    """Those of these tables that there are."""
+    tables = frozenset(sa.inspect(unit.backend.connection(unit.checkout)).get_table_names(unit.backend.schema))
+    return [name for name in names if name in tables]
+
+
 def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Iterator[Difference]:
     """The differences that make the table unusable as it is declared. What is only missing can be added."""
     if not found.is_table:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     )
     from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
     from lastlight_state.maintenance.chats import Chats as Chats
+    from lastlight_state.maintenance.prune import Prune as Prune
+    from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
+    from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
     from lastlight_state.maintenance.records import (
         LineFiles as LineFiles,
         MessageCounts as MessageCounts,
@@ -41,6 +44,9 @@ public(
         "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
         "chat_records": "ChatMessages ChatThread",
         "chats": "Chats",
+        "prune": "Prune",
+        "prune.arguments": "PrunePolicy",
+        "prune.records": "PrunePlan",
         "records": "LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry",
         "repair": "Repair",
         "repair_records": "DamagedPart LineFileScan Repaired",
@@ -54,6 +60,8 @@ class Maintenance(Face):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")
+    #: Removes what ended long ago, with a dry run and a receipt.
+    prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
     #: What happened to a run, in order of time.
     timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
     #: The agent's log files, with the newest execution of each session.

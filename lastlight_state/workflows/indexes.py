@@ -89,6 +89,13 @@ APPROVAL_SUMMARY = (
 #: What else is read of a run's approvals: which of them block it, and the first one.
 APPROVAL_OF_RUN = ("status", "blocks_run", "expires_at", "node_id", "iteration")
 
+#: When a run, or an execution, has ended; rows of the original program may lack the time of their end.
+RUN_ENDED_AT = func.coalesce(WorkflowRunModel.__table__.c.finished_at, WorkflowRunModel.__table__.c.started_at)
+EXECUTION_ENDED_AT = func.coalesce(ExecutionModel.__table__.c.finished_at, ExecutionModel.__table__.c.started_at)
+#: Runs that have ended, and executions that have ended and belong to no run, as the predicates of indexes.
+RUN_ENDED = "status IN ('succeeded', 'failed', 'cancelled')"
+ENDED_ALONE = "workflow_run_id IS NULL AND (finished_at IS NOT NULL OR success IS NOT NULL)"
+
 #: How many characters of a long text lists show.
 PREVIEW = 500
 
@@ -208,3 +215,7 @@ Index("ix_run_nodes_waiting", _node.waiting_for, _node.correlation_id, **where("
 Index("ix_human_requests_inbox", _request.requested_at.desc(), _request.id.desc(), **where("status = 'pending'"))
 Index("ix_human_requests_due", _request.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
 Index("ix_human_requests_run", _request.run_id, _request.requested_at)
+
+# since 0010: what may be pruned, in the order of its end
+Index("ix_workflow_runs_ended", RUN_ENDED_AT, _run.id, **where(RUN_ENDED))
+Index("ix_executions_alone", EXECUTION_ENDED_AT, _execution.id, **where(ENDED_ALONE))

@@ -74,6 +74,15 @@ FIRES = (
     column("DISPATCHED", right=True),
     column("NOTE"),
 )
+RECEIPTS = (
+    column("ID", keep=True),
+    column("KIND"),
+    column("SCOPE"),
+    column("STATE"),
+    column("STARTED", "started_at", keep=True),
+    column("UPDATED", "updated_at", keep=True),
+    Column("ROWS", lambda found: sum(found.counts.values()), right=True),
+)
 
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
@@ -100,6 +109,11 @@ def _sessions(store: Store, filters: Filters) -> Page[Any]:
 def _crons(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("crons", "since", "run")
     return store.schedules.crons.list(**_cron_state(filters.statuses), **filters.paging)
+
+
+def _receipts(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("receipts", "since", "run")
+    return store.receipts.list(state=filters.status, **filters.paging)
 
 
 def _active(statuses: Sequence[str] | None) -> bool | None:
@@ -164,6 +178,7 @@ KINDS = {
     "crons": Kind(
         "cron", CRONS, _crons, "(no crons)", lambda store, key: store.schedules.crons.get(key), children=_of_cron
     ),
+    "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,
     **output_kinds.KINDS,
 }

@@ -1,0 +1,101 @@
+"""``prune``: removes what ended long ago, with a dry run that tells the truth and a receipt that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from lastlight_state.cli import consent
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import STOPPED, Failure
+from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import PrunePlan, PrunePolicy
+from lastlight_state.receipts import Receipt
+from lastlight_state.store import StateStore
+
+COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
+
+
+@command("prune")
+@click.option("--kind", metavar="KIND", help="What to remove: runs, executions, messaging or fires.")
+@click.option("--keep-days", metavar="N", type=int, help="Keep what ended in the last N days; each kind has its own.")
+@click.option("--keep-n", metavar="N", type=int, help="Keep the N that ended last; each kind has its own.")
+@click.option("--id", "ids", metavar="ID", multiple=True, help="Only this one, if it may go; several times.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--time-limit", metavar="SECONDS", type=float, help="Stop after this time; exit code 7, and --resume.")
+@click.option("--resume", metavar="RECEIPT", help="Go on with a prune that was interrupted.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None, yes: bool, **policy: Any) -> Answer:
+    """Remove what ended long ago and is not needed any more, each record whole with everything that belongs to it.
+
+    Nothing that runs, waits or is referred to is removed. What is removed is gone: there is no undo. A receipt says how
+    many rows of which table went; --resume goes on where a prune was interrupted.
+    """
+    if resume is not None:
+        _refuse_policy(**policy, dry_run=dry_run)
+        consent.ask(f"Go on with the prune of receipt {resume}?", yes=yes)
+        return _done(call, lambda store: store.maintenance.prune.resume(resume, time_limit=time_limit))
+    asked = _policy(**policy, time_limit=time_limit)
+    plan = look(call, lambda store: store.maintenance.prune.plan(asked))
+    if dry_run:
+        data = {"dry_run": True, **plan.model_dump(), "receipt": None}
+        return Answer(data, lambda screen: _planned(plan, screen))
+    if plan.records:
+        consent.ask(f"Remove {_amount(plan)}?", yes=yes)
+    return _done(call, lambda store: store.maintenance.prune.run(asked), plan)
+
+
+def _policy(kind: str | None, ids: Sequence[str], **more: Any) -> PrunePolicy:
+    if kind is None:
+        raise InvalidValue("--kind", "must be given: nothing is removed by default")
+    return PrunePolicy(kind, ids=ids or None, **more)
+
+
+def _refuse_policy(**given: Any) -> None:
+    """Refuse a policy beside a receipt."""
+    for name, value in given.items():
+        if value:
+            raise InvalidValue(f"--{name.replace('_', '-')}", "must not be given with --resume: the receipt has it")
+
+
+def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | None = None) -> Answer:
+    with working(call) as store:
+        try:
+            receipt = work(store)
+        except BaseException as error:
+            for note in getattr(error, "__notes__", ()):
+                call.output.note(note)
+            raise
+    data = {"dry_run": False, **(plan.model_dump() if plan else {}), "counts": receipt.counts, "receipt": receipt}
+    failure = None
+    if receipt.state != "done":
+        text = f"stopped at the time limit; to go on: lastlight-state prune --resume {receipt.id}"
+        failure = Failure(STOPPED, "time_limit", text, {"receipt_id": receipt.id})
+    return Answer(data, lambda screen: _removed(receipt, screen), failure)
+
+
+def _planned(plan: PrunePlan, screen: Screen) -> Iterator[Any]:
+    yield f"would remove {_amount(plan)}"
+    yield from _table(screen, COUNTS, plan.counts)
+    yield from _table(screen, PROTECTED, plan.protected)
+
+
+def _removed(receipt: Receipt, screen: Screen) -> Iterator[Any]:
+    yield f"receipt {receipt.id}: {receipt.state}, {sum(receipt.counts.values())} rows removed"
+    yield from _table(screen, COUNTS, receipt.counts)
+
+
+def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int]) -> Iterator[Any]:
+    if counts:
+        yield ""
+        yield from screen.table(columns, list(counts.items()))
+
+
+def _amount(plan: PrunePlan) -> str:
+    return f"{plan.records} {plan.kind} with {sum(plan.counts.values())} rows"

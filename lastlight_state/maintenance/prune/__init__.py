@@ -1,0 +1,100 @@
+"""Prune: removes records that ended long ago, each whole with everything that belongs to it, and leaves a receipt.
+
+Nothing else in this library deletes what happened. A prune is a series of short transactions: one that is killed has
+removed whole records only, its receipt says exactly which rows, and it can be resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db.columns import parse_time
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.told import message_of
+from lastlight_state.errors import InvalidValue, StateError
+from lastlight_state.maintenance.prune import checks, plans
+from lastlight_state.maintenance.prune.arguments import PrunePolicy
+from lastlight_state.maintenance.prune.batches import batch
+from lastlight_state.maintenance.prune.kinds import KINDS
+from lastlight_state.maintenance.prune.records import PrunePlan
+from lastlight_state.maintenance.prune.walk import Range
+from lastlight_state.receipts import Receipt, Receipts
+
+
+class Prune(Repository):
+    """``store.maintenance.prune``"""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._receipts = Receipts(context)
+
+    def plan(self, policy: PrunePolicy) -> PrunePlan:
+        """What `run` would remove now, from one snapshot. Writes nothing, and holds no lock.
+
+        Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
+        """
+        terms = checks.terms(policy, self._now())
+        return self._viewing(lambda unit: plans.planned(unit, plans.range_of(unit, terms), terms))
+
+    def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
+        """Remove what the policy names, in short transactions, and return the receipt.
+
+        The state of the receipt is ``done``, or ``interrupted`` after the policy's ``time_limit``, and also after an
+        exception, Ctrl-C included. Raises `Conflict` ``already_running`` while another prune of the kind runs,
+        `ClaimLost` when another process has taken the work over, and as `plan`.
+        """
+        terms = checks.terms(policy, self._now())
+        found = self._viewing(lambda unit: plans.range_of(unit, terms))
+        terms["until"] = [iso_text(found.until[0]), found.until[1]]
+        receipt = self._receipts.begin("prune", scope=policy.kind, policy=terms, owner=_owner(), actor=actor)
+        return self._carried_on(receipt, policy.time_limit)
+
+    def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
+        """Go on with a prune that was interrupted, under its policy and with its cutoff.
+
+        After a process was killed, its receipt says ``running`` and can be taken over after ten minutes. Raises
+        `NotFound`, and `Conflict` for a prune that has ended or is going on.
+        """
+        checks.limit(time_limit)
+        known = self._receipts.get(receipt_id)
+        if known.kind != "prune":
+            raise InvalidValue("receipt_id", f"must be the receipt of a prune, this one is of a {known.kind}")
+        return self._carried_on(self._receipts.resume(receipt_id, owner=_owner()), time_limit)
+
+    def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
+        until, key = receipt.policy["until"]
+        ids = receipt.policy["ids"]
+        found = Range(KINDS[receipt.scope], (parse_time(until), key), None if ids is None else tuple(ids))
+        most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
+        try:
+            going_on = True
+            while going_on:
+                if not in_time():
+                    return self._receipts.finish(receipt, "interrupted", error="the time limit was reached")
+                receipt, going_on = self._next(receipt, found, most)
+        except BaseException as error:
+            with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
+                self._receipts.finish(receipt, "interrupted", error=message_of(error) or type(error).__name__)
+            error.add_note(f"interrupted; to go on: lastlight-state prune --resume {receipt.id}")
+            raise
+        return self._receipts.finish(receipt)
+
+    def _next(self, receipt: Receipt, found: Range, most: int) -> tuple[Receipt, bool]:
+        return self._writing(lambda unit: batch(unit, receipt, found, most, self._now()))
+
+
+def _timer(seconds: float | None) -> Callable[[], bool]:
+    """Whether there is time left."""
+    if seconds is None:
+        return lambda: True
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()[:200]}:{os.getpid()}"

@@ -1,0 +1,97 @@
+"""One batch of a prune: a transaction that removes some records whole, with the step of its receipt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db.columns import parse_time
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune import statements as sql, walk
+from lastlight_state.maintenance.prune.walk import START, Place, Range
+from lastlight_state.receipts import Receipt, steps
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a prune came: after which place it goes on, and whether this pass has removed anything."""
+
+    after: Place = START
+    removed: bool = False
+
+    @classmethod
+    def of(cls, cursor: Any) -> Progress:
+        """As a receipt keeps it; None is the beginning."""
+        if cursor is None:
+            return cls()
+        moment, key = cursor["after"]
+        return cls((parse_time(moment), key), cursor["removed"])
+
+    def cursor(self) -> dict[str, Any]:
+        """For a receipt."""
+        return {"after": [iso_text(self.after[0]), self.after[1]], "removed": self.removed}
+
+
+def batch(unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime) -> tuple[Receipt, bool]:
+    """Remove the next records, of at most ``most`` rows together or one record alone. Returns whether any are left.
+
+    Everything is looked at again here, under the locks of the records: one that was restarted, or is waited for, since
+    the prune began is none to remove any more. The receipt is locked first, so that work that was taken over ends
+    before anything is removed.
+    """
+    steps.confirm(unit, receipt)
+    progress = Progress.of(receipt.cursor)
+    places = found.next(unit, progress.after, locked=True)
+    if not places:
+        again = progress.removed
+        return _stepped(unit, receipt, Counter(), Progress(), at), again
+    keys = [key for _, key in places]
+    kept = walk.protected(unit, found.kind, keys, walk.in_use(unit, found.kind))
+    victims = [key for key in keys if key not in kept]
+    outputs = walk.outputs_of(unit, found.kind)
+    taken = _prefix(walk.sizes(unit, found.kind, victims, outputs), most)
+    removed = _removed(unit, receipt, found, taken, outputs, at) if taken else Counter()
+    last = places[-1] if len(taken) == len(victims) else places[keys.index(taken[-1])]
+    progress = Progress(last, progress.removed or bool(taken))
+    return _stepped(unit, receipt, removed, progress, at), True
+
+
+def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
+    """The first records that have at most this many rows together, and at least one record."""
+    taken: list[str] = []
+    rows = 0
+    for key, counts in sizes.items():
+        rows += counts.total()
+        if taken and rows > most:
+            break
+        taken.append(key)
+    return taken
+
+
+def _removed(
+    unit: Unit, receipt: Receipt, found: Range, keys: Sequence[str], outputs: Sequence[str], at: datetime
+) -> Counter[str]:
+    """Remove these records with everything that belongs to them, under a permit that ends in this transaction."""
+    kind, statements = found.kind, found.statements
+    permit = {"receipt_id": receipt.id}
+    counts: Counter[str] = Counter()
+    unit.change(sql.PERMIT, permit)
+    if kind.buried:
+        statement, values = statements.bury.of(keys)
+        unit.change(statement, {**values, "receipt_id": receipt.id, "at": at})
+    for table in outputs:
+        counts[table] += unit.change(*sql.output_removal(table).of(keys))
+    for table, family in statements.children.items():
+        counts[table] += unit.change(*family.of(keys))
+    counts[kind.table_name] += unit.change(*statements.own.of(keys))
+    unit.change(sql.REVOKE, permit)
+    return counts
+
+
+def _stepped(unit: Unit, receipt: Receipt, removed: Counter[str], progress: Progress, at: datetime) -> Receipt:
+    counts = Counter(receipt.counts) + removed
+    return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=progress.cursor(), at=at)

@@ -1,0 +1,49 @@
+"""The policy of a prune, checked, as its receipt keeps it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db import valid
+from lastlight_state.maintenance.prune.arguments import PrunePolicy
+from lastlight_state.maintenance.prune.kinds import KINDS
+
+#: The most keys that a policy names.
+MOST_KEYS = 500
+#: Limits of a policy: days, records that are kept, rows of a batch.
+MOST_DAYS, MOST_KEPT, MOST_ROWS = 36_500, 10_000_000, 1_000_000
+
+Terms = dict[str, Any]
+
+
+def terms(policy: PrunePolicy, now: datetime) -> Terms:
+    """The policy as a receipt keeps it."""
+    valid.group("policy", policy, PrunePolicy)
+    kind = KINDS[valid.word("kind", policy.kind, KINDS)]
+    days = kind.keep_days if policy.keep_days is None else policy.keep_days
+    kept = kind.keep_n if policy.keep_n is None else policy.keep_n
+    valid.number("keep_days", days, most=MOST_DAYS)
+    limit(policy.time_limit)
+    return {
+        "kind": policy.kind,
+        "keep_days": days,
+        "keep_n": valid.number("keep_n", kept, most=MOST_KEPT),
+        "ids": _keys(policy.ids),
+        "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
+        "cutoff": iso_text(now - timedelta(days=days)),
+    }
+
+
+def _keys(ids: Any) -> list[str] | None:
+    if ids is None:
+        return None
+    valid.at_most("ids", keys := valid.several("ids", ids), MOST_KEYS)
+    return sorted({valid.sought("ids", key) for key in keys})
+
+
+def limit(seconds: Any) -> None:
+    """Refuse a time limit that is no number of seconds."""
+    if seconds is not None:
+        valid.seconds("time_limit", seconds)

@@ -1,0 +1,23 @@
+"""Records of prunes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from lastlight_state.db.records import Record
+
+
+class PrunePlan(Record):
+    """What a prune would remove at this moment: nothing is written to find out.
+
+    ``counts`` are rows by table, ``records`` the number of records (such as runs) and ``victims`` the ids of the first
+    20, in the order of their end. ``protected`` says how many records are old enough and stay, by the reason why.
+    """
+
+    kind: str
+    cutoff: datetime
+    records: int
+    counts: Mapping[str, int]
+    protected: Mapping[str, int]
+    victims: tuple[str, ...]

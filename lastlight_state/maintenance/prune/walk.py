@@ -1,0 +1,93 @@
+"""How a prune goes through the records of a kind: which of them may go, and what goes with each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lastlight_state.db import reconcile
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune import statements as sql
+from lastlight_state.maintenance.prune.kinds.kind import Kind
+
+#: When a record ended, and its key.
+Place = tuple[datetime, str]
+
+#: Before every record.
+START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which records a prune looks at: those before ``until``, of these keys if any are given."""
+
+    kind: Kind
+    until: Place
+    keys: tuple[str, ...] | None
+
+    @property
+    def statements(self) -> sql.Statements:
+        """The statements of the kind."""
+        return sql.STATEMENTS[self.kind.name]
+
+    def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
+        """The next records after a place, at most `LOOK`. ``locked``: locks them, and passes over locked ones."""
+        if self.keys == ():
+            return []
+        values = {"after_age": after[0], "after_key": after[1], "until_age": self.until[0], "until_key": self.until[1]}
+        if self.keys is None:
+            found = unit.rows(self.statements.lock if locked else self.statements.look, values)
+        else:
+            family = self.statements.lock_chosen if locked else self.statements.chosen
+            statement, keys = family.of(self.keys)
+            found = unit.rows(statement, {**values, **keys})
+        return [(row["age"], row["key"]) for row in found]
+
+
+def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
+    """Those of these records that must stay, each with the first reason."""
+    found = {key: "in_use" for key in keys if key in in_use}
+    if kind.protections:
+        for row in unit.rows(*sql.STATEMENTS[kind.name].protected.of(keys)):
+            key = row.pop("key")
+            reason = next((reason for reason, holds in row.items() if holds), None)
+            if reason is not None:
+                found[key] = reason
+    return found
+
+
+def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
+    """For each of these records, its rows by table."""
+    found = {key: Counter({kind.table_name: 1}) for key in keys}
+    if not keys:
+        return found
+    if kind.children:
+        for row in unit.rows(*sql.STATEMENTS[kind.name].measured.of(keys)):
+            found[row["key"]][row["name"]] += row["rows"]
+    for table in outputs:
+        for row in unit.rows(*sql.output_counts(table).of(keys)):
+            found[row["key"]][table] += row["rows"]
+    return found
+
+
+def outputs_of(unit: Unit, kind: Kind) -> list[str]:
+    """The output tables whose rows go with the records. One that was dropped behind the registry is passed over."""
+    if not kind.has_outputs:
+        return []
+    names = [row["table_name"] for row in unit.rows(sql.OUTPUTS)]
+    return reconcile.existing(unit, names) if names else []
+
+
+def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
+    """The records that something refers to which only a program can follow."""
+    return kind.in_use(unit) if kind.in_use is not None else frozenset()
+
+
+def walk(unit: Unit, found: Range) -> Iterator[list[Place]]:
+    """All records of the range, a look at a time."""
+    after = START
+    while places := found.next(unit, after, locked=False):
+        yield places
+        after = places[-1]

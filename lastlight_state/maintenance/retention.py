@@ -1,0 +1,51 @@
+"""Which rows ever leave the database, for every table: the kinds of prune that remove them, or why they stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Retention:
+    """``pruned_as`` are the kinds of prune that remove rows of the table; ``kept`` says why its other rows stay."""
+
+    pruned_as: tuple[str, ...] = ()
+    kept: str = ""
+
+
+_WITH_RUN = Retention(pruned_as=("runs",))
+
+#: Every table of the schema. A table that is added must be added here.
+RETENTION: Mapping[str, Retention] = {
+    "workflow_runs": _WITH_RUN,
+    "executions": Retention(pruned_as=("runs", "executions")),
+    "run_nodes": _WITH_RUN,
+    "run_loops": _WITH_RUN,
+    "run_transitions": _WITH_RUN,
+    "workflow_approvals": _WITH_RUN,
+    "human_requests": _WITH_RUN,
+    "run_events": _WITH_RUN,
+    "run_signals": _WITH_RUN,
+    "run_frames": _WITH_RUN,
+    "run_sequences": _WITH_RUN,
+    "tool_calls": _WITH_RUN,
+    "sandboxes": _WITH_RUN,
+    "scores": _WITH_RUN,
+    "run_inputs": _WITH_RUN,
+    "output_history": _WITH_RUN,
+    "messaging_sessions": Retention(pruned_as=("messaging",)),
+    "messaging_messages": Retention(pruned_as=("messaging",)),
+    "cron_fires": Retention(pruned_as=("fires",)),
+    "output_cache": Retention(kept="replaceable: `store.outputs.cache.clear` removes what has expired, or all"),
+    "output_tables": Retention(kept="one row for each output table; the rows of those tables go with their run"),
+    "cron_schedules": Retention(kept="configuration; a cron that is gone is retired"),
+    "cron_overrides": Retention(kept="configuration; `clear` removes one"),
+    "workflow_overrides": Retention(kept="configuration; `clear` removes one"),
+    "maintenance_receipts": Retention(kept="the proof of what was removed"),
+    "tombstones": Retention(kept="what was removed must not come back by an import"),
+    "import_ledger": Retention(kept="what was imported must not be imported twice"),
+    "copy_progress": Retention(kept="how far copies came; a few rows for each"),
+    "lastlight_meta": Retention(kept="facts about the schema"),
+    "maintenance_permits": Retention(kept="always empty at rest"),
+}

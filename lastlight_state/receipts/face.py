@@ -1,0 +1,132 @@
+"""Receipts: what maintenance did or is doing, under which policy, how far it came.
+
+One piece of work of a kind and scope runs at a time. Its owner writes each step in the transaction of the step's work,
+so that the counts of a receipt are exactly what was done, whenever the owner dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.ids import new_id
+from lastlight_state.receipts import statements as sql, steps, words
+from lastlight_state.receipts.records import Receipt, ReceiptSummary
+
+
+class Receipts(Repository):
+    """``store.receipts``"""
+
+    def get(self, receipt_id: str) -> Receipt:
+        """The receipt. Raises `NotFound`."""
+        values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
+        return self._one(Receipt, sql.GET, values, kind=words.RECEIPT, key=receipt_id)
+
+    def find(self, receipt_id: str) -> Receipt | None:
+        """The receipt, or None."""
+        return self._find(Receipt, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
+
+    def list(
+        self,
+        *,
+        kind: words.Kind | None = None,
+        state: words.State | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[ReceiptSummary]:
+        """A page of receipts, newest first, without policy and cursor."""
+        given = {
+            "kind": None if kind is None else valid.word("kind", kind, words.KINDS),
+            "state": None if state is None else valid.word("state", state, words.STATES),
+        }
+        return self._page(sql.LIST, ReceiptSummary.of, given, limit, page_token)
+
+    def begin(
+        self,
+        kind: words.Kind,
+        *,
+        owner: str,
+        policy: Mapping[str, Any],
+        scope: str = "",
+        actor: str | None = None,
+    ) -> Receipt:
+        """Begin a piece of work. Raises `Conflict` ``already_running`` if one of this kind and scope runs.
+
+        Work whose owner has been silent for ten minutes is set to ``interrupted`` and does not stand in the way.
+        """
+        now = self._now()
+        row = {
+            "id": new_id(),
+            "kind": valid.word("kind", kind, words.KINDS),
+            "scope": valid.content("scope", scope, words.SCOPE),
+            "state": "running",
+            "owner": valid.identifier("owner", owner, words.OWNER),
+            "actor": valid.optional("actor", actor, words.ACTOR),
+            "library_version": _version(),
+            "started_at": now,
+            "updated_at": now,
+            "counts": "{}",
+            "cursor": None,
+            "policy": codec.encode("policy", _mapping("policy", policy), max_bytes=words.POLICY),
+        }
+
+        def work(unit: Unit) -> Receipt:
+            rival = unit.row(sql.RIVAL, row)
+            if rival is not None:
+                if steps.is_alive(rival["updated_at"], now):
+                    raise steps.under_way(row["kind"], row["scope"], rival, now)
+                said = {"error": f"silent since {rival['updated_at'].isoformat()}"}
+                unit.row(sql.INTERRUPT, {"receipt_id": rival["id"], "at_epoch": rival["epoch"], **said})
+            begun = unit.find(Receipt, sql.INSERT, row)
+            if begun is None:  # another one began after the look above
+                rival = unit.row(sql.RIVAL, row) or {**row, "id": "?", "owner": "?"}
+                raise steps.under_way(row["kind"], row["scope"], rival, now)
+            return begun
+
+        return self._writing(work)
+
+    def resume(self, receipt_id: str, *, owner: str) -> Receipt:
+        """Go on with work that was interrupted, or whose owner has been silent for ten minutes.
+
+        The receipt's epoch rises, so that nothing more of the earlier owner is stored. Raises `NotFound`, and
+        `Conflict`: ``receipt_finished``, or ``already_running`` if its owner or another one is at work.
+        """
+        key = valid.sought("receipt_id", receipt_id)
+        valid.identifier("owner", owner, words.OWNER)
+        return self._writing(lambda unit: steps.take(unit, key, owner=owner, at=self._now()))
+
+    def step(self, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any = None) -> Receipt:
+        """Store how far the work came; make this call in the transaction of the work itself.
+
+        Raises `ClaimLost` if another owner has taken the work over: then roll back.
+        """
+        valid.group("receipt", receipt, Receipt)
+        given = _mapping("counts", counts)
+        return self._writing(lambda unit: steps.step(unit, receipt, counts=given, cursor=cursor, at=self._now()))
+
+    def finish(self, receipt: Receipt, state: words.End = "done", *, error: str | None = None) -> Receipt:
+        """End the work: ``done`` and ``failed`` for good, ``interrupted`` until `resume`. Raises `ClaimLost`."""
+        valid.group("receipt", receipt, Receipt)
+        valid.word("state", state, words.ENDS)
+        said = valid.optional_content("error", error, words.ERROR)
+        return self._writing(lambda unit: steps.finish(unit, receipt, state, error=said, at=self._now()))
+
+
+def _mapping(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidValue(where, f"expected a mapping, got {type(value).__name__}")
+    return dict(value)
+
+
+@cache
+def _version() -> str:
+    """The version of this library. Its package may not be imported from here: it stands above."""
+    return version("lastlight-state")

@@ -1,0 +1,37 @@
+"""Records of receipts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.db.records import Record
+
+
+class ReceiptSummary(Record):
+    """A piece of maintenance work as lists show it.
+
+    ``state`` is ``running``, ``done``, ``failed`` or ``interrupted``. ``counts`` says how many rows were dealt with, by
+    table. ``epoch`` rises whenever another owner goes on with the work.
+    """
+
+    id: str
+    kind: str
+    scope: str
+    state: str
+    owner: str
+    epoch: int
+    actor: str | None
+    library_version: str
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    counts: dict[str, Any]
+
+
+class Receipt(ReceiptSummary):
+    """A piece of maintenance work: under which ``policy``, how far it came (``cursor``), and why it stopped."""
+
+    cursor: Any
+    error: str | None
+    policy: Any

@@ -1,0 +1,87 @@
+"""``prune`` from the command line."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.cli.calls import lastlight_state
+from support.maintenance.rows import insert, run_row
+
+from lastlight_state.clock import SYSTEM_CLOCK
+from lastlight_state.testing import Database
+
+
+@pytest.fixture
+def old(database: Database) -> Database:
+    """Three runs that ended long ago, and one that lives."""
+    at = SYSTEM_CLOCK.now() - timedelta(days=400)
+    insert(database.raw(), "workflow_runs", *(run_row(key, at) for key in "abc"))
+    insert(database.raw(), "workflow_runs", run_row("live", at, "paused"))
+    return database
+
+
+def prune(database: Database, *words: object) -> Any:
+    return lastlight_state("prune", *words, "--url", database.url)
+
+
+def left(database: Database) -> int:
+    return int(database.raw().execute("SELECT count(*) FROM workflow_runs").fetchone()[0])
+
+
+def test_a_dry_run_says_what_the_prune_then_does(old: Database) -> None:
+    """maintenance OP-29, OP-71, OP-72."""
+    words = ("--kind", "runs", "--keep-n", 1)
+    planned = prune(old, *words, "--dry-run", "--json")
+    assert (planned.code, planned.data["victims"], planned.data["receipt"]) == (0, ["a", "b"], None)
+    assert "STAYS BECAUSE" in prune(old, *words, "--dry-run").out
+    assert left(old) == 4
+    done = prune(old, *words, "-y", "--json")
+    assert (done.code, done.data["counts"]) == (0, planned.data["counts"])
+    assert (done.data["receipt"]["state"], left(old)) == ("done", 2)
+    shown = lastlight_state("show", "receipt", done.data["receipt"]["id"], "--url", old.url, "--json")
+    assert shown.data["record"]["counts"] == {"workflow_runs": 2}
+    assert "0 rows removed" in prune(old, *words).out
+
+
+def test_without_a_terminal_or_consent_nothing_is_removed(old: Database) -> None:
+    """maintenance OP-1, OP-70, case 51."""
+    assert prune(old, "--kind", "runs", "--keep-n", 0, "--json").error == "not_confirmed"
+    assert prune(old, "-y", "--json").error == "invalid_value"
+    assert (prune(old, "--kind", "runs", "-y").code, left(old)) == (0, 4)  # the newest hundred stay
+
+
+@pytest.mark.parametrize("words", [("--kind", "all"), ("--kind", "runs", "--keep-days", "-1"), ("--keep-n", "x")])
+def test_wrong_words_are_wrong_usage(old: Database, words: tuple[str, ...]) -> None:
+    """maintenance OP-74, case 57."""
+    said = prune(old, *words, "-y", "--json")
+    assert (said.code, left(old)) == (2, 4)
+    assert lastlight_state("ls", "receipts", "--url", old.url).out == "(no receipts)\n"
+
+
+def test_a_time_limit_is_exit_code_7_and_the_command_that_goes_on_works_as_printed(old: Database) -> None:
+    """maintenance OP-31, OP-72."""
+    stopped = prune(old, "--kind", "runs", "--keep-n", 0, "--time-limit", 0, "-y", "--json")
+    assert (stopped.code, stopped.error, left(old)) == (7, "time_limit", 4)
+    command = stopped.answer["error"]["message"].rpartition("lastlight-state ")[2].split()
+    assert lastlight_state(*command, "--kind", "runs", "-y", "--url", old.url).code == 2
+    done = lastlight_state(*command, "-y", "--url", old.url)
+    assert (done.code, left(old)) == (0, 1)
+    listed = lastlight_state("ls", "receipts", "--status", "done", "--url", old.url, "--json")
+    assert [found["counts"] for found in listed.data["items"]] == [{"workflow_runs": 3}]
+
+
+def test_an_interruption_prints_the_command_that_goes_on(old: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-72, case 50."""
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lastlight_state.maintenance.prune.batch", interrupted)
+    said = prune(old, "--kind", "runs", "--keep-n", 0, "-y")
+    monkeypatch.undo()
+    assert said.code == 130
+    command = said.err.partition("lastlight-state ")[2].splitlines()[0].split()
+    assert lastlight_state(*command, "-y", "--url", old.url).code == 0
+    assert left(old) == 1

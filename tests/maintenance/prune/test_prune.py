@@ -1,0 +1,326 @@
+"""What a prune removes and what it leaves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from support.maintenance.rows import counts, difference, insert, run_row
+from support.maintenance.whole_runs import Report, whole_run
+from support.refusal import refused
+
+from lastlight_state import Conflict, InvalidValue, NotFound, StateStore
+from lastlight_state.ids import new_id
+from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.messaging import ConversationKey, MessageDraft
+from lastlight_state.testing import Database, racing
+from lastlight_state.workflows.words import RUN_STATUSES
+
+DAY = 86_400
+ALL = PrunePolicy("runs", keep_days=30, keep_n=0)
+
+
+def runs(database: Database) -> set[str]:
+    return {row[0] for row in database.raw().execute("SELECT id FROM workflow_runs").fetchall()}
+
+
+def ended(database: Database, *keys: str, days: float = 40, **more: Any) -> None:
+    """Runs that ended so long ago."""
+    at = database.clock.now() - timedelta(days=days)
+    insert(database.raw(), "workflow_runs", *(run_row(key, at, **more) for key in keys))
+
+
+def test_a_run_goes_whole_with_its_rows_in_every_table_and_the_others_stay(fresh_database: Database) -> None:
+    """maintenance OP-26, OP-29, case 3, case 15: plan, receipt and the rows that are gone are equal."""
+    database, store = fresh_database, fresh_database.open(migrate=True)
+    store.outputs.define("report", Report)
+    whole_run(store, "old")
+    database.clock.advance(seconds=31 * DAY)
+    whole_run(store, "young")
+    before = counts(database, "report")
+    assert min(before[name] for name in ("run_frames", "scores", "output_history", "report")) == 2
+    plan = store.maintenance.prune.plan(ALL)
+    receipt = store.maintenance.prune.run(ALL, actor="ana")
+    after = counts(database, "report")
+    assert (plan.records, plan.victims, plan.protected) == (1, ("old",), {})
+    assert plan.counts == receipt.counts == difference(before, after)
+    assert len(plan.counts) == 17
+    assert (receipt.state, receipt.actor, runs(database)) == ("done", "ana", {"young"})
+    assert database.raw().execute("SELECT kind, id, receipt_id FROM tombstones").fetchall() == [
+        ("workflow_run", "old", receipt.id)
+    ]
+    assert after["maintenance_permits"] == 0
+    assert store.maintenance.prune.run(ALL).counts == {}
+
+
+#: A run of a random graph: its status, days since it ended, the number of its parent, and what waits for it.
+NODE = st.tuples(
+    st.sampled_from(sorted(RUN_STATUSES)),
+    st.integers(0, 60),
+    st.none() | st.integers(0, 5),
+    st.sampled_from(["", "approval", "question", "pointer"]),
+)
+
+
+@settings(max_examples=12)
+@given(graph=st.lists(NODE, max_size=6), keep_n=st.integers(0, 3), batch=st.sampled_from([1, 3, 20_000]))
+def test_a_dry_run_tells_the_truth_about_any_graph(
+    database: Database, graph: list[tuple[str, int, int | None, str]], keep_n: int, batch: int
+) -> None:
+    """maintenance OP-26, OP-27, OP-29, case 1, case 3: nothing that lives, waits or is read goes."""
+    store, raw, now = database.open(), database.raw(), database.clock.now()
+    keys = [new_id() for _ in graph]
+    for key, (status, days, parent, waits) in zip(keys, graph, strict=True):
+        related = {"parent_run_id": keys[parent] if parent is not None and parent < len(keys) else None}
+        insert(raw, "workflow_runs", run_row(key, now - timedelta(days=days), status, **related))
+        common = {"workflow_run_id": key, "started_at": now, "trigger_type": "t", "trigger_id": "t", "skill": "s"}
+        insert(raw, "executions", {"id": f"ex-{key}", **common})
+        if waits == "approval":
+            gate = {"id": key, "workflow_run_id": key, "gate": "g", "summary": "s", "created_at": now}
+            insert(raw, "workflow_approvals", gate)
+        elif waits == "question":
+            question = {"id": key, "run_id": key, "node_id": "n", "kind": "text", "requested_at": now, "prompt": "?"}
+            insert(raw, "human_requests", question)
+        elif waits == "pointer":
+            scratch = f'{{"n": 1, "loop": {{"lastOutputExecutionId": "ex-{key}"}}}}'
+            insert(raw, "workflow_runs", run_row(f"reads-{key}", now, "paused", scratch=scratch))
+    policy = PrunePolicy("runs", keep_days=30, keep_n=keep_n, batch_rows=batch)
+    before = counts(database)
+    plan = store.maintenance.prune.plan(policy)
+    receipt = store.maintenance.prune.run(policy)
+    assert plan.counts == receipt.counts == difference(before, counts(database))
+    assert store.maintenance.prune.plan(policy).records == 0
+    left = runs(database)
+    for key, (status, days, parent, waits) in zip(keys, graph, strict=True):
+        if status in ("queued", "running", "paused") or days <= 30 or waits:
+            assert key in left
+        if parent is not None and parent < len(keys) and graph[parent][0] in ("queued", "running", "paused"):
+            assert key in left
+    if keep_n == 0:
+        assert all(key in left or days > 30 for key, (_, days, *_) in zip(keys, graph, strict=True))
+
+
+def test_protected_runs_are_counted_by_the_reason_why_they_stay(database: Database) -> None:
+    """maintenance OP-26, OP-29, case 1."""
+    store, raw = database.open(), database.raw()
+    ended(database, "live", status="running")
+    ended(database, "child", parent_run_id="live")
+    ended(database, "old")
+    at = database.clock.now()
+    gate = {"id": "g", "workflow_run_id": "old", "gate": "g", "summary": "s", "created_at": at}
+    insert(raw, "workflow_approvals", gate)
+    plan = store.maintenance.prune.plan(ALL)
+    assert (plan.records, plan.protected) == (0, {"live_parent": 1, "not_ended": 1, "pending_approval": 1})
+
+
+def test_damage_elsewhere_holds_nothing_up(database: Database) -> None:
+    """maintenance OP-27, case 7: a scratch that is no object, or cannot be read, names no execution."""
+    ended(database, "old")
+    ended(database, "live", days=0, status="running", scratch='["lastOutputExecutionId"]')
+    if database.name == "sqlite":
+        ended(database, "broken", days=0, status="paused", scratch='{"lastOutputExecutionId')
+    assert database.open().maintenance.prune.run(ALL).counts == {"workflow_runs": 1}
+
+
+def test_the_cutoff_stays_the_newest_stay_and_equal_times_are_decided_by_id(database: Database) -> None:
+    """maintenance OP-26, case 2."""
+    store = database.open()
+    ended(database, "cutoff", days=30)
+    ended(database, "a", "b", "c", days=31)
+    ended(database, "nulls", days=32, finished_at=None)
+    newest = PrunePolicy("runs", keep_days=30, keep_n=3)
+    assert store.maintenance.prune.plan(newest).victims == ("nulls", "a")
+    assert store.maintenance.prune.plan(PrunePolicy("runs", keep_days=30, keep_n=9)).records == 0
+    store.maintenance.prune.run(newest)
+    assert runs(database) == {"cutoff", "b", "c"}
+
+
+def test_ids_narrow_and_never_widen(database: Database) -> None:
+    """maintenance OP-26, case 57."""
+    store = database.open()
+    ended(database, "a", "b", "c")
+    ended(database, "young", days=1)
+    chosen = PrunePolicy("runs", keep_n=0, ids=["c", "young", "a"], batch_rows=1)
+    assert store.maintenance.prune.plan(chosen).victims == ("a", "c")
+    assert store.maintenance.prune.run(chosen).counts == {"workflow_runs": 2}
+    assert runs(database) == {"b", "young"}
+    assert store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, ids=[])).counts == {}
+    with pytest.raises(NotFound):
+        store.maintenance.prune.plan(PrunePolicy("runs", ids=["none"]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "everything"},
+        {"keep_days": -1},
+        {"keep_n": -1},
+        {"keep_days": 40_000},
+        {"ids": "one"},
+        {"ids": ["x"] * 501},
+        {"batch_rows": 0},
+        {"time_limit": -1.0},
+    ],
+    ids=str,
+)
+def test_a_wrong_policy_is_refused_and_leaves_no_receipt(every_backend: StateStore, wrong: dict[str, Any]) -> None:
+    """maintenance OP-25, case 57."""
+    for call in (every_backend.maintenance.prune.plan, every_backend.maintenance.prune.run):
+        with pytest.raises(InvalidValue):
+            call(PrunePolicy(**{"kind": "runs", **wrong}))
+    assert every_backend.receipts.list().items == ()
+
+
+def test_chats_go_with_their_messages_unless_they_are_active(store: Any, database: Database) -> None:
+    """maintenance OP-26."""
+    chats = database.open()
+    sessions = [chats.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in ("a", "b")]
+    for session in sessions:
+        chats.messaging.messages.append_many(session, [MessageDraft("user", "x")] * 3)
+    chats.messaging.sessions.close(sessions[0])
+    database.clock.advance(seconds=8 * DAY)
+    plan = store.maintenance.prune.plan(PrunePolicy("messaging"))
+    receipt = store.maintenance.prune.run(PrunePolicy("messaging"))
+    assert plan.counts == receipt.counts == {"messaging_messages": 3, "messaging_sessions": 1}
+    assert plan.protected == {"not_ended": 1}
+    assert [found.id for found in chats.messaging.sessions.list()] == sessions[1:]
+
+
+def test_fires_go_but_for_the_last_of_each_cron(database: Database) -> None:
+    """maintenance OP-26."""
+    raw, now = database.raw(), database.clock.now()
+    for n in range(4):
+        at = now - timedelta(days=60 - n)
+        status = "running" if n == 0 else "ok"
+        insert(
+            raw, "cron_fires", {"id": f"f{n}", "cron_name": "c", "source": "manual", "status": status, "started_at": at}
+        )
+    plan = database.open().maintenance.prune.plan(PrunePolicy("fires"))
+    assert (plan.victims, plan.protected) == (("f1", "f2"), {"newest_of_its_cron": 1, "not_ended": 1})
+    assert database.open().maintenance.prune.run(PrunePolicy("fires")).counts == {"cron_fires": 2}
+
+
+def test_executions_without_a_run_go_unless_a_run_reads_their_output(database: Database) -> None:
+    """maintenance OP-26."""
+    store, at = database.open(), database.clock.now() - timedelta(days=40)
+    for key, finished in (("a", at), ("b", at), ("open", None)):
+        row = {"id": key, "trigger_type": "chat", "trigger_id": "t", "skill": "s", "started_at": at}
+        insert(database.raw(), "executions", {**row, "finished_at": finished})
+    ended(database, "live", days=0, status="running", scratch='{"l": {"lastOutputExecutionId": "b"}}')
+    policy = PrunePolicy("executions", keep_n=0)
+    plan = store.maintenance.prune.plan(policy)
+    assert (plan.victims, plan.protected) == (("a",), {"in_use": 1, "not_ended": 1})
+    assert store.maintenance.prune.run(policy).counts == {"executions": 1}
+
+
+def test_a_run_that_is_restarted_between_the_plan_and_its_batch_stays(database: Database) -> None:
+    """maintenance OP-28, case 11."""
+    store, other = database.open(), database.open()
+    ended(database, "a", "b", status="failed")
+    with racing(store) as race:
+        race.before_unit(3, lambda: other.workflows.runs.restart("a", by="ana", reason="again"))
+        receipt = store.maintenance.prune.run(ALL)
+    assert race.left == 0
+    assert receipt.counts == {"workflow_runs": 1}
+    assert runs(database) == {"a"}
+
+
+def test_a_run_that_somebody_has_locked_is_passed_over_and_found_by_the_next_pass(shared_postgres: Database) -> None:
+    """maintenance OP-28."""
+    store, raw = shared_postgres.open(), shared_postgres.raw()
+    ended(shared_postgres, "a", "b")
+    raw.execute("BEGIN")
+    raw.execute("UPDATE workflow_runs SET updated_at = updated_at WHERE id = 'a'")
+    with racing(store) as race:
+        race.before_unit(4, lambda: raw.execute("ROLLBACK"))
+        receipt = store.maintenance.prune.run(ALL)
+    assert (race.left, receipt.counts) == (0, {"workflow_runs": 2})
+
+
+def test_batches_are_bounded_by_rows_and_a_large_run_is_one_alone(database: Database) -> None:
+    """maintenance OP-28, case 10."""
+    store, raw = database.open(), database.raw()
+    ended(database, *"abcde")
+    at = database.clock.now()
+    event = {"type": "e", "occurred_at": at, "payload": "{}"}
+    insert(raw, "run_events", *({"run_id": key, "seq": n, **event} for key in "ab" for n in range(60)))
+    with racing(store) as race:
+        receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=10))
+    assert receipt.counts == {"run_events": 120, "workflow_runs": 5}
+    assert (
+        sum("DELETE FROM workflow_runs" in text or 'DELETE FROM "workflow_runs"' in text for text in race.statements)
+        == 3
+    )
+
+
+def test_a_time_limit_ends_a_prune_between_batches_and_it_can_go_on(store: Any, database: Database) -> None:
+    """maintenance OP-31."""
+    ended(database, *"abc")
+    stopped = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, time_limit=0))
+    assert (stopped.state, stopped.counts, runs(database)) == ("interrupted", {}, {*"abc"})
+    with pytest.raises(InvalidValue):
+        store.maintenance.prune.resume(stopped.id, time_limit=-1)
+    done = store.maintenance.prune.resume(stopped.id, time_limit=60)
+    assert (done.id, done.state, done.counts, done.epoch) == (stopped.id, "done", {"workflow_runs": 3}, 2)
+    with pytest.raises(Conflict):
+        store.maintenance.prune.resume(stopped.id)
+    other = store.receipts.begin("copy", owner="a", policy={})
+    with pytest.raises(InvalidValue):
+        store.maintenance.prune.resume(other.id)
+
+
+def test_an_exception_in_mid_prune_leaves_whole_batches_and_a_receipt_that_says_how_to_go_on(
+    database: Database,
+) -> None:
+    """maintenance OP-31, OP-72, case 50."""
+    store = database.open()
+    ended(database, *"abc")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with racing(store) as race:
+        race.before_unit(4, interrupt)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1))
+    [receipt] = store.receipts.list(state="interrupted")
+    assert (receipt.counts, runs(database)) == ({"workflow_runs": 1}, {*"bc"})
+    assert raised.value.__notes__ == [f"interrupted; to go on: lastlight-state prune --resume {receipt.id}"]
+    assert store.maintenance.prune.resume(receipt.id).counts == {"workflow_runs": 3}
+
+
+def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_more(database: Database) -> None:
+    """maintenance OP-7, OP-31, case 9."""
+    store, other = database.open(), database.open()
+    ended(database, *"abc")
+
+    def take_over() -> None:
+        database.clock.advance(seconds=600)
+        [receipt] = other.receipts.list(state="running")
+        other.receipts.resume(receipt.id, owner="other")
+
+    with racing(store) as race:
+        race.before_unit(4, take_over)
+        with pytest.raises(Conflict) as lost:
+            store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1))
+    assert (lost.value.code, runs(database)) == ("claim_lost", {*"bc"})
+    assert other.receipts.list(state="running").items
+
+
+def test_an_output_table_that_was_dropped_behind_the_registry_is_passed_over(fresh_database: Database) -> None:
+    """maintenance OP-26."""
+    store = fresh_database.open(migrate=True)
+    store.outputs.define("report", Report)
+    fresh_database.raw().execute("DROP TABLE report")
+    ended(fresh_database, "a")
+    assert store.maintenance.prune.run(ALL).counts == {"workflow_runs": 1}
+
+
+def test_outside_a_prune_deletion_stays_refused(database: Database) -> None:
+    """maintenance OP-8, case 14: no permit stays behind."""
+    ended(database, "a", "b")
+    database.open().maintenance.prune.run(PrunePolicy("runs", keep_n=0, ids=["a"]))
+    with refused():
+        database.raw().execute("DELETE FROM workflow_runs")

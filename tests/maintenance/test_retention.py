@@ -1,0 +1,35 @@
+"""Every table says which prune removes its rows, or why they stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from lastlight_state.maintenance.prune.kinds import KINDS
+from lastlight_state.maintenance.retention import RETENTION
+from lastlight_state.migrations.metadata import METADATA
+
+
+def removed_as(kind: str) -> set[str]:
+    return {KINDS[kind].table_name, *(child.table.name for child in KINDS[kind].children)}
+
+
+def test_every_table_has_its_retention() -> None:
+    """maintenance OP-6, case 15: a new table must say when its rows go."""
+    assert set(RETENTION) == set(METADATA.tables)
+    assert [name for name, found in RETENTION.items() if bool(found.pruned_as) is bool(found.kept)] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prune_removes_rows_of_the_tables_that_say_so(kind: str) -> None:
+    """maintenance OP-6, OP-26."""
+    assert removed_as(kind) == {name for name, found in RETENTION.items() if kind in found.pruned_as}
+
+
+def test_every_table_that_belongs_to_a_run_goes_with_it() -> None:
+    """maintenance OP-26, case 15."""
+    of_runs = {
+        table.name
+        for table in METADATA.tables.values()
+        if {"run_id", "workflow_run_id"} & {column.name for column in table.columns}
+    }
+    assert of_runs <= removed_as("runs")
