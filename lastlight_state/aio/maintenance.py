@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
-from lastlight_state.maintenance import AgentSessions, Chats, Maintenance, Prune, Repair
+from lastlight_state.maintenance import AgentSessions, Chats, Doctor, Maintenance, Prune, Repair
 from lastlight_state.maintenance.stats import Statistics
 from lastlight_state.maintenance.timeline import Timeline
 
@@ -13,6 +13,12 @@ class AsyncStatistics(Face[Statistics]):
     """``store.maintenance.stats``"""
 
     collect = reading(Statistics.collect)
+
+
+class AsyncDoctor(Face[Doctor]):
+    """``store.maintenance.doctor``"""
+
+    examine = reading(Doctor.examine)
 
 
 class AsyncPrune(Face[Prune]):
@@ -58,6 +64,8 @@ class AsyncMaintenance(Face[Maintenance]):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[AsyncStatistics] = Part("lastlight_state.aio.maintenance.AsyncStatistics")
+    #: Looks for what is wrong, and says what helps.
+    doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
     #: What happened to a run, in order of time.

@@ -18,6 +18,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
+from lastlight_state.backends.examination import Examination
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
 from lastlight_state.errors import MisuseError, NotSupported, StateError
@@ -131,7 +132,7 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(ABC):
+class Backend(Examination, ABC):
     """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
@@ -250,7 +251,7 @@ class Backend(ABC):
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 
-    def leave(self, checkout: Checkout) -> None:  # noqa: B027 - most have nothing to do
+    def leave(self, checkout: Checkout) -> None:
         """End what `join` began: the connection is as it was, and its transaction stays open."""
 
     def alive(self, checkout: Checkout) -> bool:
@@ -290,7 +291,7 @@ class Backend(ABC):
         """
         raise NotSupported(f"{self.name} cannot refuse writes of a query")
 
-    def limit_ddl_waits(self, checkout: Checkout) -> None:  # noqa: B027 - where DDL waits for nobody it has nothing to do
+    def limit_ddl_waits(self, checkout: Checkout) -> None:
         """Statements of this unit that change tables give up soon when others hold the table, as `BackendBusy`."""
 
     @abstractmethod
@@ -321,7 +322,7 @@ class Backend(ABC):
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         """The rows of one SELECT, or None where its table (or the database itself) does not exist. Creates nothing."""
 
-    def enter(self, checkout: Checkout) -> None:  # noqa: B027 - where there are no schemas it has nothing to do
+    def enter(self, checkout: Checkout) -> None:
         """Names without a schema in statements of this unit's transaction mean tables of this backend's schema."""
 
     @abstractmethod
@@ -340,7 +341,7 @@ class Backend(ABC):
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         """Size and settings of the database, and which of these tables there are. Reads no table of ours."""
 
-    def forked(self) -> None:  # noqa: B027 - most have nothing to do
+    def forked(self) -> None:
         """In a child process: the connections are the parent's, and are neither used nor closed here."""
 
     @abstractmethod

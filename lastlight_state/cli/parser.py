@@ -37,6 +37,7 @@ COMMANDS = {
     "session-state": "List, show, delete and reconstruct the states of sessions.",
     "repair": "Find what is damaged in line files, and mend it without losing a byte.",
     "prune": "Remove what ended long ago, with a dry run and a receipt.",
+    "doctor": "Look for what is wrong, in the database and in the files beside it.",
     "stats": "Count and measure everything, database and files.",
     "demo": "Run a real workflow here, with a crash on purpose, and print its story.",
 }

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     )
     from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
     from lastlight_state.maintenance.chats import Chats as Chats
+    from lastlight_state.maintenance.doctor import Doctor as Doctor
+    from lastlight_state.maintenance.doctor.records import (
+        Finding as Finding,
+        Report as Report,
+        SkippedCheck as SkippedCheck,
+    )
     from lastlight_state.maintenance.prune import Prune as Prune
     from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
     from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
@@ -44,6 +50,8 @@ public(
         "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
         "chat_records": "ChatMessages ChatThread",
         "chats": "Chats",
+        "doctor": "Doctor",
+        "doctor.records": "Finding Report SkippedCheck",
         "prune": "Prune",
         "prune.arguments": "PrunePolicy",
         "prune.records": "PrunePlan",
@@ -60,6 +68,8 @@ class Maintenance(Face):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")
+    #: Looks for what is wrong, and says what helps.
+    doctor: Part[Doctor] = Part("lastlight_state.maintenance.doctor.Doctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
     #: What happened to a run, in order of time.

@@ -63,7 +63,7 @@ class Receipts(Repository):
         Work whose owner has been silent for ten minutes is set to ``interrupted`` and does not stand in the way.
         """
         now = self._now()
-        row = {
+        row: dict[str, Any] = {
             "id": new_id(),
             "kind": valid.word("kind", kind, words.KINDS),
             "scope": valid.content("scope", scope, words.SCOPE),

@@ -29,6 +29,7 @@ from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker
 from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
+from lastlight_state.backends.postgres.examining import examined
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.originals import PostgresOriginal
 from lastlight_state.backends.postgres.pool import Pool, cancel
@@ -254,6 +255,12 @@ class PostgresBackend(Backend):
 
     def shape(self, connection: Connection) -> Catalogue:
         return shape_of(connection.connection.dbapi_connection)
+
+    def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
+        try:
+            return examined(checkout.driver, self.schema)
+        except psycopg.Error as error:
+            raise translate(error) from error
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:

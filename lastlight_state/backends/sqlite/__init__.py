@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine
+from sqlalchemy import ColumnElement, create_engine
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
+from lastlight_state.backends.examination import Form
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.sqlite import files, questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
@@ -32,6 +33,7 @@ from lastlight_state.backends.sqlite.connections import (
     SharedConnection,
 )
 from lastlight_state.backends.sqlite.errors import is_locked, translate
+from lastlight_state.backends.sqlite.examining import examined, malformed
 from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
@@ -252,6 +254,21 @@ class SqliteBackend(Backend):
         except sqlite3.Error as error:
             raise translate(error) from error
         return frozenset(name for (name,) in found)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        path = self._path
+        beside = ("-wal", "-shm", "-journal")
+        return () if path is None else (path, *(path.with_name(path.name + ending) for ending in beside))
+
+    def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
+        try:
+            return examined(checkout.driver, deep=deep)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
+        return malformed(column, form)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:

@@ -215,30 +215,6 @@ def test_executions_without_a_run_go_unless_a_run_reads_their_output(database: D
     assert store.maintenance.prune.run(policy).counts == {"executions": 1}
 
 
-def test_a_run_that_is_restarted_between_the_plan_and_its_batch_stays(database: Database) -> None:
-    """maintenance OP-28, case 11."""
-    store, other = database.open(), database.open()
-    ended(database, "a", "b", status="failed")
-    with racing(store) as race:
-        race.before_unit(3, lambda: other.workflows.runs.restart("a", by="ana", reason="again"))
-        receipt = store.maintenance.prune.run(ALL)
-    assert race.left == 0
-    assert receipt.counts == {"workflow_runs": 1}
-    assert runs(database) == {"a"}
-
-
-def test_a_run_that_somebody_has_locked_is_passed_over_and_found_by_the_next_pass(shared_postgres: Database) -> None:
-    """maintenance OP-28."""
-    store, raw = shared_postgres.open(), shared_postgres.raw()
-    ended(shared_postgres, "a", "b")
-    raw.execute("BEGIN")
-    raw.execute("UPDATE workflow_runs SET updated_at = updated_at WHERE id = 'a'")
-    with racing(store) as race:
-        race.before_unit(4, lambda: raw.execute("ROLLBACK"))
-        receipt = store.maintenance.prune.run(ALL)
-    assert (race.left, receipt.counts) == (0, {"workflow_runs": 2})
-
-
 def test_batches_are_bounded_by_rows_and_a_large_run_is_one_alone(database: Database) -> None:
     """maintenance OP-28, case 10."""
     store, raw = database.open(), database.raw()
@@ -289,24 +265,6 @@ def test_an_exception_in_mid_prune_leaves_whole_batches_and_a_receipt_that_says_
     assert (receipt.counts, runs(database)) == ({"workflow_runs": 1}, {*"bc"})
     assert raised.value.__notes__ == [f"interrupted; to go on: lastlight-state prune --resume {receipt.id}"]
     assert store.maintenance.prune.resume(receipt.id).counts == {"workflow_runs": 3}
-
-
-def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_more(database: Database) -> None:
-    """maintenance OP-7, OP-31, case 9."""
-    store, other = database.open(), database.open()
-    ended(database, *"abc")
-
-    def take_over() -> None:
-        database.clock.advance(seconds=600)
-        [receipt] = other.receipts.list(state="running")
-        other.receipts.resume(receipt.id, owner="other")
-
-    with racing(store) as race:
-        race.before_unit(4, take_over)
-        with pytest.raises(Conflict) as lost:
-            store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1))
-    assert (lost.value.code, runs(database)) == ("claim_lost", {*"bc"})
-    assert other.receipts.list(state="running").items
 
 
 def test_an_output_table_that_was_dropped_behind_the_registry_is_passed_over(fresh_database: Database) -> None:

@@ -20,7 +20,7 @@ _ID = r"(?:[A-Z]{1,2}-\d+|case \d+)"
 _DEFINITION = re.compile(rf"- \*\*({_ID})\*\* [A-Z`0-9].*\.")
 _CITATION = re.compile(rf"(?<![\w-])([a-z]+(?:-[a-z]+)*) ({_ID}(?:, {_ID})*)")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-_LOOKS_LIKE_ONE = re.compile(r"\b(?!UTF-|SHA-|ISO-|CRC-)[A-Z]{1,3}-\d+|\b[Cc]ases? \d+|§ ?\d*")
+_LOOKS_LIKE_ONE = re.compile(r"\b(?!UTF-|SHA-|ISO-|CRC-|DOC-)[A-Z]{1,3}-\d+|\b[Cc]ases? \d+|§ ?\d*")
 
 
 class Citation(NamedTuple):

@@ -45,7 +45,7 @@ class Kind:
     @property
     def table(self) -> sa.Table:
         """The table of the records themselves."""
-        table: sa.Table = self.key.table  # type: ignore[assignment]
+        table: sa.Table = self.key.table
         return table
 
     @property

@@ -35,24 +35,29 @@ _RUN_OF = Family(
 )
 
 
-def executions_in_use(unit: Unit) -> frozenset[str]:
-    """The executions whose output a live run will read: its scratch names them. A damaged scratch names none."""
-    found: set[str] = set()
+def pointers(unit: Unit) -> dict[str, list[str]]:
+    """The executions whose output live runs will read: their scratch names them. A damaged scratch names none."""
+    found: dict[str, list[str]] = {}
     for row in unit.sound(_POINTING)[0]:
         scratch = row["scratch"]
         for value in scratch.values() if isinstance(scratch, dict) else ():
             pointer = value.get(POINTER) if isinstance(value, dict) else None
             if isinstance(pointer, str):
-                found.add(pointer)
-    return frozenset(found)
+                found.setdefault(row["id"], []).append(pointer)
+    return found
+
+
+def executions_in_use(unit: Unit) -> frozenset[str]:
+    """These executions."""
+    return frozenset(name for names in pointers(unit).values() for name in names)
 
 
 def runs_in_use(unit: Unit) -> frozenset[str]:
     """The runs of these executions."""
-    pointers = sorted(executions_in_use(unit))
+    names = sorted(executions_in_use(unit))
     found: set[Any] = set()
-    for at in range(0, len(pointers), 200):
-        found.update(row["workflow_run_id"] for row in unit.rows(*_RUN_OF.of(pointers[at : at + 200])))
+    for at in range(0, len(names), 200):
+        found.update(row["workflow_run_id"] for row in unit.rows(*_RUN_OF.of(names[at : at + 200])))
     return frozenset(found - {None})
 
 

@@ -1,0 +1,32 @@
+"""What an examination asks a database, whose answers differ between products."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement
+
+from lastlight_state.errors import NotSupported
+
+#: What the text of a column must be, where the database itself does not see to it.
+Form = Literal["time", "JSON"]
+
+
+class Examination:
+    """The part of `lastlight_state.backends.base.Backend` that only examinations use."""
+
+    name: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the database on this machine, whether or not they exist; none for a server."""
+        return ()
+
+    def damages(self, checkout: Any, *, deep: bool) -> list[str]:
+        """What the database's own checks find, a few dozen at most; empty for a sound one. ``deep`` reads all of it."""
+        raise NotSupported(f"{self.name} does not examine itself")
+
+    def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
+        """Whether a stored value is no text of this form; None where no such value can be stored."""
+        return None

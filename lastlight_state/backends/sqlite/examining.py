@@ -1,0 +1,28 @@
+"""What SQLite finds when it examines a file, and values that are not in the form of their column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, String, func, literal_column, not_, or_, type_coerce
+
+#: How many problems are told.
+_MOST = 50
+_AS_STORED = "'____-__-__T__:__:__.___Z'"
+
+
+def examined(driver: Any, *, deep: bool) -> list[str]:
+    """The problems of the file: of its pages and indexes, and rows whose foreign keys refer to no row."""
+    check = "integrity_check" if deep else "quick_check"
+    found = [str(line) for (line,) in driver.execute(f"PRAGMA {check}({_MOST})").fetchall()]
+    rows = driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3').fetchall()
+    orphans = [f"{count} rows of {table} refer to no row of {parent}" for table, count, parent in rows]
+    return [*(found if found != ["ok"] else []), *orphans]
+
+
+def malformed(column: ColumnElement[Any], form: str) -> ColumnElement[bool]:
+    """Whether a stored value is no text of this form."""
+    text = type_coerce(column, String)
+    if form == "time":
+        return or_(func.typeof(text) != literal_column("'text'"), not_(text.like(literal_column(_AS_STORED))))
+    return func.json_valid(text) == literal_column("0")

@@ -1,0 +1,66 @@
+"""``doctor``: looks for what is wrong in the database and in the files beside it. Never writes, needs no database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import NO, STOPPED, Failure
+from lastlight_state.cli.opening import look
+from lastlight_state.cli.screen import Screen
+from lastlight_state.maintenance import Finding, Report
+
+#: The reason of a check for which there was no time.
+_LATE = "the time limit was reached"
+
+
+@command("doctor")
+@click.option("--deep", is_flag=True, help="Read every row and line.")
+@click.option("--only", metavar="CHECK", multiple=True, help="Only this check, such as DOC-07; several times.")
+@click.option("--skip", metavar="CHECK", multiple=True, help="Not this check; several times.")
+@click.option("--strict", is_flag=True, help="Exit code 1 for warnings, too.")
+@click.option("--time-limit", metavar="SECONDS", type=float, help="Begin no check after this time; exit code 7.")
+def run(
+    call: Call, deep: bool, only: Sequence[str], skip: Sequence[str], strict: bool, time_limit: float | None
+) -> Answer:
+    """Look for what is wrong: schema, integrity, rows that contradict others, stuck work, files, permissions.
+
+    Works on a database in any state, and without one. Errors are exit code 1, with --strict warnings are, too. What
+    stands behind each check is in docs/operations.md.
+    """
+    report = look(
+        call,
+        lambda store: store.maintenance.doctor.examine(deep=deep, only=only or None, skip=skip, time_limit=time_limit),
+        verified=False,
+    )
+    return Answer(report.model_dump(), lambda screen: _lines(report, screen), _failure(report, strict))
+
+
+def _failure(report: Report, strict: bool) -> Failure | None:
+    bad = ("error", "warning") if strict else ("error",)
+    count = sum(finding.severity in bad for finding in report.findings)
+    if count:
+        return Failure(NO, "findings", f"{count} findings")
+    if any(skipped.reason == _LATE for skipped in report.checks_skipped):
+        return Failure(STOPPED, "time_limit", "not every check was made in time")
+    return None
+
+
+def _lines(report: Report, screen: Screen) -> Iterator[Any]:
+    for finding in report.findings:
+        yield from _finding(finding, screen)
+    for skipped in report.checks_skipped:
+        yield f"{skipped.check}  skipped: {skipped.reason}"
+    yield f"{len(report.checks_run)} checks, {len(report.findings)} findings"
+
+
+def _finding(finding: Finding, screen: Screen) -> Iterator[Any]:
+    yield screen.heading(f"{finding.check}  {finding.severity}  {finding.subject}: {finding.message}")
+    more = f" and {finding.count - len(finding.samples)} more" if finding.count > len(finding.samples) else ""
+    yield f"    {finding.count}: {', '.join(finding.samples)}{more}"
+    if finding.remedy is not None:
+        yield f"    run: {finding.remedy}"

@@ -1,0 +1,100 @@
+"""Doctor: looks for what is wrong, in the database and in the files beside it, and says what helps. Writes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from lastlight_state.db import valid
+from lastlight_state.db.repository import Repository
+from lastlight_state.maintenance.doctor import contents, files, logs, reach, rows, server
+from lastlight_state.maintenance.doctor.check import Check, Look, Snapshot, found
+from lastlight_state.maintenance.doctor.records import Finding, Report, SkippedCheck
+
+#: Every check by its id, in the order in which they run.
+CHECKS = {
+    check.id: check
+    for check in sorted(
+        (check for part in (reach, server, files, rows, logs, contents) for check in part.CHECKS),
+        key=lambda check: check.id,
+    )
+}
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+class Doctor(Repository):
+    """``store.maintenance.doctor``"""
+
+    def examine(
+        self,
+        *,
+        deep: bool = False,
+        only: Sequence[str] | None = None,
+        skip: Sequence[str] = (),
+        time_limit: float | None = None,
+    ) -> Report:
+        """Run all checks, or ``only`` these, and return what they found.
+
+        ``deep`` reads every row and line; otherwise at most the 2,000 line files that were written last are looked at.
+        A check that fails is among the skipped ones with its reason, and hides no other. After ``time_limit`` seconds
+        the checks that are left are skipped. Works on a database in any state, also a missing one.
+        """
+        asked = _asked(only, skip)
+        valid.flag("deep", deep)
+        limit = None if time_limit is None else valid.seconds("time_limit", time_limit)
+        look = Look(self._backend, self._settings, self._now(), deep)
+        findings: list[Finding] = []
+        skipped: list[SkippedCheck] = []
+        ran: list[str] = []
+        reachable, began = _reachable(look, findings), time.monotonic()
+        for check in asked:
+            reason = _reason(check, look, reachable, limit is not None and time.monotonic() - began >= limit)
+            reason = reason or self._run(check, look, findings)
+            if reason is None:
+                ran.append(check.id)
+            else:
+                skipped.append(SkippedCheck(check=check.id, reason=reason))
+        kept = {check.id for check in asked}
+        shown = [finding for finding in findings if finding.check in kept]
+        ordered = sorted(shown, key=lambda finding: (_ORDER[finding.severity], finding.check))
+        return Report(findings=tuple(ordered), checks_run=tuple(ran), checks_skipped=tuple(skipped))
+
+    def _run(self, check: Check, look: Look, findings: list[Finding]) -> str | None:
+        """Run a check; why it failed, if it did."""
+        work = check.rows
+        try:
+            if check.id == reach.REACH:  # it has run already
+                return None
+            if check.files is not None:
+                findings += check.files(look)
+            elif work is not None:
+                findings += self._viewing(lambda unit: list(work(look, Snapshot(unit))))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
+    wanted = list(CHECKS) if only is None else [valid.word("only", one, CHECKS) for one in valid.several("only", only)]
+    left_out = {valid.word("skip", one, CHECKS) for one in valid.several("skip", skip)}
+    return [CHECKS[name] for name in sorted(set(wanted)) if name not in left_out]
+
+
+def _reachable(look: Look, findings: list[Finding]) -> bool:
+    """Whether there is a database to look at; if not, the finding says why."""
+    looked: Callable[[Look], Iterable[Finding]] | None = CHECKS[reach.REACH].files
+    try:
+        findings += looked(look) if looked is not None else ()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what stands in the way
+        findings.append(found(reach.REACH, "error", look.backend.location, str(error), [type(error).__name__]))
+    return not findings
+
+
+def _reason(check: Check, look: Look, reachable: bool, late: bool) -> str | None:
+    """Why a check is not run, if so."""
+    if check.deep and not look.deep:
+        return "only in a deep examination"
+    if not reachable and (check.rows is not None or check.id == reach.SCHEMA):
+        return "there is no database to look at"
+    return "the time limit was reached" if late else None

@@ -1,0 +1,112 @@
+"""What a check is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.backends.facts import Measures
+from lastlight_state.db import reconcile
+from lastlight_state.db.statements import number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.settings import Settings
+
+#: How many faults of one kind are counted, and how many are named.
+MOST, SAMPLES = 10_000, 20
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a check may look at. ``deep``: every row and line."""
+
+    backend: Backend
+    settings: Settings
+    now: datetime
+    deep: bool
+
+
+class Snapshot:
+    """The database at one moment."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """The tables of this library that there are."""
+        return frozenset(reconcile.existing(self.unit, METADATA.tables))
+
+    @cached_property
+    def measures(self) -> Measures:
+        """Sizes and settings."""
+        return self.unit.backend.measures(self.unit.checkout, tuple(METADATA.tables))
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check by its id. ``files`` needs no database, ``rows`` one; ``deep``: it runs only in a deep examination."""
+
+    id: str
+    files: Callable[[Look], Iterable[Finding]] | None = None
+    rows: Callable[[Look, Snapshot], Iterable[Finding]] | None = None
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Rows of a table that a statement finds: its first columns name the row. ``subject`` is the table."""
+
+    check: str
+    severity: str
+    table: sa.Table
+    message: str
+    find: sa.Select[Any]
+    remedy: str | None = None
+
+    def look(self, look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+        """One finding, if there are such rows. A table that is not there yet has none."""
+        if self.table.name not in snapshot.tables:
+            return
+        statement = prepared(self.find.limit(number(MOST)))
+        rows = snapshot.unit.rows(statement, {"now": look.now})
+        if rows:
+            yield found(self.check, self.severity, str(self.table.name), self.message, map(named, rows), self.remedy)
+
+
+def of_faults(check: str, faults: Sequence[Fault]) -> Check:
+    """The check that looks for these faults."""
+
+    def look_for_all(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+        for fault in faults:
+            yield from fault.look(look, snapshot)
+
+    return Check(check, rows=look_for_all)
+
+
+def found(
+    check: str, severity: str, subject: str, message: str, samples: Iterable[str], remedy: str | None = None
+) -> Finding:
+    """The finding for these samples, of which there is at least one."""
+    everything = list(samples)
+    return Finding(
+        check=check,
+        severity=severity,
+        subject=subject,
+        message=message,
+        count=len(everything),
+        samples=tuple(everything[:SAMPLES]),
+        remedy=remedy,
+    )
+
+
+def named(row: dict[str, Any]) -> str:
+    """A row by its first columns."""
+    return " ".join(str(value)[:80] for value in row.values())

@@ -1,0 +1,101 @@
+"""DOC-13 and DOC-14: words, times and JSON that the columns should not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db import columns
+from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.journal.tables import EVENTS, SANDBOXES, TOOL_CALLS
+from lastlight_state.journal.words import RUNNING, SANDBOX_STATUSES, TOOL_STATUSES
+from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
+from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.messaging.tables import MESSAGES, SESSIONS
+from lastlight_state.messaging.words import ROLES
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.schedules.tables import FIRES
+from lastlight_state.schedules.words import FIRE_STATUSES
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS
+from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES
+
+WORDS, BYTES = "DOC-13", "DOC-14"
+
+#: How far a clock may be ahead.
+_AHEAD = timedelta(days=1)
+
+_VOCABULARIES: tuple[tuple[sa.Column[Any], Collection[str]], ...] = (
+    (RUNS.c.status, RUN_STATUSES),
+    (APPROVALS.c.status, APPROVAL_STATUSES),
+    (REQUESTS.c.status, HUMAN_STATUSES),
+    (NODES.c.state, NODE_STATES),
+    (TOOL_CALLS.c.status, {RUNNING, *TOOL_STATUSES}),
+    (SANDBOXES.c.status, SANDBOX_STATUSES),
+    (FIRES.c.status, FIRE_STATUSES),
+    (MESSAGES.c.role, ROLES),
+)
+_TIMES = (
+    RUNS.c.started_at,
+    RUNS.c.updated_at,
+    EXECUTIONS.c.started_at,
+    EVENTS.c.occurred_at,
+    SESSIONS.c.last_activity_at,
+    MESSAGES.c.timestamp,
+    FIRES.c.started_at,
+)
+
+
+def _unknown(column: sa.Column[Any], words: Collection[str]) -> Fault:
+    known = [constant(word) for word in sorted(words)]
+    find = sa.select(column).where(column.not_in(known)).distinct()
+    message = f"{column.name} holds words that this version does not know"
+    return Fault(WORDS, "warning", column.table, message, find)
+
+
+def _early(column: sa.Column[Any]) -> Fault:
+    find = sa.select(*column.table.primary_key.columns).where(column > bind("now", column))
+    message = f"{column.name} is more than a day ahead of this machine's clock"
+    return Fault(WORDS, "warning", column.table, message, find)
+
+
+_WORDS = [*(_unknown(*one) for one in _VOCABULARIES)]
+_EARLY = [_early(column) for column in _TIMES]
+
+
+def _words(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    ahead = Look(look.backend, look.settings, look.now + _AHEAD, look.deep)
+    for fault in _WORDS:
+        yield from fault.look(look, snapshot)
+    for fault in _EARLY:
+        yield from fault.look(ahead, snapshot)
+
+
+def _contents(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    """Where the database itself sees to the form of times and JSON, nothing is looked at."""
+    for table in METADATA.sorted_tables:
+        for column in table.columns if table.name in snapshot.tables else ():
+            wrong = _malformed(snapshot, column)
+            if wrong is None:
+                continue
+            key = sa.select(*table.primary_key.columns).where(column.is_not(None), wrong).limit(number(MOST))
+            rows = snapshot.unit.rows(prepared(key))
+            if rows:
+                message = f"{column.name} holds text that is no {_form(column)} of ours"
+                yield found(BYTES, "error", str(table.name), message, map(named, rows))
+
+
+def _malformed(snapshot: Snapshot, column: sa.Column[Any]) -> sa.ColumnElement[bool] | None:
+    form = _form(column)
+    return None if form is None else snapshot.unit.backend.malformed(column, form)
+
+
+def _form(column: sa.Column[Any]) -> Any:
+    if column.type is columns.Timestamp:
+        return "time"
+    return "JSON" if column.type is columns.Json else None
+
+
+CHECKS = (Check(WORDS, rows=_words), Check(BYTES, rows=_contents, deep=True))

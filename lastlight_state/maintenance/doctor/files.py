@@ -1,0 +1,99 @@
+"""DOC-04, DOC-05 and DOC-11: the file system, the permissions of files, and line files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from lastlight_state.maintenance.doctor.check import Check, Look, found
+from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.repair import scans_below
+
+SPACE, PERMISSIONS, LINES = "DOC-04", "DOC-05", "DOC-11"
+
+#: How many line files an examination looks at that is not deep: those that were written last.
+NEWEST = 2_000
+#: What others may do with a file of ours: nothing.
+_OTHERS = 0o077
+
+
+def _space(look: Look) -> Iterator[Finding]:
+    there = [path for path in look.backend.files if path.exists()]
+    if not there:
+        return
+    size = sum(path.stat().st_size for path in there)
+    free = shutil.disk_usage(there[0].parent).free
+    if free < size:
+        message = f"{free} bytes are free, less than the {size} of the database and its log"
+        yield found(SPACE, "warning", str(there[0].parent), message, [str(there[0])])
+    hot = [str(path) for path in there if path.name.endswith("-journal") and path.stat().st_size]
+    if hot:
+        message = "a rollback journal lies beside the database: a writer is at work, or has died; opening it recovers"
+        yield found(SPACE, "warning", "database", message, hot)
+
+
+def _permissions(look: Look) -> Iterator[Finding]:
+    files = [*look.backend.files, *line_files(look)]
+    open_to_others = [str(path) for path in files if _mode(path) & _OTHERS]
+    if open_to_others:
+        message = "others than the owner may use these files: their modes should be 0600"
+        yield found(PERMISSIONS, "warning", "files", message, open_to_others, f"chmod 600 {open_to_others[0]}")
+    links = [str(path) for path in files if path.is_symlink()]
+    if links:
+        yield found(PERMISSIONS, "warning", "files", "links stand where files should", links)
+
+
+def _lines(look: Look) -> Iterator[Finding]:
+    temporary = [str(path) for path in _below(look, ".tmp")]
+    if temporary:
+        yield found(LINES, "info", "line files", "temporary files were left behind", temporary)
+    if not look.deep:
+        torn = [str(path) for path in line_files(look) if _is_torn(path)]
+        if torn:
+            message = "the last line has no end: its writer is at work, or has died"
+            yield found(LINES, "warning", "line files", message, torn, f"lastlight-state repair {torn[0]} --seal")
+        return
+    roots = [root for root in look.settings.line_directories if root.exists()]
+    damaged = [str(scan.path) for scan in (scans_below(roots) if roots else ()) if not scan.sound]
+    if damaged:
+        remedy = f"lastlight-state repair {damaged[0]}"
+        yield found(LINES, "warning", "line files", "lines cannot be read", damaged, remedy)
+
+
+def line_files(look: Look) -> list[Path]:
+    """The line files that were written last, or all in a deep examination."""
+    aged: list[tuple[float, Path]] = []
+    for path in _below(look, ".jsonl"):
+        with suppress(OSError):  # gone meanwhile
+            aged.append((path.lstat().st_mtime, path))
+    return [path for _, path in sorted(aged, reverse=True)[: None if look.deep else NEWEST]]
+
+
+def _below(look: Look, ending: str) -> Iterable[Path]:
+    for root in look.settings.line_directories:
+        for folder, _, names in os.walk(root):
+            yield from (Path(folder, name) for name in names if name.endswith(ending))
+
+
+def _mode(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        found_mode = path.lstat().st_mode
+        return 0 if stat.S_ISLNK(found_mode) else found_mode
+    return 0
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the file ends in the middle of a line. A link, or a file that is gone, does not."""
+    with suppress(OSError):
+        if not path.is_symlink() and path.stat().st_size:
+            with path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) != b"\n"
+    return False
+
+
+CHECKS = (Check(SPACE, files=_space), Check(PERMISSIONS, files=_permissions), Check(LINES, files=_lines))

@@ -1,0 +1,96 @@
+"""DOC-09 and DOC-10: what scratch and executions point to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.statements import Family, number, prepared
+from lastlight_state.maintenance.doctor.check import MOST, Check, Look, Snapshot, found, named
+from lastlight_state.maintenance.doctor.files import line_files
+from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.prune.kinds.runs import pointers
+from lastlight_state.messaging.tables import SESSIONS
+from lastlight_state.workflows.tables import EXECUTIONS
+
+POINTERS, LOGS = "DOC-09", "DOC-10"
+
+_c = EXECUTIONS.c
+
+_TARGETS = Family(
+    "key",
+    lambda keys: sa.select(_c.id, _c.workflow_run_id, _c.output_text.is_not(None).label("has")).where(_c.id.in_(keys)),
+)
+_USED = sa.or_(_c.turns > number(0), _c.input_tokens > number(0), _c.output_tokens > number(0))
+_WITHOUT_SESSION = prepared(
+    sa.select(_c.id).where(_c.finished_at.is_not(None), _c.session_id.is_(None), _USED).limit(number(MOST))
+)
+#: The newest executions that name a session.
+_NAMED = prepared(
+    sa.select(_c.id, _c.session_id)
+    .where(_c.session_id.is_not(None), _c.finished_at.is_not(None))
+    .order_by(_c.started_at.desc(), _c.id.desc())
+    .limit(number(2_000))
+)
+_KNOWN = (
+    Family("key", lambda keys: sa.select(_c.session_id.label("key")).where(_c.session_id.in_(keys)).distinct()),
+    Family(
+        "key",
+        lambda keys: (
+            sa.select(SESSIONS.c.agent_session_id.label("key")).where(SESSIONS.c.agent_session_id.in_(keys)).distinct()
+        ),
+    ),
+)
+
+
+def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    """Those of live runs: nobody follows the others any more."""
+    wrong: dict[str, list[str]] = {}
+    for run_id, names in pointers(snapshot.unit).items():
+        targets: dict[Any, Any] = {row["id"]: row for row in snapshot.unit.rows(*_TARGETS.of(names[:500]))}
+        for name in names:
+            problem = _problem(targets.get(name), run_id)
+            if problem is not None:
+                wrong.setdefault(problem, []).append(f"{run_id} {name}")
+    for problem, samples in sorted(wrong.items()):
+        yield found(POINTERS, "warning", "workflow_runs.scratch", f"an execution is named {problem}", samples)
+
+
+def _problem(target: dict[str, Any] | None, run_id: str) -> str | None:
+    if target is None:
+        return "that is not there"
+    if target["workflow_run_id"] != run_id:
+        return "that belongs to another run"
+    return None if target["has"] else "that has no output"
+
+
+def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    unit = snapshot.unit
+    nameless = [named(row) for row in unit.rows(_WITHOUT_SESSION)]
+    if nameless:
+        message = "finished with turns or tokens, and no session id leads to their log"
+        yield found(LOGS, "warning", "executions", message, nameless)
+    root = look.settings.agent_sessions
+    logs = {path.stem: str(path) for path in line_files(look) if path.is_relative_to(root)}
+    if not root.exists():
+        return
+    lost = [named(row) for row in unit.rows(_NAMED) if row["session_id"] not in logs]
+    if lost and len(logs) < 2_000:
+        yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
+    strangers = sorted(logs.keys() - _known(snapshot, sorted(logs)))
+    if strangers:
+        message = "no execution and no chat session knows these logs"
+        yield found(LOGS, "info", "line files", message, [logs[name] for name in strangers])
+
+
+def _known(snapshot: Snapshot, names: list[str]) -> set[str]:
+    found_names: set[str] = set()
+    for at in range(0, len(names), 500):
+        for family in _KNOWN:
+            found_names.update(row["key"] for row in snapshot.unit.rows(*family.of(names[at : at + 500])))
+    return found_names
+
+
+CHECKS = (Check(POINTERS, rows=_pointers), Check(LOGS, rows=_logs))

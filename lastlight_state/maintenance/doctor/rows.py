@@ -1,0 +1,189 @@
+"""DOC-08, DOC-12, DOC-15, DOC-16 and DOC-17: rows that contradict others, each found by a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.statements import among, bind, constant, number, prepared
+from lastlight_state.journal.tables import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
+from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
+from lastlight_state.messaging.tables import MESSAGES, SESSIONS
+from lastlight_state.migrations import read_state
+from lastlight_state.receipts import words as receipt_words
+from lastlight_state.receipts.tables import PERMITS, RECEIPTS
+from lastlight_state.schedules.tables import FIRES, IS_RUNNING
+from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
+from lastlight_state.workflows.words import LIVE, TERMINAL
+
+ORPHANS, SEQUENCE, STUCK, AGREEMENT, LEFT = "DOC-08", "DOC-12", "DOC-15", "DOC-16", "DOC-17"
+
+_PENDING = constant("pending")
+_LATE = "pending, and its run has ended"
+_NOW = bind("now", RUNS.c.updated_at)
+
+#: Streams of the journal by the column of their number.
+_STREAMS = {
+    "events": EVENTS.c.seq,
+    "signals": SIGNALS.c.seq,
+    "frames": FRAMES.c.frame_no,
+    "tool_calls": TOOL_CALLS.c.seq,
+}
+
+
+def _exists(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.exists(sa.select(number(1)).where(*conditions))
+
+
+def _orphan(child: sa.Column[Any], parent: sa.Column[Any]) -> Fault:
+    missing = sa.not_(_exists(parent == child))
+    find = sa.select(child.label("key")).where(child.is_not(None), missing).distinct()
+    message = f"rows name a row of {parent.table.name} that is not there"  # type: ignore[attr-defined]
+    return Fault(ORPHANS, "error", child.table, message, find)
+
+
+_ORPHANS = [*(_orphan(child, RUNS.c.id) for child in RUNS_KIND.children), _orphan(MESSAGES.c.session_id, SESSIONS.c.id)]
+
+
+def _gap(seq: sa.Column[Any]) -> Fault:
+    table: sa.Table = seq.table
+    run_id = table.c.run_id
+    span = sa.func.max(seq) - sa.func.min(seq) + number(1)
+    find = sa.select(run_id).group_by(run_id).having(sa.func.count() != span)
+    return Fault(SEQUENCE, "error", table, "numbers are missing between the first and the last of a run", find)
+
+
+def _behind(stream: str, seq: sa.Column[Any]) -> Fault:
+    last = sa.select(sa.func.max(seq)).where(seq.table.c.run_id == SEQUENCES.c.run_id).scalar_subquery()
+    find = sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream).where(
+        SEQUENCES.c.stream == constant(stream), SEQUENCES.c.next_seq <= last
+    )
+    return Fault(SEQUENCE, "error", SEQUENCES, "the next number of a stream has been given already", find)
+
+
+_last_transition = sa.select(sa.func.max(TRANSITIONS.c.seq)).where(TRANSITIONS.c.run_id == RUNS.c.id).scalar_subquery()
+_SEQUENCES = [
+    *map(_gap, _STREAMS.values()),
+    *(_behind(stream, seq) for stream, seq in _STREAMS.items()),
+    _gap(TRANSITIONS.c.seq),
+    Fault(
+        SEQUENCE,
+        "error",
+        RUNS,
+        "transition_seq is not the number of the last transition",
+        sa.select(RUNS.c.id).where(RUNS.c.transition_seq != sa.func.coalesce(_last_transition, number(0))),
+    ),
+]
+
+
+def _of_ended_run(table: sa.Table, run_id: sa.Column[Any]) -> sa.Select[Any]:
+    ended = _exists(RUNS.c.id == run_id, among(RUNS.c.status, TERMINAL))
+    return sa.select(table.c.id).where(table.c.status == _PENDING, ended)
+
+
+_no_question = sa.and_(
+    sa.not_(_exists(APPROVALS.c.workflow_run_id == RUNS.c.id, APPROVALS.c.status == _PENDING)),
+    sa.not_(_exists(REQUESTS.c.run_id == RUNS.c.id, REQUESTS.c.status == _PENDING)),
+)
+_STUCK = [
+    Fault(
+        STUCK,
+        "warning",
+        RUNS,
+        "running, and the lease of its worker is over: a worker takes it with `claims.take_next`",
+        sa.select(RUNS.c.id).where(RUNS.c.status == constant("running"), RUNS.c.lease_expires_at < _NOW),
+    ),
+    Fault(
+        STUCK,
+        "warning",
+        RUNS,
+        "paused for a question, and none is pending",
+        sa.select(RUNS.c.id).where(
+            RUNS.c.status == constant("paused"), RUNS.c.pause_reason == constant("gate"), _no_question
+        ),
+    ),
+    Fault(STUCK, "warning", APPROVALS, _LATE, _of_ended_run(APPROVALS, APPROVALS.c.workflow_run_id)),
+    Fault(STUCK, "warning", REQUESTS, _LATE, _of_ended_run(REQUESTS, REQUESTS.c.run_id)),
+    Fault(
+        STUCK,
+        "info",
+        APPROVALS,
+        "pending past its time: `approvals.expire_due` ends it",
+        sa.select(APPROVALS.c.id).where(APPROVALS.c.status == _PENDING, APPROVALS.c.expires_at < _NOW),
+    ),
+    Fault(
+        STUCK,
+        "info",
+        REQUESTS,
+        "pending past its time: `human_requests.expire_due` ends it",
+        sa.select(REQUESTS.c.id).where(REQUESTS.c.status == _PENDING, REQUESTS.c.expires_at < _NOW),
+    ),
+    Fault(
+        STUCK,
+        "warning",
+        FIRES,
+        "running, and its lease is over: a scheduler takes it with `fires.take_stale`",
+        sa.select(FIRES.c.id).where(IS_RUNNING, FIRES.c.lease_until < _NOW),
+    ),
+]
+
+_message_count = (
+    sa.select(sa.func.count()).select_from(MESSAGES).where(MESSAGES.c.session_id == SESSIONS.c.id).scalar_subquery()
+)
+_AGREEMENT = [
+    Fault(
+        AGREEMENT,
+        "error",
+        RUNS,
+        "the status is not the one that the last transition led to",
+        sa.select(RUNS.c.id, RUNS.c.status, TRANSITIONS.c.to_status)
+        .join(TRANSITIONS, sa.and_(TRANSITIONS.c.run_id == RUNS.c.id, TRANSITIONS.c.seq == RUNS.c.transition_seq))
+        .where(TRANSITIONS.c.to_status != RUNS.c.status),
+    ),
+    Fault(
+        AGREEMENT,
+        "warning",
+        RUNS,
+        "live, and restarted more often than its limit permits",
+        sa.select(RUNS.c.id).where(among(RUNS.c.status, LIVE), RUNS.c.restart_count > RUNS.c.max_restarts),
+    ),
+    Fault(
+        AGREEMENT,
+        "warning",
+        SESSIONS,
+        "message_count is not the number of its messages",
+        sa.select(SESSIONS.c.id).where(SESSIONS.c.message_count != _message_count),
+    ),
+]
+
+_SILENT = sa.select(RECEIPTS.c.id).where(
+    RECEIPTS.c.state == constant("running"), RECEIPTS.c.updated_at <= bind("silent", RECEIPTS.c.updated_at)
+)
+
+
+def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    if RECEIPTS.name in snapshot.tables:
+        values = {"silent": look.now - receipt_words.SILENCE}
+        silent = [named(row) for row in snapshot.unit.rows(prepared(_SILENT), values)]
+        if silent:
+            message = "work is marked as running, and its owner has been silent for ten minutes"
+            remedy = f"lastlight-state prune --resume {silent[0]}"
+            yield found(LEFT, "warning", str(RECEIPTS.name), message, silent, remedy)
+        permits = [named(row) for row in snapshot.unit.rows(prepared(sa.select(PERMITS.c.receipt_id)))]
+        if permits:
+            yield found(LEFT, "error", str(PERMITS.name), "leave to delete was committed: remove these rows", permits)
+    if read_state(look.backend).unfinished_copy:
+        yield found(LEFT, "error", "copy", "a copy into this database was begun and has not ended", ["copy"])
+
+
+CHECKS = (
+    of_faults(ORPHANS, _ORPHANS),
+    of_faults(SEQUENCE, _SEQUENCES),
+    of_faults(STUCK, _STUCK),
+    of_faults(AGREEMENT, _AGREEMENT),
+    Check(LEFT, rows=_left),
+)

@@ -1,0 +1,345 @@
+"""Each check finds the fault that was planted for it, and a sound database has none."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from support.cli.calls import files_of
+from support.maintenance.rows import counts, insert, run_row
+from support.maintenance.whole_runs import Report, whole_run
+
+from lastlight_state import InvalidValue, StateStore
+from lastlight_state.agent_log import Cwd
+from lastlight_state.maintenance import Finding
+from lastlight_state.messaging import ConversationKey
+from lastlight_state.migrations import migrate
+from lastlight_state.settings import Settings
+from lastlight_state.store import connect
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Gate, Trigger
+
+
+def findings(store: StateStore, **more: Any) -> list[Finding]:
+    return list(store.maintenance.doctor.examine(**more).findings)
+
+
+class Scene(NamedTuple):
+    """A database without faults, in which one is planted."""
+
+    database: Database
+    store: StateStore
+    raw: Any
+
+    def run(self, key: str, status: str = "succeeded", **more: Any) -> None:
+        """A run that agrees with its transitions."""
+        now = self.database.clock.now()
+        insert(self.raw, "workflow_runs", {**run_row(key, now, status), "transition_seq": 0, **more})
+
+    def log(self, name: str) -> Path:
+        """The line file of a session that an execution knows."""
+        store, executions = self.store, self.store.workflows.executions
+        with store.agent_log.writer.open(place=Cwd("/work"), session_id=name, prompt="x") as log:
+            log.feed({"type": "session", "id": name})
+        run = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+        executions.finish(executions.start("wf:p", run_id=run, session_id=name).id, "succeeded")
+        found = store.agent_log.sessions.get(name)
+        return Path(found.path)
+
+
+@pytest.fixture
+def scene(fresh_database: Database) -> Scene:
+    if fresh_database.name == "postgresql":  # throw-away servers run without it
+        _set_synchronous_commit(fresh_database.raw(), "on")
+    return Scene(fresh_database, fresh_database.open(), fresh_database.raw())
+
+
+def _schema(scene: Scene) -> None:
+    scene.raw.execute("DROP INDEX ix_workflow_runs_ended")
+
+
+def _settings(scene: Scene) -> None:
+    if scene.database.name == "postgresql":
+        _set_synchronous_commit(scene.raw, "off")
+
+
+def _set_synchronous_commit(raw: Any, to: str) -> None:
+    """For connections that are made from now on."""
+    name = raw.execute("SELECT current_database()").fetchone()[0]
+    raw.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = {to}')
+
+
+def _permissions(scene: Scene) -> None:
+    scene.log("known").chmod(0o644)
+
+
+def _integrity(scene: Scene) -> None:
+    if scene.database.name == "sqlite":
+        scene.raw.execute("PRAGMA foreign_keys = OFF")
+        insert(scene.raw, "run_loops", {"run_id": "gone", "loop_id": "l", "updated_at": scene.database.clock.now()})
+    else:
+        scene.raw.execute("ALTER TABLE executions ADD CONSTRAINT odd CHECK (turns >= 0) NOT VALID")
+
+
+def _orphans(scene: Scene) -> None:
+    row = {"id": "x", "trigger_type": "t", "trigger_id": "t", "skill": "s", "workflow_run_id": "gone"}
+    insert(scene.raw, "executions", {**row, "started_at": scene.database.clock.now()})
+
+
+def _pointers(scene: Scene) -> None:
+    now = scene.database.clock.now()
+    row = {"trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": now, "finished_at": now}
+    insert(scene.raw, "executions", {"id": "other", "workflow_run_id": None, **row})
+    insert(scene.raw, "executions", {"id": "empty", "workflow_run_id": "live", **row})
+    insert(scene.raw, "executions", {"id": "good", "workflow_run_id": "live", "output_text": "x", **row})
+    named = ", ".join(f'"{n}": {{"lastOutputExecutionId": "{n}"}}' for n in ("gone", "other", "empty", "good"))
+    scene.run("live", "running", scratch="{" + named + "}", lease_expires_at=now)
+
+
+def _logs(scene: Scene) -> None:
+    scene.log("known")
+    now = scene.database.clock.now()
+    row = {"trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": now, "finished_at": now}
+    insert(scene.raw, "executions", {"id": "lost", "session_id": "lost", "turns": 0, **row})
+    insert(scene.raw, "executions", {"id": "nameless", "session_id": None, "turns": 3, **row})
+    with scene.store.agent_log.writer.open(place=Cwd("/work"), session_id="unknown", prompt="x") as log:
+        log.feed({"type": "session", "id": "unknown"})
+
+
+def _lines(scene: Scene) -> None:
+    with scene.log("known").open("ab") as file:
+        file.write(b'{"type": "torn"')
+
+
+def _sequences(scene: Scene) -> None:
+    scene.run("r")
+    event = {"type": "e", "occurred_at": scene.database.clock.now(), "payload": "{}"}
+    insert(scene.raw, "run_events", *({"run_id": "r", "seq": seq, **event} for seq in (0, 2)))
+    insert(scene.raw, "run_sequences", {"run_id": "r", "stream": "events", "next_seq": 2})
+
+
+def _words(scene: Scene) -> None:
+    scene.run("r", "vanished")
+    scene.run("later", updated_at=scene.database.clock.now() + timedelta(days=3))
+
+
+def _contents(scene: Scene) -> None:
+    if scene.database.name == "sqlite":
+        scene.run("r", context="{", started_at="1999")
+
+
+def _stuck(scene: Scene) -> None:
+    now = scene.database.clock.now()
+    before = now - timedelta(hours=1)
+    scene.run("dead", "running", lease_expires_at=before)
+    scene.run("waits", "paused", pause_reason="gate")
+    scene.run("over")
+    gate = {"workflow_run_id": "over", "gate": "g", "summary": "s", "created_at": now, "expires_at": before}
+    insert(scene.raw, "workflow_approvals", {"id": "g", **gate})
+    question = {"run_id": "over", "node_id": "n", "kind": "text", "requested_at": now, "prompt": "?"}
+    insert(scene.raw, "human_requests", {"id": "q", "expires_at": before, **question})
+    fire = {"id": "f", "cron_name": "c", "source": "manual", "status": "running", "started_at": now}
+    insert(scene.raw, "cron_fires", {**fire, "lease_until": before})
+
+
+def _agreement(scene: Scene) -> None:
+    scene.run("r", transition_seq=1)
+    moved = {"to_status": "failed", "reason": "x", "source": "engine", "at": scene.database.clock.now()}
+    insert(scene.raw, "run_transitions", {"run_id": "r", "seq": 1, **moved})
+    session = scene.store.messaging.sessions.create(ConversationKey("p", "c", "u")).id
+    scene.raw.execute(f"UPDATE messaging_sessions SET message_count = 4 WHERE id = '{session}'")
+
+
+def _left(scene: Scene) -> None:
+    scene.store.receipts.begin("prune", owner="a", policy={})
+    scene.database.clock.advance(seconds=600)
+    insert(scene.raw, "maintenance_permits", {"receipt_id": "r"})
+
+
+#: By check: the plant, and how many findings it makes on SQLite and on Postgres.
+PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
+    "DOC-02": (_schema, 1, 1),
+    "DOC-03": (_settings, 0, 1),
+    "DOC-05": (_permissions, 1, 1),
+    "DOC-07": (_integrity, 1, 1),
+    "DOC-08": (_orphans, 1, 1),
+    "DOC-09": (_pointers, 3, 3),
+    "DOC-10": (_logs, 3, 3),
+    "DOC-11": (_lines, 1, 1),
+    "DOC-12": (_sequences, 2, 2),
+    "DOC-13": (_words, 2, 2),
+    "DOC-14": (_contents, 2, 0),
+    "DOC-15": (_stuck, 7, 7),
+    "DOC-16": (_agreement, 2, 2),
+    "DOC-17": (_left, 2, 2),
+}
+
+#: Faults that two checks see: a row without its run has broken a foreign key, too.
+ALSO = {"DOC-07": {"DOC-02", "DOC-08"}}
+
+
+@pytest.mark.parametrize("check", PLANTS)
+def test_a_check_finds_the_fault_that_was_planted_for_it_and_no_other_check_does(scene: Scene, check: str) -> None:
+    """maintenance OP-15, OP-17, case 21, case 23, case 62."""
+    plant, on_sqlite, on_postgres = PLANTS[check]
+    plant(scene)
+    found = findings(scene.database.open(), deep=True)
+    expected = on_sqlite if scene.database.name == "sqlite" else on_postgres
+    assert sum(finding.check == check for finding in found) == expected, found
+    assert {finding.check for finding in found} - {check} <= ALSO.get(check, set())
+    assert all(finding.samples and finding.count for finding in found)
+    only = findings(scene.database.open(), deep=True, only=[check])
+    assert only == [finding for finding in found if finding.check == check]
+
+
+def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene: Scene) -> None:
+    """maintenance OP-2, OP-15, OP-17, case 21, case 22."""
+    database, store = scene.database, scene.store
+    defining = database.open(migrate=True)
+    defining.outputs.define("report", Report)
+    scene.log("known")
+    for key in ("a", "b"):
+        whole_run(defining, key)
+    waiting = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    store.workflows.approvals.pause(waiting, Gate("g", "Go?"))
+    session = store.messaging.sessions.resume(ConversationKey("p", "c", "u")).session.id
+    store.messaging.messages.append(session, role="user", content="x")
+    rows, files = counts(database, "report"), files_of(database.state_dir)
+    digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in database.state_dir.rglob("*.jsonl")}
+    report = store.maintenance.doctor.examine(deep=True)
+    assert report.findings == ()
+    assert report.worst() is None
+    assert (len(report.checks_run), report.checks_skipped) == (17, ())
+    assert counts(database, "report") == rows
+    if database.name == "sqlite":
+        assert {name for name in files_of(database.state_dir) if not name.endswith("-shm")} == {
+            name for name in files if not name.endswith("-shm")
+        }
+    assert {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in digests} == digests
+
+
+def test_a_check_that_fails_hides_no_other(scene: Scene) -> None:
+    """maintenance OP-15: it is told as skipped, with the reason."""
+    scene.raw.execute("ALTER TABLE workflow_runs RENAME COLUMN restart_count TO gone")
+    report = scene.store.maintenance.doctor.examine()
+    assert {"DOC-16", "DOC-14"} <= {skipped.check for skipped in report.checks_skipped}
+    assert "DOC-02" in {finding.check for finding in report.findings}
+    assert "DOC-08" in report.checks_run
+
+
+def test_checks_can_be_chosen_left_out_and_limited_in_time(store: Any) -> None:
+    """maintenance OP-15."""
+    examine = store.maintenance.doctor.examine
+    assert examine(only=["DOC-07", "DOC-01"]).checks_run == ("DOC-01", "DOC-07")
+    assert "DOC-07" not in examine(skip=["DOC-07"]).checks_run
+    late = examine(time_limit=0)
+    assert late.checks_run == ()
+    assert {skipped.reason for skipped in late.checks_skipped} == {
+        *("the time limit was reached", "only in a deep examination")
+    }
+    for wrong in ({"only": ["DOC-99"]}, {"skip": ["x"]}, {"only": "DOC-01"}, {"time_limit": -1}, {"deep": 1}):
+        with pytest.raises(InvalidValue):
+            examine(**wrong)
+
+
+def test_without_a_database_that_is_the_finding_and_files_are_still_looked_at(tmp_path: Path) -> None:
+    """maintenance OP-5, OP-15."""
+    settings = Settings(url=str(tmp_path / "none.db"), read_only=True, state_dir=tmp_path)
+    with StateStore(connect(settings), settings) as store:
+        report = store.maintenance.doctor.examine()
+    assert [(finding.check, finding.severity) for finding in report.findings] == [("DOC-01", "error")]
+    assert report.checks_run == ("DOC-01", "DOC-04", "DOC-05", "DOC-11")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> None:
+    """maintenance OP-5, OP-15, case 24."""
+    letter = tmp_path / "letter.db"
+    letter.write_text("a letter to somebody\n" * 100, encoding="utf-8")
+    letter.chmod(0o600)
+    settings = Settings(url=str(letter), read_only=True, state_dir=tmp_path)
+    with StateStore(connect(settings), settings) as store:
+        report = store.maintenance.doctor.examine()
+    assert report.worst() == "error"
+    assert [finding.check for finding in report.findings] == ["DOC-01"]
+
+
+@pytest.mark.parametrize("to", ["0001", "0005"])
+def test_a_database_that_is_behind_is_examined_as_far_as_it_goes(tmp_path: Path, postgres_url: str, to: str) -> None:
+    """maintenance OP-5, OP-15, case 24."""
+    for url in (str(tmp_path / "old.db"), postgres_url):
+        settings = Settings(url=url, state_dir=tmp_path)
+        with StateStore(connect(settings), settings) as store:
+            migrate(store.backend, to)
+            found = findings(store, skip=["DOC-03"])
+            assert [(one.check, one.severity, one.samples) for one in found] == [("DOC-02", "error", (to,))]
+            assert "migrate" in str(found[0].remedy)
+
+
+def test_settings_of_the_file_and_its_growth_are_told(tmp_path: Path) -> None:
+    """maintenance OP-15, case 62."""
+    settings = Settings(url=str(tmp_path / "a.db"), wal_autocheckpoint=0, state_dir=tmp_path)
+    with StateStore.open(settings=settings) as store:
+        wal = tmp_path / "a.db-wal"
+        with wal.open("ab") as file:
+            file.truncate(65 * 1024 * 1024)
+        found = {finding.check: finding for finding in findings(store)}
+    assert set(found) == {"DOC-03", "DOC-06"}
+    assert (found["DOC-03"].severity, found["DOC-06"].remedy) == ("info", "lastlight-state checkpoint")
+
+
+def test_free_pages_worth_a_vacuum_are_told(state_store: StateStore) -> None:
+    """maintenance OP-15."""
+    raw_url = state_store.backend.files[0]
+    with StateStore.open(raw_url) as store, store.transaction() as tx:
+        tx.connection.exec_driver_sql("CREATE TABLE filler (x)")
+        tx.connection.exec_driver_sql("INSERT INTO filler VALUES (zeroblob(20000000))")
+    with StateStore.open(raw_url) as store, store.transaction() as tx:
+        tx.connection.exec_driver_sql("DROP TABLE filler")
+    found = findings(state_store, only=["DOC-06"])
+    assert ("info", "lastlight-state vacuum") in [(finding.severity, finding.remedy) for finding in found]
+
+
+def test_too_little_space_and_a_journal_left_beside_the_file_are_told(
+    state_store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-15."""
+    file = state_store.backend.files[0]
+    hot = file.with_name(file.name + "-journal")
+    hot.write_bytes(b"x")
+    hot.chmod(0o600)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
+    found = state_store.maintenance.doctor.examine(only=["DOC-04"])
+    assert [finding.severity for finding in found.findings] == ["warning", "warning"]
+    assert str(hot) in found.findings[1].samples
+
+
+def test_files_that_are_links_or_were_left_behind_are_told_and_torn_ones_without_reading_them_whole(
+    state_store: StateStore, tmp_path: Path
+) -> None:
+    """maintenance OP-15."""
+    root = state_store.settings.agent_sessions / "projects" / "p"
+    root.mkdir(parents=True)
+    outside = tmp_path / "outside.jsonl"
+    outside.write_bytes(b"{}")
+    (root / "link.jsonl").symlink_to(outside)
+    (root / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    (root / "empty.jsonl").touch(0o600)
+    (root / "left.tmp").touch(0o600)
+    torn = root / "torn.jsonl"
+    torn.write_bytes(b'{"type"')
+    torn.chmod(0o600)
+    found = findings(state_store, only=["DOC-05", "DOC-11"])
+    assert [(finding.check, finding.count) for finding in found] == [("DOC-05", 2), ("DOC-11", 1), ("DOC-11", 1)]
+    assert f"repair {torn} --seal" in str(found[1].remedy)
+
+
+def test_a_copy_that_is_not_finished_is_told(scene: Scene) -> None:
+    """maintenance OP-15, OP-55."""
+    scene.store.receipts.begin("copy", owner="a", policy={})
+    assert {finding.check for finding in findings(scene.store)} == {"DOC-17"}

@@ -1,0 +1,67 @@
+"""Somebody comes in between the statements of a prune: `Prune._next` judges everything again, under its locks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.maintenance.rows import insert, run_row
+
+from lastlight_state import Conflict
+from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.testing import Database, racing
+
+ALL = PrunePolicy("runs", keep_days=30, keep_n=0)
+
+
+def runs(database: Database) -> set[str]:
+    return {row[0] for row in database.raw().execute("SELECT id FROM workflow_runs").fetchall()}
+
+
+def ended(database: Database, *keys: str, **more: Any) -> None:
+    """Runs that ended long ago."""
+    at = database.clock.now() - timedelta(days=40)
+    insert(database.raw(), "workflow_runs", *(run_row(key, at, **more) for key in keys))
+
+
+def test_a_run_that_is_restarted_between_the_plan_and_its_batch_stays(database: Database) -> None:
+    """maintenance OP-28, case 11."""
+    store, other = database.open(), database.open()
+    ended(database, "a", "b", status="failed")
+    with racing(store) as race:
+        race.before_unit(3, lambda: other.workflows.runs.restart("a", by="ana", reason="again"))
+        receipt = store.maintenance.prune.run(ALL)
+    assert race.left == 0
+    assert receipt.counts == {"workflow_runs": 1}
+    assert runs(database) == {"a"}
+
+
+def test_a_run_that_somebody_has_locked_is_passed_over_and_found_by_the_next_pass(shared_postgres: Database) -> None:
+    """maintenance OP-28."""
+    store, raw = shared_postgres.open(), shared_postgres.raw()
+    ended(shared_postgres, "a", "b")
+    raw.execute("BEGIN")
+    raw.execute("UPDATE workflow_runs SET updated_at = updated_at WHERE id = 'a'")
+    with racing(store) as race:
+        race.before_unit(4, lambda: raw.execute("ROLLBACK"))
+        receipt = store.maintenance.prune.run(ALL)
+    assert (race.left, receipt.counts) == (0, {"workflow_runs": 2})
+
+
+def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_more(database: Database) -> None:
+    """maintenance OP-7, OP-31, case 9."""
+    store, other = database.open(), database.open()
+    ended(database, *"abc")
+
+    def take_over() -> None:
+        database.clock.advance(seconds=600)
+        [receipt] = other.receipts.list(state="running")
+        other.receipts.resume(receipt.id, owner="other")
+
+    with racing(store) as race:
+        race.before_unit(4, take_over)
+        with pytest.raises(Conflict) as lost:
+            store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1))
+    assert (lost.value.code, runs(database)) == ("claim_lost", {*"bc"})
+    assert other.receipts.list(state="running").items
