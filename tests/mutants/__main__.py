@@ -1,6 +1,7 @@
 """Makes small changes in the library, one at a time in a copy, and tells which of them the tests do not notice.
 
     PYTHONPATH=tests python -m mutants [NAME or PREFIX …]
+    PYTHONPATH=tests python -m mutants --drawn 60 --seed 2026 [NAME …]
 
 Not collected by pytest and no part of CI: a run of all takes hours. A change that no test notices is a hole in
 the suite, unless it changes nothing that anybody could see. A change that was noticed only because a test hung is told
@@ -20,7 +21,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from mutants import earlier, edges, ground, rooms, workflows
+from mutants import drawn, earlier, edges, ground, rooms, workflows
 from mutants.change import Change
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,18 @@ def main() -> int:
     """Run the changes that the command line names, all by default."""
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
-    names = parser.parse_args().names
-    named = [change for name in names for change in CHANGES if change.name.startswith(name)]
-    chosen = list(dict.fromkeys(named)) if names else CHANGES
+    parser.add_argument("--drawn", type=int, metavar="COUNT", help="changes at random places instead of the named ones")
+    parser.add_argument(
+        "--seed", type=int, default=2026, help="the same seed draws the same changes from the same code"
+    )
+    parser.add_argument("--list", action="store_true", help="print the changes and run nothing")
+    given = parser.parse_args()
+    changes = drawn.drawn(given.drawn, given.seed) if given.drawn else CHANGES
+    named = [change for name in given.names for change in changes if change.name.startswith(name)]
+    chosen = list(dict.fromkeys(named)) if given.names else changes
+    if given.list:
+        print(*(f"{change.name:9} {change.kind} {change.file}\n{change.difference}" for change in chosen), sep="\n")  # noqa: T201
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         tree = _copied(Path(folder) / "tree")
         outcomes = {change: _tried(change, tree) for change in chosen}
@@ -62,15 +72,26 @@ def _tried(change: Change, tree: Path) -> str:
     finally:
         file.write_text(before)
     print(f"{change.name:6} {outcome:9} {time.monotonic() - began:5.0f} s  {change.file}", flush=True)  # noqa: T201
+    if change.kind and outcome != "noticed":
+        print(change.difference, flush=True)  # noqa: T201
     return outcome
 
 
 def _outcome(change: Change, tree: Path) -> str:
+    """What becomes of the change: the likely files are run first, and for a drawn one Postgres last."""
+    quick = [] if change.on == "both" else ["--quick"]
+    likely, tests = _likely(change, tree), [f"tests/{path}" for path in change.tests.split()]
+    rounds = [[*likely, *quick]] if likely else []
+    rounds += [[*tests, *quick, *(f"--deselect={file}" for file in likely)]]
+    if change.on == "each":
+        rounds += [[*(likely or tests), "-k", "not sqlite"]]
+    outcomes = (_run(change, tree, *words) for words in rounds)
+    return next((outcome for outcome in outcomes if outcome != "SURVIVED"), "SURVIVED")
+
+
+def _run(change: Change, tree: Path, *words: str) -> str:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--timeout=60", "-p", "no:cacheprovider"]
-    command += ["-o", "lastlight_postgres_at_start=false"]
-    if change.on == "sqlite":
-        command.append("--quick")
-    command += [*_likely(change, tree), *(f"tests/{path}" for path in change.tests.split())]
+    command += ["-o", "lastlight_postgres_at_start=false", *words]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
@@ -78,25 +99,31 @@ def _outcome(change: Change, tree: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return "HUNG"
-    if done.returncode == 0:
+    if done.returncode in (0, 5):  # 5: there is no such test
         return "SURVIVED"
     if done.returncode not in (1, 2):
         print(done.stdout[-2000:], done.stderr[-2000:])  # noqa: T201
         return "BROKEN"
-    if "Timeout" in done.stdout and "pytest_timeout" in done.stdout:
+    if change.kind:
+        print(*re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)[:1], file=sys.stderr, flush=True)  # noqa: T201
+    if "from pytest-timeout" in done.stdout or "pytest_timeout" in done.stdout:
         return "hung"
     return "noticed"
 
 
 def _likely(change: Change, tree: Path) -> list[str]:
-    """The test files whose names share most words with the changed file: they are run first."""
-    words = {word.rstrip("s") for word in re.findall(r"[a-z]+", change.file)} - {"lastlight", "state", "py", "init"}
+    """The test files whose paths share most words with the changed file: they are run first."""
+    words = _words(change.file) - {"lastlight", "state", "py", "init", change.package.rstrip("s")}
     given = [tree / "tests" / path for path in change.tests.split()]
     files = [file for path in given for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])]
-    shared = {file: len(words & {word.rstrip("s") for word in re.findall(r"[a-z]+", file.stem)}) for file in files}
+    shared = {file: len(words & _words(file.relative_to(tree).as_posix())) for file in files}
     races = [file for file in files if "look" in file.stem or "race" in file.stem] if "lock" in change.old else []
     likely = sorted((file for file in files if shared[file]), key=lambda file: -shared[file])
-    return [str(file) for file in dict.fromkeys([*likely, *races])]
+    return [file.relative_to(tree).as_posix() for file in dict.fromkeys([*likely, *races])]
+
+
+def _words(path: str) -> set[str]:
+    return {word.rstrip("s") for word in re.findall(r"[a-z]+", path)}
 
 
 def _report(outcomes: dict[Change, str]) -> None:
