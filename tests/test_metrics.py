@@ -50,6 +50,22 @@ def test_no_count_of_any_thread_is_lost() -> None:
     assert metrics.retries == 16_000
 
 
+def test_a_count_waits_for_one_that_is_being_made() -> None:
+    """backends B-54: what another thread adds between the reading and the writing of a number is not lost."""
+    metrics = Metrics()
+    other = threading.Thread(target=metrics.count, args=("retries",))
+
+    class Slow(int):
+        def __radd__(self, before: int) -> int:
+            other.start()
+            other.join(0.05)  # until it is done, unless it waits
+            return before + int(self)
+
+    metrics.count("retries", Slow(2))
+    other.join(30)
+    assert metrics.retries == 3
+
+
 def test_opentelemetry_is_told_the_same_numbers() -> None:
     """backends B-54."""
     assert counted(FIXTURES / "fake_opentelemetry") == [

@@ -180,6 +180,15 @@ def test_files_are_on_disk_before_their_line_unless_told_otherwise(
     assert "fdatasync" not in calls[calls.index("write") :]
 
 
+def test_looking_at_the_files_holds_nothing_open(log: AgentLog) -> None:
+    """agent-log L-73."""
+    kept(log, BIG)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(10):
+        assert len(log.raw.list("s-1")) == 1
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
 def test_a_file_that_cannot_be_opened_is_backend_unavailable(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-24, L-73."""
     digest = kept(log, BIG)[0]["raw_ref"]["sha256"]

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.mailbox.files import OUTBOUND, inbound, made, outbound, reply, send
 
-from lastlight_state.errors import AlreadyExists, CorruptData, NotFound, UnsafePath
+from lastlight_state.errors import (
+    AlreadyExists,
+    BackendBusy,
+    BackendUnavailable,
+    CorruptData,
+    NotFound,
+    UnsafePath,
+)
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, inbound_db_path, session_dir
+from lastlight_state.mailbox.folder import Place
+from lastlight_state.mailbox.folder.creation import complete, create
 
 
 def test_a_session_is_a_folder_with_a_pair_of_files(mailboxes: Mailboxes, host: HostMailbox) -> None:
@@ -56,6 +66,22 @@ def test_a_session_is_made_once(mailboxes: Mailboxes, host: HostMailbox) -> None
         mailboxes.create("group", "session")
     assert mailboxes.ensure("group", "session").inbox.list().items != ()
     assert [path.name for path in (mailboxes.root / "group").iterdir()] == ["session"]
+
+
+@pytest.mark.parametrize("make", [create, complete])
+def test_a_session_that_cannot_be_made_leaves_nothing_and_tells_why(tmp_path: Path, make: Any) -> None:
+    """mailbox MB-03: an error of the database as it is, one of the file system as BackendUnavailable."""
+    place = Place.below(tmp_path, "group", "session")
+    if make is complete:
+        place.path.mkdir(parents=True)
+    for error, expected in ((BackendBusy("busy"), BackendBusy), (OSError(28, "No space left"), BackendUnavailable)):
+
+        def fill(path: Path, name: str, error: Exception = error) -> None:
+            raise error
+
+        with pytest.raises(expected):
+            make(place, fill, directory_mode=0o700, file_mode=0o600)
+        assert [path for path in tmp_path.rglob("*") if path not in (place.path, place.path.parent)] == []
 
 
 def test_looking_makes_nothing(mailboxes: Mailboxes) -> None:

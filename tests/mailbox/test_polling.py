@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.jsonl.lines import counted
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
@@ -196,6 +197,13 @@ def test_waiting_ends_when_there_is_a_message(host: HostMailbox, agent: AgentMai
     assert not agent.inbox.wait(timedelta(0))
     send(host)
     assert agent.inbox.wait(timedelta(seconds=30))
+
+
+def test_waiting_rests_between_two_looks(agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mailbox MB-49: for the interval, so that an idle agent does not read the file without a pause."""
+    looks = counted(monkeypatch, type(agent.inbox), "peek")
+    assert not agent.inbox.wait(timedelta(milliseconds=100), interval=timedelta(milliseconds=80))
+    assert len(looks) <= 4
 
 
 def test_acknowledgements_follow_the_live_work(host: HostMailbox, agent: AgentMailbox) -> None:

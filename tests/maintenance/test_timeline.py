@@ -72,6 +72,17 @@ def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> Non
     assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
 
+def test_inputs_are_told_with_the_reason_of_an_override(database: Database) -> None:
+    """maintenance OP-13, outputs I-2."""
+    store = database.open()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    store.outputs.inputs.ensure(run_id, {"a": 1}, created_by="ana")
+    database.clock.advance(seconds=1)
+    store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=0, reason="typo")
+    told = [(entry.text, entry.actor) for entry in store.maintenance.timeline.list(run_id).items[1:]]
+    assert told == [("input given", "ana"), ("input overridden (typo)", None)]
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
 @pytest.mark.parametrize("seconds", [0, 1])
 def test_pages_of_any_size_show_each_fact_once_in_the_same_order(

@@ -91,6 +91,17 @@ def test_what_does_not_validate_is_no_hit(database: Database, garbage: str) -> N
     assert store.outputs.cache.find(KEY, made) is None
 
 
+@pytest.mark.parametrize("price", ["{}", '"dear"', "[1, 2]"])
+def test_a_value_that_its_column_cannot_read_is_no_hit(database: Database, price: str) -> None:
+    """outputs H-2, case 49: of another type, or of the right one and no number."""
+    store = database.open(migrate=True)
+    made = store.outputs.define("typed", Typed)
+    store.outputs.cache.ensure(KEY, made, {"price": "1.10", "done": True})
+    garbage = f'{{"price": {price}, "done": true}}'
+    database.raw().execute(f"UPDATE output_cache SET payload = '{garbage}'")
+    assert store.outputs.cache.find(KEY, made) is None
+
+
 def test_an_entry_of_another_signature_is_no_hit(database: Database) -> None:
     """outputs H-2: checked besides being part of the key."""
     store = database.open(migrate=True)

@@ -188,6 +188,15 @@ def test_a_tail_has_a_limit_and_says_whether_there_is_more(log: RunLog) -> None:
             log.runs.tail(RUN, after=bad)  # type: ignore[arg-type]
 
 
+def test_damage_is_told_by_the_one_tail_that_passes_it(log: RunLog) -> None:
+    """run-log RL-33: not by the one that ends where it begins."""
+    put(log, b"".join(part + b"\n" for part in (raw(head()), raw(event(0)), b"{damaged", raw(event(1)))))
+    first = log.runs.tail(RUN, limit=2)
+    rest = log.runs.tail(RUN, after=first.cursor)
+    assert (len(first.records), len(first.damage)) == (2, 0)
+    assert (kinds(rest.records), len(rest.damage)) == (["agent.event"], 1)
+
+
 def test_a_cursor_of_a_file_that_was_replaced_starts_again(log: RunLog) -> None:
     """run-log RL-33, case 29."""
     put(log, [head(), event(0), event(1)])

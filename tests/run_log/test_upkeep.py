@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support.jsonl.lines import counted
 from support.run_log.killed import STEPS, killed_at
 from support.run_log.logs import (
     NOW,
@@ -30,6 +31,7 @@ from support.run_log.logs import (
 )
 
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound
+from lastlight_state.jsonl import places
 from lastlight_state.run_log import RunLog, packed
 
 WHOLE = [
@@ -172,6 +174,19 @@ def test_ended_runs_are_removed_by_the_age_of_their_last_record(log: RunLog) -> 
     assert sorted(log.root / name for name in files_below(log.root)) == sorted([files[2], open_one])
     assert log.runs.prune(ended_before=LATER, dry_run=False).run_ids == (id_of(2),)
     assert log.runs.find(id_of(2)) is None
+
+
+def test_the_directory_of_what_is_packed_or_removed_is_brought_to_disk(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-82: a packed log before the plain one goes, and what is gone stays gone."""
+    for number in range(2):
+        _ended(log, id_of(number))
+    synced = counted(monkeypatch, places, "sync")
+    log.runs.pack(id_of(0))
+    assert len(synced) == 2
+    assert log.runs.prune(ended_before=LATER, dry_run=False).skipped == 0
+    assert len(synced) == 4
 
 
 def test_a_run_that_is_written_is_not_removed(log: RunLog) -> None:

@@ -356,6 +356,16 @@ def full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return room
 
 
+def test_a_header_that_finds_no_room_is_told_and_leaves_no_run(log: RunLog, full: list[int]) -> None:
+    """run-log RL-20, RL-25."""
+    full.append(0)
+    with pytest.raises(BackendUnavailable):
+        start(log)
+    full.clear()
+    assert log.runs.find(RUN) is None
+    start(log).close()
+
+
 def test_a_full_disk_in_the_middle_of_a_line_harms_no_other(log: RunLog, full: list[int]) -> None:
     """run-log RL-25, case 15."""
     with start(log) as writer:

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,25 @@ def test_threads_can_feed_one_writer(log: AgentLog) -> None:
             thread.join()
     assert len(lines_of(path_of(log))) == 1 + 4 * 8
     assert log.reader.read("s-1").issues == ()
+
+
+def test_closing_waits_for_the_lines_that_are_being_written(log: AgentLog) -> None:
+    """agent-log L-26."""
+    writer = log.writer.open(prompt="go", sync="os")
+    closing = threading.Thread(target=writer.close)
+
+    def given() -> Iterator[dict[str, Any]]:
+        yield SESSION
+        closing.start()
+        closing.join(0.05)  # until it is done, unless it waits
+        assert closing.is_alive()
+        yield said(text("still written"))
+
+    assert writer.feed_many(given()) == 2
+    closing.join(30)
+    with pytest.raises(StoreClosed):
+        writer.feed(SESSION)
+    assert len(lines_of(path_of(log))) == 2
 
 
 def feed_in_parent_and_child(root: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from lastlight_state import StateStore
+from lastlight_state.backends.sqlite import forks
+from lastlight_state.errors import MisuseError
 from lastlight_state.testing import Database
 
 COMMON = """
@@ -198,3 +200,17 @@ def test_a_child_that_leaves_its_parents_block_does_not_end_it(fresh_database: D
     """backends B-11: its ROLLBACK would be the parent's."""
     run(LEAVING_A_BLOCK, fresh_database.url)
     assert names(fresh_database.open()) == {"before", "in the transaction", "after"}
+
+
+def test_of_a_file_that_is_not_there_a_child_has_inherited_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-11: it may make one while its parent is in the middle of a unit on another."""
+    monkeypatch.setattr(forks, "_inherited", {})
+    held, missing = tmp_path / "held.db", tmp_path / "missing.db"
+    held.touch()
+    for path in (held, missing):
+        forks.inherit(path, idle=[], in_use=[object()])
+    forks.let_go(missing)
+    with pytest.raises(MisuseError):
+        forks.let_go(held)

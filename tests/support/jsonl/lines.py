@@ -75,8 +75,8 @@ def opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, *names: str) -> list[str]:
-    """Names of the system calls that are made from now on, in order. They are made all the same."""
+def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType | type, *names: str) -> list[str]:
+    """Names of the calls that are made from now on, in order. They are made all the same."""
     calls: list[str] = []
 
     def count(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

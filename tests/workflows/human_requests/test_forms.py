@@ -118,6 +118,15 @@ def test_a_schema_that_leads_back_to_itself_is_refused(schema: Any) -> None:
         check_schema("schema", schema)
 
 
+def test_a_schema_that_is_too_deep_to_be_checked_is_refused() -> None:
+    """workflows W-90."""
+    schema: dict[str, Any] = {}
+    for _ in range(5_000):
+        schema = {"not": schema}
+    with pytest.raises(InvalidValue, match="nested less deeply"):
+        check_schema("schema", schema)
+
+
 @pytest.mark.parametrize(
     ("schema", "response", "problem"),
     [
