@@ -99,13 +99,13 @@ class Approvals(QuestionRepository[Approval]):
         """
         return self._cancel(approval_id, by, reason)
 
-    def expire_due(self, *, limit: int = 500) -> tuple[str, ...]:
+    def expire_due(self, *, limit: int = 500, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Expire overdue gates, which counts as a rejection. Returns the ids of those that changed.
 
-        Looks at ``limit`` gates, the longest overdue first, and uses one transaction for each of their runs.
+        Looks at ``limit`` gates, of all workflows or of these, the longest overdue first, and uses one transaction
+        for each of their runs.
         """
-        valid.page_limit(limit)
-        return self._expire_due(self._now(), limit)
+        return self._expire_due(self._now(), limit, workflow_names)
 
     def get(self, approval_id: str) -> Approval:
         """The whole gate; an overdue one reads as expired. Raises `NotFound`."""

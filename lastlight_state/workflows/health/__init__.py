@@ -12,7 +12,7 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Found, Unit
 from lastlight_state.db.windows import damaged_row
 from lastlight_state.errors import CorruptData
-from lastlight_state.workflows import words
+from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.health import statements as sql
 from lastlight_state.workflows.health.records import RunState, UnhealthyRun
@@ -43,17 +43,20 @@ class Health(Repository):
             raise facts
         return derive(facts, now, owner_alive)
 
-    def list_unhealthy(self, *, limit: int = 50, page_token: str | None = None) -> Page[UnhealthyRun]:
-        """The unhealthy runs among the next ``limit`` live runs, newest first.
+    def list_unhealthy(
+        self, *, workflow_names: Sequence[str] | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[UnhealthyRun]:
+        """The unhealthy runs among the next ``limit`` live runs, of all workflows or of these, newest first.
 
         A page looks at ``limit`` runs, so it may hold few or none of them although more follow: go on until there is no
         token. Ended runs are not read.
         """
         valid.page_limit(limit)
+        given = {**_LIVE, "workflow_names": shared.some_workflows(workflow_names)}
         now = self._now()
 
         def work(unit: Unit) -> Page[UnhealthyRun]:
-            page = sql.LIVE.page(unit, dict, limit=limit, page_token=page_token, given=_LIVE)
+            page = sql.LIVE.page(unit, dict, limit=limit, page_token=page_token, given=given)
             found = [*zip(page.items, _facts(unit, page.items), strict=True)]
             judged = [_judged(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
             damaged = [damaged_row(facts) for _, facts in found if isinstance(facts, CorruptData)]

@@ -60,7 +60,7 @@ LIVE = Listing(
     "live_runs",
     _SHOWN,
     order=(RUNS.c.started_at, RUNS.c.id),
-    spread={"statuses": RUNS.c.status},
+    spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     worded=("statuses",),
     through="ix_workflow_runs_status_summary",
 )

@@ -6,6 +6,7 @@ engine cannot use. Opening, answering and ending a request move its run and its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from lastlight_state.db import valid
@@ -87,13 +88,13 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         now, why = self._now(), valid.content("reason", reason, words.SUMMARY)
         return self._writing(lambda unit: answers.reopen(unit, request_id, why, now, claim))
 
-    def expire_due(self, *, limit: int = 500) -> tuple[str, ...]:
+    def expire_due(self, *, limit: int = 500, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Expire overdue requests; their runs go on or fail by ``on_expiry``. Returns the ids that changed.
 
-        Looks at ``limit`` requests, the longest overdue first, and uses one transaction for each of their runs.
+        Looks at ``limit`` requests, of all workflows or of these, the longest overdue first, and uses one transaction
+        for each of their runs.
         """
-        valid.page_limit(limit)
-        return self._expire_due(self._now(), limit)
+        return self._expire_due(self._now(), limit, workflow_names)
 
     def get(self, request_id: str) -> HumanRequest:
         """The whole request; an overdue one reads as expired. Raises `NotFound`."""

@@ -78,12 +78,16 @@ class QuestionRepository(Repository, Generic[Q]):
         )
         return self._writing(work, repeatable=True)
 
-    def _expire_due(self, now: datetime, limit: int) -> tuple[str, ...]:
+    def _expire_due(self, now: datetime, limit: int, workflow_names: Sequence[str] | None) -> tuple[str, ...]:
         """Expire overdue questions, one transaction for each run that has any."""
+        valid.page_limit(limit)
+        names = shared.some_workflows(workflow_names)
+        if names == []:
+            return ()
         due: dict[str, list[str]] = {}
 
         def read(size: int) -> sweeps.Found:
-            found, rows = self._reading(lambda unit: self._questions.due(unit, now, size))
+            found, rows = self._reading(lambda unit: self._questions.due(unit, now, size, names))
             due.update(found)
             return sweeps.Found(tuple(found), rows)
 

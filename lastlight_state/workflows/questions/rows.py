@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db import columns, valid
-from lastlight_state.db.indexes import through
+from lastlight_state.db.filtered import Filtered
+from lastlight_state.db.indexes import through, unindexed
 from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
@@ -84,11 +85,16 @@ class QuestionRows(Generic[Q]):
             .values(status=sa.bindparam("status"), **{name: bind(by, table.c[name]) for by, name in shape.end.items()})
             .returning(*every)
         )
-        self.due_statement = prepared(
-            through(sa.select(table.c.id, shape.run_id.label("run_id")), table, shape.due_index)
-            .where(pending, table.c.expires_at.is_not(None), is_due, sa.exists().where(RUNS.c.id == shape.run_id))
-            .order_by(table.c.expires_at)
-            .limit(sa.bindparam("limit", type_=sa.Integer))
+        #: Its filter is ``workflow_name``, of the question's run.
+        self.due_statements = Filtered(
+            lambda named: (
+                through(sa.select(table.c.id, shape.run_id.label("run_id")), table, shape.due_index)
+                .where(pending, table.c.expires_at.is_not(None), is_due)
+                .where(sa.exists().where(RUNS.c.id == shape.run_id, *map(unindexed, named)))
+                .order_by(table.c.expires_at)
+                .limit(sa.bindparam("limit", type_=sa.Integer))
+            ),
+            workflow_name=RUNS.c.workflow_name.in_,
         )
         self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due))
 
@@ -162,14 +168,19 @@ class QuestionRows(Generic[Q]):
             return AlreadyAnswered(self._shape.name, question.id, winner=question)
         return self._closed_as(question, question.status)
 
-    def due(self, unit: Unit, now: datetime, limit: int) -> tuple[dict[str, list[str]], int]:
+    def due(
+        self, unit: Unit, now: datetime, limit: int, names: Sequence[str] | None
+    ) -> tuple[dict[str, list[str]], int]:
         """The ids of the ``limit`` questions that are overdue for longest, by run, and how many there were in all.
+
+        Of all workflows, or of these.
 
         Questions whose run is missing are left out, or they would fill the limit forever. Those that cannot be read
         are counted only.
         """
         found: dict[str, list[str]] = {}
-        rows, in_all = unit.sound(self.due_statement, {"at": now, "limit": limit})
+        statement, given = self.due_statements.of({"workflow_name": names})
+        rows, in_all = unit.sound(statement, {**given, "at": now, "limit": limit})
         for row in rows:
             found.setdefault(row["run_id"], []).append(row["id"])
         return found, in_all

@@ -131,19 +131,24 @@ class Queue(Repository):
 
         return self._writing(work)
 
-    def expire(self, older_than: timedelta, *, reason: str, limit: int = 500) -> tuple[str, ...]:
+    def expire(
+        self, older_than: timedelta, *, reason: str, limit: int = 500, workflow_names: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
         """Cancel runs that have been queued for longer than this. Returns the ids of those that changed.
 
-        ``reason`` becomes the error of each run. Looks at the first ``limit`` runs in line and uses one transaction for
-        each. A run that was admitted or requeued meanwhile is left alone.
+        ``reason`` becomes the error of each run. Looks at the first ``limit`` runs in line, of all workflows or of
+        these, and uses one transaction for each. A run that was admitted or requeued meanwhile is left alone.
         """
         now = self._now()
         cutoff = to_millis(now - valid.duration("older_than", older_than, most=LONGEST))
         error = valid.content("reason", reason, words.ERROR)
+        names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
+        if names == []:
+            return ()
 
         def overdue(size: int) -> sweeps.Found:
-            return self._reading(lambda unit: _overdue(unit, cutoff, size))
+            return self._reading(lambda unit: _overdue(unit, cutoff, names, size))
 
         swept = sweeps.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
         return tuple(run_id for run_id, expired in swept if expired)
@@ -168,9 +173,10 @@ class Queue(Repository):
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))
 
 
-def _overdue(unit: Unit, cutoff: datetime, limit: int) -> sweeps.Found:
-    """The first runs in line that were queued before ``cutoff``."""
-    rows, in_all = unit.sound(sql.OVERDUE, {"cutoff": cutoff, "limit": limit})
+def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> sweeps.Found:
+    """The first runs in line that were queued before ``cutoff``, of all workflows or of these."""
+    statement, given = sql.OVERDUE.of({"of": names})
+    rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
     return sweeps.Found([row["id"] for row in rows], in_all)
 
 

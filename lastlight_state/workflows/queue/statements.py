@@ -103,6 +103,9 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 #: Admits locked runs and claims them for ``:claim_owner``.
 TAKE = Family("run", _take)
 
-#: The first runs in line that were queued before ``:cutoff``.
-OVERDUE = prepared(_first((RUNS.c.id,), RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at)))
+#: The first runs in line that were queued before ``:cutoff``, of the workflows ``of``.
+OVERDUE = Filtered(
+    lambda conditions: _first((RUNS.c.id,), RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at), *conditions),
+    of=RUNS.c.workflow_name.in_,
+)
 LOCK = locking(RUNS.c.queued_at)

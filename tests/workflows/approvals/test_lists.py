@@ -249,11 +249,12 @@ def test_the_history_walks_the_decided_gates_from_the_newest(many: StateStore, d
 
 def test_a_sweep_reads_what_is_due(many: StateStore, database: Database) -> None:
     """workflows W-103: the cost grows with what is due, not with what is pending or was."""
-    plan = plan_of(
-        database, many, sql.QUESTIONS.due_statement, {"at": database.clock.now(), "limit": 500}, in_order=True
-    )
-    assert "ix_approvals_due" in plan.text, plan
-    assert not plan.sorts_the_table, plan
+    for names in (None, ["deploy"]):
+        statement, given = sql.QUESTIONS.due_statements.of({"workflow_name": names})
+        values = {**given, "at": database.clock.now(), "limit": 500}
+        plan = plan_of(database, many, statement, values, in_order=True)
+        assert "ix_approvals_due" in plan.text, plan
+        assert not plan.sorts_the_table, plan
 
 
 def test_what_is_left_of_a_run_is_counted_by_the_run(many: StateStore, database: Database) -> None:

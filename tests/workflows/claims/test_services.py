@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
+from support.workflows.asking import WHO
 from support.workflows.steps import started
 
 from lastlight_state import StateStore, iterate
 from lastlight_state.errors import InvalidValue
 from lastlight_state.testing import FrozenClock
-from lastlight_state.workflows import RunOptions, Trigger
+from lastlight_state.workflows import Gate, RunOptions, Trigger
 
 OTHERS = 60
 OURS = ["ours"]
@@ -63,6 +67,48 @@ def test_spent_runs_of_others_are_left_to_them(every_backend: StateStore, frozen
     frozen_clock.advance(timedelta(minutes=1))
     assert every_backend.workflows.claims.give_up(workflow_names=OURS) == (ours,)
     assert every_backend.workflows.runs.get(theirs).status == "running"
+
+
+def test_questions_of_others_are_left_to_them(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-125: gates and requests that nobody answered in time."""
+    due = frozen_clock.now() + timedelta(minutes=1)
+    gate, question = Gate("go", "Go?", expires_at=due), replace(WHO, expires_at=due)
+    flows = store.workflows
+    ours, theirs = (
+        (
+            flows.approvals.create(create(store, name), gate).id,
+            flows.human_requests.create(create(store, name), question).id,
+        )
+        for name in ("ours", "theirs")
+    )
+    frozen_clock.advance(timedelta(minutes=2))
+    sweeps: list[Any] = [flows.approvals, flows.human_requests]
+    for sweep, mine, other in zip(sweeps, ours, theirs, strict=True):
+        assert sweep.expire_due(workflow_names=[]) == ()
+        assert sweep.expire_due(workflow_names=OURS) == (mine,)
+        assert sweep.expire_due() == (other,)
+
+
+def test_runs_of_others_that_waited_too_long_are_left_to_them(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-125, W-38."""
+    theirs, ours = (create(store, name, status="queued") for name in ("theirs", "ours"))
+    frozen_clock.advance(timedelta(hours=2))
+    expire = partial(store.workflows.queue.expire, timedelta(hours=1), reason="too old")
+    assert expire(workflow_names=[]) == ()
+    assert expire(workflow_names=OURS) == (ours,)
+    assert expire() == (theirs,)
+
+
+def test_the_unhealthy_runs_of_others_are_not_shown(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-125, W-98: a page looks at runs of these workflows only."""
+    ours = [create(store, name) for name in ("ours", "theirs", "theirs", "ours", "theirs")][::3]
+    frozen_clock.advance(timedelta(hours=1))
+    list_unhealthy = store.workflows.health.list_unhealthy
+    page = list_unhealthy(workflow_names=OURS, limit=2)
+    assert {run.id for run in page} == set(ours)
+    assert page.next_page_token is None
+    assert list_unhealthy(workflow_names=[]).items == ()
+    assert len(list_unhealthy().items) == 5
 
 
 def test_a_cap_of_one_workflow_keeps_only_that_one_waiting(every_backend: StateStore) -> None:

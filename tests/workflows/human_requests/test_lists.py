@@ -157,8 +157,10 @@ def test_lists_and_sweeps_read_by_their_indexes(many: StateStore, database: Data
         plan = plan_of_page(database, many, sql.OF_RUN, {"run_id": "r10"}, paged=paged)
         assert "ix_human_requests_run" in plan.text, plan
     now = database.clock.now()
-    due = plan_of(database, many, sql.QUESTIONS.due_statement, {"at": now, "limit": 100}, in_order=True)
-    assert "ix_human_requests_due" in due.text, due
+    for names in (None, ["deploy"]):
+        statement, given = sql.QUESTIONS.due_statements.of({"workflow_name": names})
+        due = plan_of(database, many, statement, {**given, "at": now, "limit": 100}, in_order=True)
+        assert "ix_human_requests_due" in due.text, due
     counted = plan_of(database, many, sql.INBOX.count, {"now": now}, in_order=True)
     assert "ix_human_requests_inbox" in counted.text, counted
 

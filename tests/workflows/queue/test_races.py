@@ -166,10 +166,13 @@ def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database:
     at = database.clock.now()
     everyone, _ = sql.NEXT.of({})
     chosen, names = sql.NEXT.of({"of": ["on", "w1"], "full": ["w1"]})
+    overdue, of_on = sql.OVERDUE.of({"of": ["on"]})
+    first, _ = sql.FIRST.of({"of": ["on"]})
     statements = [
         (everyone, {"at": at, "limit": 1}),
         (chosen, {"at": at, "limit": 1, **names}),
-        (sql.OVERDUE, {"cutoff": at, "limit": 500}),
+        (overdue, {"cutoff": at, "limit": 500, **of_on}),
+        (first, {"at": at, "limit": 1, **of_on}),
     ]
     plans = [plan(statement, values) for statement, values in statements]
     plans += [plan_of_page(database, long_line, sql.LIST, {}, paged=paged) for paged in (False, True)]
