@@ -120,11 +120,15 @@ def test_pods_start_when_the_schema_fits_or_is_newer(postgres_place: Place, tmp_
     assert done.returncode == 0
 
 
-def test_the_unit_migrates_before_it_starts(postgres_place: Place, tmp_path: Path) -> None:
+def test_the_unit_migrates_before_it_starts(
+    postgres_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """packaging PT-24: systemd, with the URL from a file."""
     [line] = re.findall(r"^ExecStartPre=/opt/agents/bin/(.*)$", UNIT, re.MULTILINE)
-    (tmp_path / "url").write_text(postgres_place.url)
-    words = shlex.split(line.replace("${CREDENTIALS_DIRECTORY}", str(tmp_path)))
+    [(name, file)] = re.findall(r"^Environment=(\w+)=%d/(\w+)$", UNIT, re.MULTILINE)
+    (tmp_path / file).write_text(postgres_place.url)
+    monkeypatch.setenv(name, str(tmp_path / file))
+    words = shlex.split(line)
     assert words[0] == "lastlight-state"
     assert lastlight_state(*words[1:]).code == 0
     assert current(postgres_place.backend()) == HEAD
