@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
-from lastlight_state.maintenance import AgentSessions, Chats, Doctor, Maintenance, Prune, Repair
+from lastlight_state.maintenance import AgentSessions, Chats, Checkpoints, Doctor, Maintenance, Prune, Repair, Vacuum
 from lastlight_state.maintenance.stats import Statistics
 from lastlight_state.maintenance.timeline import Timeline
 
@@ -13,6 +13,18 @@ class AsyncStatistics(Face[Statistics]):
     """``store.maintenance.stats``"""
 
     collect = reading(Statistics.collect)
+
+
+class AsyncCheckpoints(Face[Checkpoints]):
+    """``store.maintenance.checkpoint``"""
+
+    run = writing(Checkpoints.run)
+
+
+class AsyncVacuum(Face[Vacuum]):
+    """``store.maintenance.vacuum``"""
+
+    run = writing(Vacuum.run)
 
 
 class AsyncDoctor(Face[Doctor]):
@@ -64,6 +76,10 @@ class AsyncMaintenance(Face[Maintenance]):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[AsyncStatistics] = Part("lastlight_state.aio.maintenance.AsyncStatistics")
+    #: Brings the write-ahead log into the database.
+    checkpoint: Part[AsyncCheckpoints] = Part("lastlight_state.aio.maintenance.AsyncCheckpoints")
+    #: Gives back the space of deleted rows.
+    vacuum: Part[AsyncVacuum] = Part("lastlight_state.aio.maintenance.AsyncVacuum")
     #: Looks for what is wrong, and says what helps.
     doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
     #: Removes what ended long ago, with a dry run and a receipt.

@@ -18,9 +18,9 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
-from lastlight_state.backends.examination import Examination
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
+from lastlight_state.backends.upkeep import Upkeep
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
@@ -132,7 +132,7 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(Examination, ABC):
+class Backend(Upkeep, ABC):
     """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
     from lastlight_state.maintenance.chats import Chats as Chats
+    from lastlight_state.maintenance.checkpoint import Checkpoints as Checkpoints
     from lastlight_state.maintenance.doctor import Doctor as Doctor
     from lastlight_state.maintenance.doctor.records import (
         Finding as Finding,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
     from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
     from lastlight_state.maintenance.records import (
+        Checkpoint as Checkpoint,
         LineFiles as LineFiles,
         MessageCounts as MessageCounts,
         SchemaFacts as SchemaFacts,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         StatusCount as StatusCount,
         TableStats as TableStats,
         TimelineEntry as TimelineEntry,
+        Vacuumed as Vacuumed,
     )
     from lastlight_state.maintenance.repair import Repair as Repair
     from lastlight_state.maintenance.repair_records import (
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.maintenance.stats import Statistics
     from lastlight_state.maintenance.timeline import Timeline
+    from lastlight_state.maintenance.vacuum import Vacuum as Vacuum
 
 public(
     globals(),
@@ -50,13 +54,15 @@ public(
         "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
         "chat_records": "ChatMessages ChatThread",
         "chats": "Chats",
+        "checkpoint": "Checkpoints",
         "doctor": "Doctor",
         "doctor.records": "Finding Report SkippedCheck",
         "prune": "Prune",
         "prune.arguments": "PrunePolicy",
         "prune.records": "PrunePlan",
-        "records": "LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry",
+        "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry Vacuumed",
         "repair": "Repair",
+        "vacuum": "Vacuum",
         "repair_records": "DamagedPart LineFileScan Repaired",
     },
     "Maintenance",
@@ -68,6 +74,10 @@ class Maintenance(Face):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")
+    #: Brings the write-ahead log into the database.
+    checkpoint: Part[Checkpoints] = Part("lastlight_state.maintenance.checkpoint.Checkpoints")
+    #: Gives back the space of deleted rows.
+    vacuum: Part[Vacuum] = Part("lastlight_state.maintenance.vacuum.Vacuum")
     #: Looks for what is wrong, and says what helps.
     doctor: Part[Doctor] = Part("lastlight_state.maintenance.doctor.Doctor")
     #: Removes what ended long ago, with a dry run and a receipt.

@@ -1,4 +1,4 @@
-"""Records of statistics and of timelines."""
+"""Records of statistics, checkpoints, vacuums and timelines."""
 
 from __future__ import annotations
 
@@ -71,6 +71,27 @@ class Stats(Record):
     messages: MessageCounts
     line_files: LineFiles
     settings: Mapping[str, str | int | bool]
+
+
+class Checkpoint(Record):
+    """What a checkpoint did. ``busy``: a reader was in the way, and pages are left in the log.
+
+    ``applicable`` is False for a database without a write-ahead log of its own files.
+    """
+
+    applicable: bool
+    busy: bool
+    log_pages: int
+    checkpointed_pages: int
+    wal_bytes_before: int
+    wal_bytes_after: int
+
+
+class Vacuumed(Record):
+    """The size of the database before and after a vacuum."""
+
+    bytes_before: int
+    bytes_after: int
 
 
 class TimelineEntry(Record):

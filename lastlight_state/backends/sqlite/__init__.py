@@ -23,7 +23,6 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
-from lastlight_state.backends.examination import Form
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.sqlite import files, questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
@@ -33,7 +32,7 @@ from lastlight_state.backends.sqlite.connections import (
     SharedConnection,
 )
 from lastlight_state.backends.sqlite.errors import is_locked, translate
-from lastlight_state.backends.sqlite.examining import examined, malformed
+from lastlight_state.backends.sqlite.examining import checkpointed, examined, malformed, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
@@ -41,6 +40,7 @@ from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
 from lastlight_state.backends.sqlite.reading import fetched
 from lastlight_state.backends.sqlite.shape import shape_of
+from lastlight_state.backends.upkeep import Form
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
@@ -264,6 +264,18 @@ class SqliteBackend(Backend):
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         try:
             return examined(checkout.driver, deep=deep)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def checkpoint(self, checkout: Checkout, mode: str) -> tuple[bool, int, int] | None:
+        try:
+            return checkpointed(checkout.driver, mode)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def vacuum(self, checkout: Checkout, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
+        try:
+            rebuilt(checkout.driver, self.files)
         except sqlite3.Error as error:
             raise translate(error) from error
 

@@ -1,10 +1,14 @@
-"""What SQLite finds when it examines a file, and values that are not in the form of their column."""
+"""What SQLite finds when it examines a file, values that are not in the form of their column, and its vacuum."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, String, func, literal_column, not_, or_, type_coerce
+
+from lastlight_state.errors import Conflict
 
 #: How many problems are told.
 _MOST = 50
@@ -26,3 +30,19 @@ def malformed(column: ColumnElement[Any], form: str) -> ColumnElement[bool]:
     if form == "time":
         return or_(func.typeof(text) != literal_column("'text'"), not_(text.like(literal_column(_AS_STORED))))
     return func.json_valid(text) == literal_column("0")
+
+
+def checkpointed(driver: Any, mode: str) -> tuple[bool, int, int] | None:
+    """What a checkpoint did: None for a file without a write-ahead log."""
+    busy, log, brought = driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    return None if log < 0 else (bool(busy), log, brought)
+
+
+def rebuilt(driver: Any, files: tuple[Path, ...]) -> None:
+    """Rebuild the file without its free pages. Raises `Conflict` unless twice its size is free: SQLite copies it."""
+    for path in files[:1]:
+        size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
+        if free < 2 * size:
+            text = f"a vacuum needs {2 * size} free bytes beside the database, and there are {free}"
+            raise Conflict(text, code="no_space", needed=2 * size, free=free)
+    driver.execute("VACUUM")

@@ -1,7 +1,8 @@
-"""What an examination asks a database, whose answers differ between products."""
+"""What maintenance asks of a database, whose answers differ between products."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +14,8 @@ from lastlight_state.errors import NotSupported
 Form = Literal["time", "JSON"]
 
 
-class Examination:
-    """The part of `lastlight_state.backends.base.Backend` that only examinations use."""
+class Upkeep:
+    """The part of `lastlight_state.backends.base.Backend` that only maintenance uses."""
 
     name: str
 
@@ -30,3 +31,17 @@ class Examination:
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
         """Whether a stored value is no text of this form; None where no such value can be stored."""
         return None
+
+    def checkpoint(self, checkout: Any, mode: str) -> tuple[bool, int, int] | None:
+        """Bring a write-ahead log into the database: whether a reader was in the way, pages of the log, pages brought.
+
+        None where there is no such log.
+        """
+        return None
+
+    def vacuum(self, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
+        """Give back the space of deleted rows of these tables, outside any transaction.
+
+        Raises `Conflict` ``no_space`` where there is no room for it.
+        """
+        raise NotSupported(f"{self.name} cannot be vacuumed by this library")

@@ -1,0 +1,28 @@
+"""``checkpoint``: brings the write-ahead log of a SQLite file into the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import NO, Failure
+from lastlight_state.cli.opening import working
+
+
+@command("checkpoint")
+@click.option("--mode", metavar="MODE", default="TRUNCATE", help="TRUNCATE, RESTART, FULL or PASSIVE.")
+def run(call: Call, mode: Any) -> Answer:
+    """Bring the write-ahead log of a SQLite file into the file, and give its space back.
+
+    A reader in the way is exit code 1, except with PASSIVE. Postgres sees to its own log: exit code 0.
+    """
+    with working(call) as store:
+        done = store.maintenance.checkpoint.run(mode)
+    failure = Failure(NO, "busy", "a reader was in the way") if done.busy and mode != "PASSIVE" else None
+    said = f"busy={int(done.busy)} log={done.log_pages} checkpointed={done.checkpointed_pages}"
+    sizes = f"wal: {done.wal_bytes_before} bytes before, {done.wal_bytes_after} after"
+    lines = [said, sizes] if done.applicable else ["nothing to do: this database has no log of that kind"]
+    return Answer(done.model_dump(), lambda _: lines, failure)

@@ -1,0 +1,56 @@
+"""``query``: one statement of SQL that reads. The database itself refuses to write."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import look
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.errors import InvalidValue
+from lastlight_state.outputs import QueryRows
+
+
+@command("query")
+@click.argument("sql", metavar="SQL")
+@click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="A value for :name, as text; repeatable.")
+@click.option("--limit", metavar="N", default=1000, help="The most rows, 1 to 10000.")
+@click.option("--timeout", metavar="SECONDS", default=30.0, help="The most seconds.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def run(call: Call, sql: str, params: Sequence[str], limit: int, timeout: float, as_csv: bool) -> Answer:
+    """Run one statement of SQL that reads, also in a database that no store would open.
+
+    The database refuses whatever would write. Tables and columns are in docs/schema.md.
+    """
+    values = dict(map(_named, params))
+    found = look(
+        call, lambda store: store.outputs.query.rows(sql, values, limit=limit, timeout=timeout), verified=False
+    )
+    if found.truncated:
+        call.output.warn(f"only the first {len(found.rows)} rows")
+    data = {"columns": found.columns, "rows": found.rows, "truncated": found.truncated}
+    return Answer(data, lambda screen: _csv(found) if as_csv else _table(found, screen))
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidValue("--param", f"expected NAME=VALUE, got {text!r:.80}")
+    return name, value
+
+
+def _table(found: QueryRows, screen: Screen) -> Iterator[Any]:
+    columns = [Column(name, lambda row, at=at: row[at]) for at, name in enumerate(found.columns)]  # type: ignore[misc]
+    yield from screen.table(columns, found.rows)
+
+
+def _csv(found: QueryRows) -> Iterator[str]:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([found.columns, *found.rows])
+    yield text.getvalue().rstrip("\n")

@@ -1,0 +1,44 @@
+"""``store.maintenance.checkpoint``: brings the write-ahead log of a SQLite file into the file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lastlight_state.db import valid
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.records import Checkpoint
+
+Mode = Literal["TRUNCATE", "PASSIVE", "RESTART", "FULL"]
+MODES = valid.words(Mode)
+
+
+class Checkpoints(Repository):
+    """``store.maintenance.checkpoint``"""
+
+    def run(self, mode: Mode = "TRUNCATE") -> Checkpoint:
+        """Bring the log into the database, and with ``TRUNCATE`` give its space back.
+
+        A reader that is in the way is no exception: ``busy`` says so, and a later call does the rest. Databases without
+        such a log have ``applicable=False``.
+        """
+        valid.word("mode", mode, MODES)
+        before = self._wal_bytes()
+
+        def work(unit: Unit) -> tuple[bool, int, int] | None:
+            return unit.backend.checkpoint(unit.checkout, mode)
+
+        done = self._once(work, repeatable=True)
+        busy, log, brought = done or (False, 0, 0)
+        return Checkpoint(
+            applicable=done is not None,
+            busy=busy,
+            log_pages=log,
+            checkpointed_pages=brought,
+            wal_bytes_before=before,
+            wal_bytes_after=self._wal_bytes(),
+        )
+
+    def _wal_bytes(self) -> int:
+        logs = [path for path in self._backend.files if path.name.endswith("-wal") and path.exists()]
+        return sum(path.stat().st_size for path in logs)

@@ -1,0 +1,41 @@
+"""``store.maintenance.vacuum``: gives back the space of rows that were deleted."""
+
+from __future__ import annotations
+
+from lastlight_state.db import reconcile, valid
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.records import Vacuumed
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.outputs.tables import REGISTRY
+
+_OUTPUTS = prepared(REGISTRY.select().with_only_columns(REGISTRY.c.table_name))
+
+
+class Vacuum(Repository):
+    """``store.maintenance.vacuum``"""
+
+    def run(self, *, analyze: bool = True, full: bool = False) -> Vacuumed:
+        """Vacuum the tables of this library, output tables included, outside any transaction.
+
+        SQLite rebuilds the whole file while nobody else writes, and needs twice its size in free space: `Conflict`
+        ``no_space`` with both numbers otherwise. Postgres vacuums without stopping anybody and, with ``analyze``,
+        renews the planner's statistics; ``full`` rewrites the tables, and locks each meanwhile. Raises `BackendBusy`
+        where others hold the locks.
+        """
+        valid.flag("analyze", analyze)
+        valid.flag("full", full)
+        before = self._viewing(_size)
+        tables = self._viewing(_tables)
+        self._once(lambda unit: unit.backend.vacuum(unit.checkout, tables, analyze=analyze, full=full), repeatable=True)
+        return Vacuumed(bytes_before=before, bytes_after=self._viewing(_size))
+
+
+def _size(unit: Unit) -> int:
+    return unit.backend.measures(unit.checkout, ()).size_bytes
+
+
+def _tables(unit: Unit) -> list[str]:
+    outputs = [row["table_name"] for row in unit.rows(_OUTPUTS)]
+    return reconcile.existing(unit, [*METADATA.tables, *outputs])

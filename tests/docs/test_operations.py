@@ -1,0 +1,24 @@
+"""The page of a service's night, executed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from support.cli.calls import lastlight_state
+
+from lastlight_state.testing import Database
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_of_the_night_works_as_it_is_printed(fresh_database: Database) -> None:
+    """maintenance OP-1, OP-72: nothing is wrong with an empty database, and nothing is removed."""
+    commands = [line for block in BLOCKS for line in block.splitlines()]
+    assert len(commands) >= 10
+    for line in commands:
+        words = shlex.split(line.removeprefix("lastlight-state "))
+        said = lastlight_state(*words, "--url", fresh_database.url, "--state-dir", fresh_database.state_dir)
+        assert said.code == 0, (line, said)
