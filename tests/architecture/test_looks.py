@@ -25,6 +25,7 @@ AT_ONCE = {
     "Fires._held": "says why the claim is lost",
     "Inputs.override": "says which revision is in force",
     "Sessions._insert": "says who stood in the way",
+    "Vacuum.run": "reads the size before and after, and which tables there are",
 }
 
 #: Where files are written beside other writers, and what changes them.

@@ -29,7 +29,7 @@ from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker
 from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
-from lastlight_state.backends.postgres.examining import examined, vacuum
+from lastlight_state.backends.postgres.examining import examined, vacuumed
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.originals import PostgresOriginal
 from lastlight_state.backends.postgres.pool import Pool, cancel
@@ -73,7 +73,7 @@ class PostgresBackend(Backend):
     writes_in_ctes = True
     large_values_in_rows = False
     failure_aborts_transaction = True
-    vacuum = vacuum
+    vacuum = vacuumed
 
     def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
         self.options = options

@@ -27,7 +27,7 @@ def examined(driver: Any, schema: str | None) -> list[str]:
     return [str(row[0]) for row in driver.execute(_INVALID, {"schema": schema}).fetchall()]
 
 
-def vacuum(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
+def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
     """Vacuum these tables and no others. It may take as long as it takes: no statement timeout is in force."""
     schema = f"{quoted(backend.schema)}." if backend.schema else ""
     options = f"ANALYZE {str(analyze).lower()}, FULL {str(full).lower()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -46,7 +47,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _table(found: QueryRows, screen: Screen) -> Iterator[Any]:
-    columns = [Column(name, lambda row, at=at: row[at]) for at, name in enumerate(found.columns)]  # type: ignore[misc]
+    columns = [Column(name, itemgetter(at)) for at, name in enumerate(found.columns)]
     yield from screen.table(columns, found.rows)
 
 
