@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     approvals,
     awaited,
+    beside,
     claims,
     executions,
     journal,
@@ -68,6 +69,8 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
     if only in (None, "opening"):
         yield from opening.import_results()
         yield from opening.command_results()
+    if only == "beside":  # fills some gigabytes, so it is asked for
+        yield from beside.results()
 
 
 def _on_each(databases: Sequence[str], group: Callable[[Side], Iterator[Result]]) -> Iterator[Result]:

@@ -7,7 +7,7 @@ reads from a row itself only what stands before its first large value.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,28 @@ from lastlight_state.db.indexes import through
 
 @dataclass(frozen=True)
 class Narrow:
-    """An index by which rows are found, and the columns that conditions read through it besides those of the order."""
+    """An index by which rows are found, and the columns that conditions read through it besides those of the order.
+
+    ``only`` is the predicate of a partial index whose columns the conditions do not name. ``ordered`` is False for an
+    index that does not hold the columns of the order.
+    """
 
     index: str
     columns: tuple[str, ...] = ()
+    only: sa.ColumnElement[bool] | None = None
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another table that a list shows columns of, and the index that holds them. It is read last."""
+
+    table: sa.Table
+    index: str
+
+    def after(self, source: sa.FromClause) -> sa.FromClause:
+        """The join with this table. What it is joined by is among the conditions of the list."""
+        return _InOrder(source, self.table, sa.true())
 
 
 @dataclass(frozen=True)
@@ -33,12 +51,14 @@ class Covering:
     """The index that holds what a list shows; ``key`` are its first columns, which tell one row.
 
     ``found_by`` names the narrow index for each filter. The first filter that is given decides, then the one named "";
-    None, or no name: the statement needs no join.
+    None, or no name: the statement needs no join. ``only`` is the predicate of a partial index.
     """
 
     index: str
     key: tuple[str, ...]
     found_by: Mapping[str, Narrow | None]
+    only: sa.ColumnElement[bool] | None = None
+    other: Other | None = None
 
     def narrow(self, given: Collection[str]) -> Narrow | None:
         """The index by which a list with these filters is found."""
@@ -67,23 +87,36 @@ class Finding:
         self._narrow = narrow
         self._table: Any = order[0].table
         self._found = self._table.alias("found")
-        self._names = {*narrow.columns, *covering.key, *(column.name for column in order)}
+        self._names = {*narrow.columns, *covering.key, *(column.name for column in order if narrow.ordered)}
 
     def select(
         self, shown: Sequence[sa.ColumnElement[Any]], conditions: Sequence[sa.ColumnElement[bool]]
     ) -> sa.Select[Any]:
         """The rows that meet the conditions. Columns of the narrow index are compared and shown from there."""
-        same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in self._covering.key))
-        selected = sa.select(*map(self.found, shown)).select_from(_InOrder(self._found, self._table, same))
-        selected = selected.where(*map(self.found, conditions))
+        covering, other = self._covering, self._covering.other
+        same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in covering.key))
+        source: sa.FromClause = _InOrder(self._found, self._table, same)
+        selected = sa.select(*map(self.found, shown)).select_from(other.after(source) if other else source)
+        selected = selected.where(*map(self.found, conditions), *self._predicates())
         selected = through(selected, self._found, self._narrow.index)
-        return through(selected, self._table, self._covering.index)
+        selected = through(selected, self._table, covering.index)
+        return through(selected, other.table, other.index) if other else selected
+
+    def _predicates(self) -> Iterator[sa.ColumnElement[bool]]:
+        """Those of the partial indexes, repeated so that SQLite may use them."""
+        if self._narrow.only is not None:
+            yield replacement_traverse(self._narrow.only, {}, self._of_found)
+        if self._covering.only is not None:
+            yield self._covering.only
 
     def found(self, element: Any) -> Any:
         """The element with the columns of the narrow index read through it."""
         return replacement_traverse(element, {}, self._replaced)
 
     def _replaced(self, element: Any, **_: Any) -> Any:
-        if isinstance(element, sa.Column) and element.table is self._table and element.name in self._names:
+        return self._of_found(element) if getattr(element, "name", None) in self._names else None
+
+    def _of_found(self, element: Any, **_: Any) -> Any:
+        if isinstance(element, sa.Column) and element.table is self._table:
             return self._found.c[element.name]
         return None

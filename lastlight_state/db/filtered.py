@@ -18,11 +18,18 @@ class Filtered:
 
     ``make`` gets the conditions, and what else `of` was called with, and returns the statement. A filter is a function
     of parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; parameters left over
-    repeat the last value.
+    repeat the last value. ``beside`` makes what runs instead where large values lie inside the rows.
     """
 
-    def __init__(self, make: Callable[..., sa.Executable], **filters: Callable[[Sequence[Any]], Any]) -> None:
+    def __init__(
+        self,
+        make: Callable[..., sa.Executable],
+        beside: Callable[..., sa.Executable] | None = None,
+        /,
+        **filters: Callable[[Sequence[Any]], Any],
+    ) -> None:
         self._make = make
+        self._beside = beside
         self._filters = filters
         self._made: dict[tuple[Any, ...], Statement] = {}
 
@@ -40,7 +47,8 @@ class Filtered:
             if len(self._made) >= MOST_FILTERED:
                 self._made.clear()
             conditions = [self._condition(name, size) for name, size in sizes.items()]
-            statement = self._made[shape] = Statement(self._make(conditions, *also))
+            beside = self._beside and self._beside(conditions, *also)
+            statement = self._made[shape] = Statement(self._make(conditions, *also), beside)
         return statement, values
 
     def _condition(self, name: str, size: int) -> Any:

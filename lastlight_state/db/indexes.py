@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sqlalchemy import BinaryExpression, ColumnElement, FromClause, Index, Select, SelectBase, case, false, text, true
+from sqlalchemy import (
+    BinaryExpression,
+    ColumnElement,
+    FromClause,
+    Index,
+    Select,
+    SelectBase,
+    case,
+    false,
+    func,
+    literal_column,
+    text,
+    true,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import Grouping
 
 #: The key in an index's ``info`` for the name of the only product that has it.
 ONLY = "only"
@@ -27,6 +41,25 @@ def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any
     Without statistics, SQLite's planner prefers any equality to the order of a partial index, and sorts.
     """
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
+
+
+class Repeated(Grouping[bool]):
+    """The predicate of a partial index that SQLite alone has, repeated so that it may serve the statement.
+
+    TRUE elsewhere, where it would only mislead the planner's estimate.
+    """
+
+    inherit_cache = True
+
+
+@compiles(Repeated, "postgresql")
+def _true(_element: Repeated, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "true"
+
+
+def beginning(column: ColumnElement[str], chars: int) -> ColumnElement[str]:
+    """The first characters of a text, as an index can hold them."""
+    return func.substr(column, literal_column("1"), literal_column(str(chars)), type_=column.type)
 
 
 def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -181,6 +181,8 @@ Index(
     _sandbox.sandbox_id.desc(),
 )
 Index("ix_sandboxes_newest", _sandbox.updated_at.desc(), _sandbox.run_id.desc(), _sandbox.sandbox_id.desc())
+# since 0011
+Index("ix_sandboxes_run", _sandbox.run_id, _sandbox.updated_at.desc(), _sandbox.sandbox_id.desc())
 
 Index(
     "uq_scores_current",

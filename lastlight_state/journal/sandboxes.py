@@ -42,6 +42,7 @@ OF_RUN = Listing(
         "run_id": _c.run_id == bind("run_id", _c.run_id),
         **{name: unindexed(condition) for name, condition in _FILTERS.items()},
     },
+    through="ix_sandboxes_run",
 )
 
 #: The time that each status fills in.

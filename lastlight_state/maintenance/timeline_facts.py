@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import constant
 from lastlight_state.journal.tables import EVENTS, SIGNALS
@@ -57,6 +58,8 @@ def _of_run(
     order: tuple[str, str],
     shown: tuple[Any, ...],
     *always: sa.ColumnElement[bool],
+    through: str | None = None,
+    covering: Covering | None = None,
 ) -> Listing:
     at, key = (table.c[column] for column in order)
     return Listing(
@@ -66,6 +69,8 @@ def _of_run(
         filters={"run_id": table.c[run_id] == sa.bindparam("run_id")},
         always=(at.is_not(None), *always),
         descending=False,
+        through=through,
+        covering=covering,
     )
 
 
@@ -146,6 +151,15 @@ def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
     return expired
 
 
+#: Where large values lie inside the rows, gates are found by their run and shown from the index of their summaries.
+_GATES = Covering(
+    "ix_approvals_summary",
+    ("created_at", "id"),
+    {"": Narrow("ix_approvals_run", ("workflow_run_id",), ordered=False)},
+)
+_REQUESTS = "ix_human_requests_summary"
+_EXECUTIONS = "ix_executions_run_usage"
+
 _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice", "form": "a form"}
 
 _a, _e, _t, _r, _i = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c, INPUTS.c
@@ -171,7 +185,14 @@ FACTS = (
     ),
     Fact(
         "approval",
-        _of_run("asked", APPROVALS, "workflow_run_id", ("created_at", "id"), (_a.gate, _a.kind, _a.requested_by)),
+        _of_run(
+            "asked",
+            APPROVALS,
+            "workflow_run_id",
+            ("created_at", "id"),
+            (_a.gate, _a.kind, _a.requested_by),
+            covering=_GATES,
+        ),
         TEXT_KEYS,
         _asked_text,
         actor="requested_by",
@@ -184,6 +205,7 @@ FACTS = (
             "workflow_run_id",
             ("responded_at", "id"),
             (_a.gate, _a.kind, _a.status, _a.responded_by),
+            covering=_GATES,
         ),
         TEXT_KEYS,
         _answered_text,
@@ -198,32 +220,50 @@ FACTS = (
             ("expires_at", "id"),
             (_a.gate, _a.kind, _a.status),
             _has_expired(_a.status),
+            covering=_GATES,
         ),
         TEXT_KEYS,
         _answered_text,
     ),
     Fact(
         "human_request",
-        _of_run("requested", REQUESTS, "run_id", ("requested_at", "id"), (_r.node_id, _r.kind)),
+        _of_run("requested", REQUESTS, "run_id", ("requested_at", "id"), (_r.node_id, _r.kind), through=_REQUESTS),
         TEXT_KEYS,
         _requested_text,
     ),
     Fact(
         "human_request",
-        _of_run("responded", REQUESTS, "run_id", ("answered_at", "id"), (_r.node_id, _r.status, _r.answered_by)),
+        _of_run(
+            "responded",
+            REQUESTS,
+            "run_id",
+            ("answered_at", "id"),
+            (_r.node_id, _r.status, _r.answered_by),
+            through=_REQUESTS,
+        ),
         TEXT_KEYS,
         _responded_text,
         actor="answered_by",
     ),
     Fact(
         "human_request",
-        _of_run("lapsed", REQUESTS, "run_id", ("expires_at", "id"), (_r.node_id, _r.status), _has_expired(_r.status)),
+        _of_run(
+            "lapsed",
+            REQUESTS,
+            "run_id",
+            ("expires_at", "id"),
+            (_r.node_id, _r.status),
+            _has_expired(_r.status),
+            through=_REQUESTS,
+        ),
         TEXT_KEYS,
         _responded_text,
     ),
     Fact(
         "execution",
-        _of_run("started", EXECUTIONS, "workflow_run_id", ("started_at", "id"), (_e.skill, _e.attempt)),
+        _of_run(
+            "started", EXECUTIONS, "workflow_run_id", ("started_at", "id"), (_e.skill, _e.attempt), through=_EXECUTIONS
+        ),
         TEXT_KEYS,
         _started_text,
     ),
@@ -235,6 +275,7 @@ FACTS = (
             "workflow_run_id",
             ("finished_at", "id"),
             (_e.skill, OUTCOME, _e.duration_ms, _e.turns, MICROS.label("micros"), _e.stop_reason),
+            through=_EXECUTIONS,
         ),
         TEXT_KEYS,
         _finished_text,

@@ -11,8 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.chains import Chain, from_head
-from lastlight_state.db.indexes import Leading
+from lastlight_state.db.indexes import Leading, beginning, through
 from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.messaging.models import PREVIEW
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     MESSAGES,
@@ -22,9 +23,6 @@ from lastlight_state.messaging.tables import (
     at_place,
     is_active,
 )
-
-#: How many characters of a message a list shows.
-PREVIEW = 280
 
 COLUMNS = tuple(MESSAGES.c)
 
@@ -77,16 +75,18 @@ IS_SOMEBODY_HERE = prepared(
 GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)))
 
 
-def _window(columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool) -> Statement:
+def _window(
+    columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool, index: str | None = None
+) -> Statement:
     """Some messages of a session in the order of their ids, at a cost that does not depend on other sessions.
 
     The limit is a parameter: with a literal, Postgres would plan once for a session of average length, and for a limit
     beyond that length read and sort all messages of a long session.
     """
     order = (MESSAGES.c.session_id, MESSAGES.c.id)
+    shown = sa.select(*columns) if index is None else through(sa.select(*columns), MESSAGES, index)
     return prepared(
-        sa.select(*columns)
-        .where(Leading(MESSAGES.c.session_id, bind("session_id", MESSAGES.c.session_id)), condition)
+        shown.where(Leading(MESSAGES.c.session_id, bind("session_id", MESSAGES.c.session_id)), condition)
         .order_by(*(column.desc() if newest_first else column for column in order))
         .limit(sa.bindparam("limit", type_=sa.Integer))
     )
@@ -99,13 +99,13 @@ _before = MESSAGES.c.id < bind("before", MESSAGES.c.id)
 _after = MESSAGES.c.id > bind("after", MESSAGES.c.id)
 _summary = (
     *(MESSAGES.c[name] for name in ("id", "session_id", "role", "timestamp", "platform_message_id")),
-    sa.func.substr(MESSAGES.c.content, number(1), number(PREVIEW)).label("preview"),
+    beginning(MESSAGES.c.content, PREVIEW).label("preview"),
     sa.func.length(MESSAGES.c.content).label("content_chars"),
 )
 
 BEFORE = _window(COLUMNS, _before, newest_first=True)
 SINCE = _window(COLUMNS, _after, newest_first=False)
-SUMMARIES_BEFORE = _window(_summary, _before, newest_first=True)
+SUMMARIES_BEFORE = _window(_summary, _before, newest_first=True, index="ix_messaging_messages_summary")
 
 FIND_PLATFORM_ID = prepared(
     sa.select(*COLUMNS)

@@ -9,7 +9,7 @@ from sqlalchemy import ForeignKey, Identity, Index, func, literal_column, text, 
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base, described, json_column
-from lastlight_state.db.indexes import where
+from lastlight_state.db.indexes import beginning, only, where
 
 
 class MessagingSessionModel(Base):
@@ -49,6 +49,9 @@ class MessagingMessageModel(Base):
     timestamp: Mapped[datetime]
     platform_message_id: Mapped[str | None]
 
+
+#: How many characters of a message a list shows.
+PREVIEW = 280
 
 _session = MessagingSessionModel.__table__.c
 _message = MessagingMessageModel.__table__.c
@@ -99,4 +102,19 @@ Index(
     _message.platform_message_id,
     _message.session_id,
     **where("platform_message_id IS NOT NULL"),
+)
+
+# since 0011: what lists show of messages, which on SQLite stand inside their rows.
+only(
+    "sqlite",
+    Index(
+        "ix_messaging_messages_summary",
+        _message.session_id,
+        _message.id,
+        _message.role,
+        _message.timestamp,
+        _message.platform_message_id,
+        beginning(_message.content, PREVIEW),
+        func.length(_message.content),
+    ),
 )

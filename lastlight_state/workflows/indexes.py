@@ -7,9 +7,11 @@ the row, reads lists as fast through narrow indexes, and updates a row in place 
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Index, func, literal_column
+from typing import Any
 
-from lastlight_state.db.indexes import only, where
+from sqlalchemy import ColumnElement, Index, Text, case, cast, func, literal_column
+
+from lastlight_state.db.indexes import beginning, only, where
 from lastlight_state.workflows.models import (
     ExecutionModel,
     HumanRequestModel,
@@ -96,14 +98,87 @@ EXECUTION_ENDED_AT = func.coalesce(ExecutionModel.__table__.c.finished_at, Execu
 RUN_ENDED = "status IN ('succeeded', 'failed', 'cancelled')"
 ENDED_ALONE = "workflow_run_id IS NULL AND (finished_at IS NOT NULL OR success IS NOT NULL)"
 
+#: The columns of a live run by which it is judged, and those that lists of claimable runs show.
+LIVE_RUN = (
+    "id",
+    "status",
+    "workflow_name",
+    "trigger_id",
+    "started_at",
+    "updated_at",
+    "transition_seq",
+    "restart_count",
+    "max_restarts",
+    "claim_owner",
+    "claim_epoch",
+    "previous_owner",
+    "heartbeat_at",
+    "lease_expires_at",
+    "wake_at",
+    "pause_reason",
+    "waiting_for",
+    "correlation_id",
+    "cancel_requested_at",
+    "deadline_at",
+    "queued_at",
+    "workflow_path",
+    "workflow_hash",
+    "vcs_type",
+    "vcs_root",
+    "vcs_revision",
+    "app_version",
+    "trace_id",
+    "span_id",
+)
+
+#: The columns of a pending approval that the inbox shows, beside its time, id and the beginnings of its texts.
+ASKED_APPROVAL = (
+    "workflow_run_id",
+    "gate",
+    "kind",
+    "requested_by",
+    "artifact",
+    "node_id",
+    "iteration",
+    "on_reject",
+    "blocks_run",
+    "expires_at",
+    "action_digest",
+)
+
+#: The columns of a pending human request that the inbox shows, beside its time, id, run, prompt and options.
+ASKED_REQUEST = (
+    "node_id",
+    "iteration",
+    "kind",
+    "blocks_run",
+    "on_expiry",
+    "expires_at",
+    "closed_reason",
+    "reopened",
+)
+
+#: Those that the list of a run shows, beside its time, id, run and prompt.
+REQUEST_SUMMARY = ("status", *ASKED_REQUEST, "answered_at", "answered_by")
+
 #: How many characters of a long text lists show.
 PREVIEW = 500
+#: Inboxes show JSON that has no more characters.
+SHORT = 2_000
 
 
 def preview(column: ColumnElement[str]) -> ColumnElement[str]:
     """The beginning of a text, as an index can hold it."""
-    return func.substr(column, literal_column("1"), literal_column(str(PREVIEW)), type_=column.type)
+    return beginning(column, PREVIEW)
 
+
+def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """JSON if it is short, else NULL, as an index can hold it."""
+    return case((func.length(cast(column, Text)) <= literal_column(str(SHORT)), column))
+
+
+#: The predicate of the index over runs that have not ended, in whatever status a newer version gives them.
+NOT_ENDED = "status NOT IN ('succeeded', 'failed', 'cancelled')"
 
 _run = WorkflowRunModel.__table__.c
 _execution = ExecutionModel.__table__.c
@@ -157,6 +232,8 @@ Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
 only("sqlite", Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary))
 only("sqlite", Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary))
 only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, *_newest_run))
+# since 0011. On SQLite alone, where a heartbeat writes an entry of this index and of no other.
+only("sqlite", Index("ix_workflow_runs_live", *(_run[name] for name in LIVE_RUN), **where(NOT_ENDED)))
 only("postgresql", Index("ix_workflow_runs_status_started", _run.status, *_newest_run))
 
 Index(
@@ -173,6 +250,17 @@ Index("ix_executions_session", _execution.session_id, _execution.started_at.desc
 Index("ix_executions_trigger_started", _execution.trigger_id, _execution.started_at.desc())
 only("sqlite", Index("ix_executions_run_usage", _execution.workflow_run_id, *_newest_execution, *_usage))
 only("sqlite", Index("ix_executions_usage", *_newest_execution, *_usage))
+# since 0011
+only(
+    "sqlite",
+    Index(
+        "ix_executions_signs",
+        _execution.workflow_run_id,
+        _execution.heartbeat_at,
+        _execution.started_at,
+        **where("finished_at IS NULL AND success IS NULL"),
+    ),
+)
 only("postgresql", Index("ix_executions_run_started", _execution.workflow_run_id, *_newest_execution))
 only("postgresql", Index("ix_executions_started", *_newest_execution))
 
@@ -199,6 +287,18 @@ only(
         *(_approval[name] for name in APPROVAL_OF_RUN),
     ),
 )
+# since 0011
+only(
+    "sqlite",
+    Index(
+        "ix_approvals_asked",
+        *_newest_approval,
+        *(_approval[name] for name in ASKED_APPROVAL),
+        preview(_approval.summary),
+        short(_approval.action),
+        **where("status = 'pending'"),
+    ),
+)
 Index("ix_approvals_due", _approval.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
 Index(
     "uq_approvals_request_key",
@@ -219,3 +319,29 @@ Index("ix_human_requests_run", _request.run_id, _request.requested_at)
 # since 0010: what may be pruned, in the order of its end
 Index("ix_workflow_runs_ended", RUN_ENDED_AT, _run.id, **where(RUN_ENDED))
 Index("ix_executions_alone", EXECUTION_ENDED_AT, _execution.id, **where(ENDED_ALONE))
+
+# since 0011
+only(
+    "sqlite",
+    Index(
+        "ix_human_requests_summary",
+        _request.run_id,
+        _request.requested_at,
+        _request.id,
+        *(_request[name] for name in REQUEST_SUMMARY),
+        preview(_request.prompt),
+    ),
+)
+only(
+    "sqlite",
+    Index(
+        "ix_human_requests_asked",
+        _request.requested_at.desc(),
+        _request.id.desc(),
+        _request.run_id,
+        *(_request[name] for name in ASKED_REQUEST),
+        preview(_request.prompt),
+        short(_request.options),
+        **where("status = 'pending'"),
+    ),
+)

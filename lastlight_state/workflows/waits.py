@@ -104,7 +104,14 @@ WAITING = Listing(
     },
     through="ix_workflow_runs_waiting",
     covering=replace(
-        COVERED, found_by={"": Narrow("ix_workflow_runs_waiting", ("status", "waiting_for", "correlation_id"))}
+        COVERED,
+        found_by={
+            "": Narrow(
+                "ix_workflow_runs_waiting",
+                ("waiting_for", "correlation_id"),
+                only=sa.and_(RUNS.c.status == constant("paused"), RUNS.c.waiting_for.is_not(None)),
+            )
+        },
     ),
 )
 

@@ -155,7 +155,7 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[PendingApproval]:
-        """A page of the inbox: pending gates of live runs, with the action and the run's state. None is overdue."""
+        """A page of the inbox: pending gates of live runs, with short actions and the run's state. None is overdue."""
         given = checks.inbox_filters(run_id, kind)
         return self._page_of_inbox(sql.INBOX, PendingApproval, given, order, limit, page_token)
 

@@ -36,7 +36,11 @@ class Approval(ApprovalSummary):
 
 
 class PendingApproval(Record):
-    """A gate of the inbox, with its action and the state of its run. ``label`` is that of its node."""
+    """A gate of the inbox, with the state of its run. ``label`` is that of its node.
+
+    ``summary`` is cut to 500 characters. ``action`` is None if it has more than 2,000 characters as JSON: then only
+    ``action_digest`` tells that there is one. `approvals.get` has both whole.
+    """
 
     id: str
     run_id: str

@@ -8,8 +8,8 @@ from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import Approval
-from lastlight_state.workflows.indexes import preview
-from lastlight_state.workflows.questions.inbox import Inbox
+from lastlight_state.workflows.indexes import ASKED_APPROVAL, preview, short
+from lastlight_state.workflows.questions.inbox import By, Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
 
@@ -94,13 +94,9 @@ _SHOWN = tuple(
 )
 
 
-_NEWEST = Narrow("ix_approvals_newest")
-_OF_RUN = Narrow("ix_approvals_run", ("workflow_run_id",))
-
-
-def _covered(newest: Narrow = _NEWEST, **found_by: Narrow) -> Covering:
+def _covered(**found_by: Narrow) -> Covering:
     """How gates are read where large values lie inside the rows."""
-    return Covering("ix_approvals_summary", ("created_at", "id"), {**found_by, "": newest})
+    return Covering("ix_approvals_summary", ("created_at", "id"), {**found_by, "": Narrow("ix_approvals_newest")})
 
 
 _covering = _covered(
@@ -117,7 +113,7 @@ OF_RUN = Listing(
     order=_by_age,
     descending=False,
     filters={"run_id": _of_run},
-    covering=_covered(run_id=_OF_RUN),
+    covering=_covered(run_id=Narrow("ix_approvals_run", ("workflow_run_id",))),
 )
 
 LIST = Listing(
@@ -176,29 +172,20 @@ HISTORY = Listing(
 
 #: What the inbox shows of a gate.
 _ASKED = (
-    "id",
-    "workflow_run_id",
-    "gate",
-    "summary",
-    "kind",
-    "requested_by",
-    "created_at",
-    "artifact",
-    "node_id",
-    "iteration",
-    "on_reject",
-    "blocks_run",
-    "expires_at",
-    "action_digest",
-    "action",
+    *shown(APPROVALS.c[name] for name in ("id", "created_at", *ASKED_APPROVAL)),
+    preview(APPROVALS.c.summary).label("summary"),
+    short(APPROVALS.c.action).label("action"),
 )
 
 INBOX = Inbox(
     "inbox",
-    shown(APPROVALS.c[name] for name in _ASKED),
+    _ASKED,
     run_id=APPROVALS.c.workflow_run_id,
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},
-    index="ix_approvals_inbox",
-    covering=_covered(Narrow("ix_approvals_inbox", ("status",)), run_id=_OF_RUN),
+    by=By(
+        "ix_approvals_inbox",
+        asked="ix_approvals_asked",
+        of_run=Narrow("ix_approvals_run", ("workflow_run_id", "status", "expires_at")),
+    ),
 )

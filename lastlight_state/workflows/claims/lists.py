@@ -6,25 +6,26 @@ index in the order of heartbeats would make every heartbeat write an entry in ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from lastlight_state.db import pages
+from lastlight_state.db.beside import Narrow
 from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import number
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Window, parted, placed, window
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims import kinds
-from lastlight_state.workflows.claims.kinds import ABANDONED, DUE, KIND, OFFERED, RUNNING, SEEN, TAKEABLE
+from lastlight_state.workflows.claims.kinds import ABANDONED, DUE, KIND, OFFERED, PAUSED, RUNNING, SEEN, TAKEABLE
 from lastlight_state.workflows.claims.records import ClaimableRun
-from lastlight_state.workflows.kernel import sweeps
+from lastlight_state.workflows.kernel import live, sweeps
 from lastlight_state.workflows.tables import RUNS
 
 _PROVENANCE = tuple(Provenance.__dataclass_fields__)
@@ -42,11 +43,14 @@ _SHOWN = (
 )
 #: The key of a claimable run.
 _KEY = ("seen_at", "id")
-_RUNNING, _WAKE = "ix_workflow_runs_running", "ix_workflow_runs_wake"
+_RUNNING = Narrow("ix_workflow_runs_running", ("workflow_name",), only=RUNNING)
+_WAKE = Narrow("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=sa.and_(PAUSED, RUNS.c.wake_at.is_not(None)))
 
 
 #: The names of workflows to look at; None for all.
 Names = Sequence[str] | None
+
+_Read: TypeAlias = Callable[[Narrow, Sequence[Any], int], sa.Select[Any]]
 
 
 def page(
@@ -90,23 +94,31 @@ class Ranges(Filtered):
     """
 
     def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
-        super().__init__(self._merged, workflow_name=RUNS.c.workflow_name.in_)
+        super().__init__(
+            partial(self._merged, self._range),
+            partial(self._merged, self._range_beside),
+            workflow_name=RUNS.c.workflow_name.in_,
+        )
         self._shown = shown
         self._running = running
         self._due = due
 
-    def _merged(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        ranges = [self._range(_RUNNING, (RUNNING, self._running, *named), paged, limit)]
+    def _merged(self, read: _Read, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
+        after = (pages.after((SEEN.element, RUNS.c.id), descending=False),) if paged else ()
+        ranges = [read(_RUNNING, (RUNNING, self._running, *named, *after), limit)]
         if self._due:
-            ranges.append(self._range(_WAKE, (DUE, *named), paged, limit))
+            ranges.append(read(_WAKE, (DUE, *named, *after), limit))
         merged = sa.union_all(*(sa.select(one.subquery()) for one in ranges)).subquery()
         return sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(number(limit))
 
-    def _range(self, index: str, conditions: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        if paged:
-            conditions = (*conditions, pages.after((SEEN.element, RUNS.c.id), descending=False))
-        shown = through(sa.select(*self._shown, SEEN), RUNS, index)
-        return shown.where(*conditions).order_by(SEEN, RUNS.c.id).limit(number(limit))
+    def _range(self, _index: Narrow, conditions: Sequence[Any], limit: int) -> sa.Select[Any]:
+        shown = sa.select(*self._shown, SEEN).where(*conditions)
+        return shown.order_by(SEEN, RUNS.c.id).limit(number(limit))
+
+    def _range_beside(self, index: Narrow, conditions: Sequence[Any], limit: int) -> sa.Select[Any]:
+        finding = live.finding(index)
+        shown = finding.select((*self._shown, SEEN), conditions)
+        return shown.order_by(*map(finding.found, (SEEN, RUNS.c.id))).limit(number(limit))
 
 
 LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))

@@ -26,6 +26,7 @@ from lastlight_state.workflows.claims.kinds import (
 )
 from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, KEPT, SAVED_ONCE, TAKEN
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
+from lastlight_state.workflows.kernel.live import beside
 from lastlight_state.workflows.kernel.rows import STATE, locking
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
@@ -97,7 +98,7 @@ LOCK = locking(RUNS.c.lease_expires_at, RUNS.c.wake_at, KIND)
 
 def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
-        sa.select(*KEPT, SEEN)
+        beside(sa.select(*KEPT, SEEN))
         .where(RUNS.c.id.in_(ids), unindexed(sa.or_(TAKEABLE, DUE)))
         .order_by(SEEN, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))

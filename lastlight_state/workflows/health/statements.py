@@ -7,10 +7,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Narrow
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, constant, number, prepared
+from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
+from lastlight_state.workflows.kernel.live import covered
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.kernel.questions import pending
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
@@ -62,29 +65,26 @@ LIVE = Listing(
     order=(RUNS.c.started_at, RUNS.c.id),
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     worded=("statuses",),
-    through="ix_workflow_runs_status_summary",
+    covering=covered(Narrow("ix_workflow_runs_status_summary", RUN_SUMMARY)),
 )
 
 
-def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any]) -> Family:
+def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index: str) -> Family:
     table = run_id.table
     of_run: dict[str, Any] = {"partition_by": run_id}
 
     def select(ids: Sequence[sa.BindParameter[Any]]) -> sa.Select[Any]:
-        found = (
-            sa.select(
-                run_id.label("run_id"),
-                constant(kind).label("kind"),
-                *(table.c[name] for name in ("id", "node_id", "iteration", "expires_at")),
-                label_of(run_id, table.c.node_id, table.c.iteration),
-                asked_at.label("asked_at"),
-                sa.func.count().over(**of_run).label("count"),
-                sa.func.min(table.c.expires_at).over(**of_run).label("first_expiry"),
-                sa.func.row_number().over(order_by=(asked_at, table.c.id), **of_run).label("place"),
-            )
-            .where(run_id.in_(ids), pending(table))
-            .subquery()
-        )
+        placed = sa.select(
+            run_id.label("run_id"),
+            constant(kind).label("kind"),
+            *(table.c[name] for name in ("id", "node_id", "iteration", "expires_at")),
+            label_of(run_id, table.c.node_id, table.c.iteration),
+            asked_at.label("asked_at"),
+            sa.func.count().over(**of_run).label("count"),
+            sa.func.min(table.c.expires_at).over(**of_run).label("first_expiry"),
+            sa.func.row_number().over(order_by=(asked_at, table.c.id), **of_run).label("place"),
+        ).where(run_id.in_(ids), pending(table))
+        found = through(placed, table, index).subquery()
         shown = (column for column in found.c if column.name != "place")
         return sa.select(*shown).where(found.c.place == number(1))
 
@@ -93,8 +93,8 @@ def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any]) -> Fa
 
 #: The first pending question of each run and the number of all, by kind.
 QUESTIONS = (
-    _earliest("approval", APPROVALS.c.workflow_run_id, APPROVALS.c.created_at),
-    _earliest("human_request", REQUESTS.c.run_id, REQUESTS.c.requested_at),
+    _earliest("approval", APPROVALS.c.workflow_run_id, APPROVALS.c.created_at, "ix_approvals_run"),
+    _earliest("human_request", REQUESTS.c.run_id, REQUESTS.c.requested_at, "ix_human_requests_summary"),
 )
 
 _last_sign = sa.func.coalesce(EXECUTIONS.c.heartbeat_at, EXECUTIONS.c.started_at)
@@ -103,7 +103,7 @@ _last_sign = sa.func.coalesce(EXECUTIONS.c.heartbeat_at, EXECUTIONS.c.started_at
 def _silent(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     run_id = EXECUTIONS.c.workflow_run_id
     oldest = sa.select(run_id.label("run_id"), sa.func.min(_last_sign).label("silent_since"))
-    return through(oldest, EXECUTIONS, "ix_executions_in_flight").where(run_id.in_(ids), IN_FLIGHT).group_by(run_id)
+    return through(oldest, EXECUTIONS, "ix_executions_signs").where(run_id.in_(ids), IN_FLIGHT).group_by(run_id)
 
 
 #: The oldest last sign of life among the executions in flight of each run: a heartbeat, or else the start.

@@ -12,7 +12,7 @@ from lastlight_state.workflows.records import WorkflowRun
 
 
 class HumanRequestSummary(AskedQuestion):
-    """A request as lists show it: everything but its options, schema and response.
+    """A request as lists show it: everything but its options, schema and response, the prompt cut to 500 characters.
 
     ``reopened`` counts the answers that were sent back. While such a request is pending, ``closed_reason`` says why.
     """
@@ -38,7 +38,8 @@ class PendingRequest(Record):
     """A request of the inbox, with the state of its run.
 
     ``label`` is that of the node, None if the node has no row. ``has_schema`` is true for forms: `human_requests.get`
-    returns the schema, which may be too large for a list.
+    returns the schema, which may be too large for a list. ``prompt`` is cut to 500 characters, and ``options`` are None
+    if they have more than 2,000 as JSON.
     """
 
     id: str

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.workflows.human_requests.records import HumanRequest
-from lastlight_state.workflows.questions.inbox import Inbox
+from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY, preview, short
+from lastlight_state.workflows.questions.inbox import By, Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.tables import REQUESTS, shown
 
-_WIDE = ("options", "schema", "response")
+_SUMMARY = "ix_human_requests_summary"
 
 _ANSWER = ("answered_at", "answered_by", "response")
 
@@ -66,34 +68,32 @@ REOPEN = prepared(
 
 OF_RUN = Listing(
     "human_requests_of_run",
-    shown(column for column in REQUESTS.c if column.name not in _WIDE),
+    (
+        *shown(REQUESTS.c[name] for name in ("id", "run_id", "requested_at", *REQUEST_SUMMARY)),
+        preview(REQUESTS.c.prompt).label("prompt"),
+    ),
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     descending=False,
     filters={"run_id": REQUESTS.c.run_id == bind("run_id", REQUESTS.c.run_id)},
+    through=_SUMMARY,
 )
 
 #: What the inbox shows of a request.
 _ASKED = (
-    "id",
-    "run_id",
-    "node_id",
-    "iteration",
-    "kind",
-    "blocks_run",
-    "on_expiry",
-    "requested_at",
-    "expires_at",
-    "closed_reason",
-    "reopened",
-    "prompt",
-    "options",
+    *shown(REQUESTS.c[name] for name in ("id", "run_id", "requested_at", *ASKED_REQUEST)),
+    preview(REQUESTS.c.prompt).label("prompt"),
+    short(REQUESTS.c.options).label("options"),
 )
 
 INBOX = Inbox(
     "human_inbox",
-    shown(REQUESTS.c[name] for name in _ASKED),
+    _ASKED,
     run_id=REQUESTS.c.run_id,
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},
-    index="ix_human_requests_inbox",
+    by=By(
+        "ix_human_requests_inbox",
+        asked="ix_human_requests_asked",
+        of_run=Narrow(_SUMMARY, ("run_id", "status", "expires_at", "kind")),
+    ),
 )

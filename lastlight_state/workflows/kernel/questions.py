@@ -10,12 +10,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS
 
 _KINDS = ((APPROVALS, APPROVALS.c.workflow_run_id), (REQUESTS, REQUESTS.c.run_id))
 _MOST_NAMED = 20
+
+#: The indexes of SQLite that hold what is asked about the questions of a run.
+_OF_RUN = {APPROVALS: "ix_approvals_run", REQUESTS: "ix_human_requests_summary"}
 
 
 def pending(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -38,7 +42,12 @@ def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     A write that decides by it must lock the run's row in an earlier statement: its own snapshot is older than its wait.
     """
     return sa.or_(
-        *(sa.exists().where(run == run_id, pending(table), table.c.blocks_run == sa.true()) for table, run in _KINDS)
+        *(
+            sa.exists(through(sa.select(table.c.id), table, _OF_RUN[table])).where(
+                run == run_id, pending(table), table.c.blocks_run == sa.true()
+            )
+            for table, run in _KINDS
+        )
     )
 
 

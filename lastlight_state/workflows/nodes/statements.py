@@ -13,6 +13,7 @@ from lastlight_state.db.indexes import Leading
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, among, bind, constant, prepared
 from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
+from lastlight_state.workflows.kernel.live import beside
 from lastlight_state.workflows.kernel.nodes import AT, COLUMNS, HERE, KEY, TOUCHED, WAIT, param, waits
 from lastlight_state.workflows.tables import NODES, RUNS
 from lastlight_state.workflows.words import LIVE, NODE_STATES
@@ -90,7 +91,7 @@ _filters = {
 LIST = Listing("nodes", COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters)
 ITERATIONS = Listing("iterations", COLUMNS, order=(_c.iteration,), filters=_filters)
 
-_of_live_run = sa.exists().where(RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE))
+_of_live_run = sa.exists(beside(sa.select(RUNS.c.id))).where(RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE))
 
 DUE = Listing(
     "nodes_due",

@@ -1,20 +1,21 @@
 """The inboxes: all pending questions of live runs, one inbox for each kind of question.
 
-Overdue questions are not shown, swept or not. Of the runs only columns are read that stand before the large ones.
+Overdue questions are not shown, swept or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Covering
+from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, constant, prepared
-from lastlight_state.workflows.kernel import questions
+from lastlight_state.workflows.kernel import live, questions
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
@@ -24,11 +25,28 @@ from lastlight_state.workflows.words import TERMINAL
 _live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(word) for word in TERMINAL])
 
 
+@dataclass(frozen=True)
+class By:
+    """The indexes of an inbox: ``pending`` has the pending questions in their order.
+
+    Where large values lie inside the rows, ``asked`` holds what is shown, and ``of_run`` finds the questions of a run.
+    """
+
+    pending: str
+    asked: str
+    of_run: Narrow
+
+    def covering(self, order: Sequence[sa.Column[Any]], pending: sa.ColumnElement[bool]) -> Covering:
+        """How questions are read there."""
+        found_by = {"run_id": self.of_run, "": Narrow(self.pending, only=pending)}
+        key = tuple(column.name for column in order)
+        return Covering(self.asked, key, found_by, only=pending, other=live.OF_OTHERS)
+
+
 class Inbox:
     """The lists of one kind of question, by name of the order: ``orders`` over all runs, ``of_run`` over one run.
 
-    ``run_id`` is the column of the run, ``index`` the index of pending questions in the order of ``order``.
-    ``covering`` is as in a `Listing`.
+    ``run_id`` is the column of the run.
     """
 
     def __init__(
@@ -39,14 +57,14 @@ class Inbox:
         run_id: sa.Column[str],
         order: tuple[sa.Column[Any], sa.Column[Any]],
         filters: Mapping[str, sa.ColumnElement[bool]],
-        index: str,
-        covering: Covering | None = None,
+        by: By,
     ) -> None:
         table, expires_at = run_id.table, run_id.table.c.expires_at
         pending = table.c.status == constant("pending")
         is_open = (
             sa.or_(expires_at.is_(None), expires_at > bind("now", expires_at)),
             RUNS.c.id == run_id,
+            live.NOT_ENDED,
             _live,
         )
         columns = (
@@ -57,6 +75,7 @@ class Inbox:
             label_of(run_id, table.c.node_id, table.c.iteration),
         )
         this_run = {"run_id": run_id == bind("run_id", run_id)}
+        covering = by.covering(order, pending)
 
         def lists(suffix: str, pending: sa.ColumnElement[bool], **given: Any) -> dict[str, Listing]:
             return {
@@ -71,7 +90,7 @@ class Inbox:
                 for word, tail in (("newest", ""), ("oldest", "_oldest"))
             }
 
-        self.orders = lists("", pending, filters=filters, through=index, covering=covering)
+        self.orders = lists("", pending, filters=filters, through=by.pending, covering=covering)
         self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters}, covering=covering)
-        counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, index)
-        self.count: Statement = prepared(counted.where(pending, *is_open))
+        counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, by.asked)
+        self.count: Statement = prepared(through(counted, RUNS, live.LIVE).where(pending, *is_open))

@@ -37,7 +37,7 @@ LIST = Listing(
     descending=False,
     always=_in_line,
     through=_INDEX,
-    covering=replace(COVERED, found_by={"": Narrow(_INDEX, ("status",))}),
+    covering=replace(COVERED, found_by={"": Narrow(_INDEX, only=RUNS.c.status == constant("queued"))}),
 )
 
 _running = (

@@ -280,8 +280,19 @@ def test_what_expires_is_found_by_its_id_or_its_run(many: StateStore, database: 
 def test_lists_show_the_beginning_of_long_texts(every_backend: StateStore) -> None:
     """workflows W-100: `get` shows them whole."""
     approvals = every_backend.workflows.approvals
-    gate = paused(every_backend, Gate("plan", "s" * 2_000), workflow_name="deploy")
-    approvals.answer(gate.id, "approved", by="ana", response="r" * 2_000)
+    gate = paused(every_backend, Gate("plan", "s" * 2_000, action={"pr": 7}), workflow_name="deploy")
+    [pending] = approvals.list_pending()
+    assert (pending.summary, pending.action) == ("s" * 500, {"pr": 7})
+    approvals.answer(gate.id, "approved", by="ana", response="r" * 2_000, digest=gate.action_digest)
     for page in (approvals.list(), approvals.list_for_run(gate.run_id), approvals.list_history("deploy")):
         assert [(item.summary, item.response) for item in page.items] == [("s" * 500, "r" * 500)]
     assert (approvals.get(gate.id).summary, approvals.get(gate.id).response) == ("s" * 2_000, "r" * 2_000)
+
+
+def test_the_inbox_shows_no_long_action(every_backend: StateStore) -> None:
+    """workflows W-88, W-100: its digest tells that there is one, and `get` has it."""
+    approvals, action = every_backend.workflows.approvals, {"body": "b" * 2_000}
+    gate = paused(every_backend, Gate("plan", "Go?", action=action))
+    for page in (approvals.list_pending(), approvals.list_pending(run_id=gate.run_id)):
+        assert [(item.action, item.action_digest) for item in page.items] == [(None, gate.action_digest)]
+    assert approvals.get(gate.id).action == action

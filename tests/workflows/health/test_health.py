@@ -236,8 +236,8 @@ def test_health_reads_what_is_live(database: Database, every_backend: StateStore
     ids = ["r-1", "r-2"]
     indexes = [
         (sql.QUESTIONS[0], "ix_approvals_run"),
-        (sql.QUESTIONS[1], "ix_human_requests_run"),
-        (sql.SILENT, "ix_executions_in_flight"),
+        (sql.QUESTIONS[1], "ix_human_requests_summary"),
+        (sql.SILENT, "ix_executions_signs"),
     ]
 
     def check() -> None:
