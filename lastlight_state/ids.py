@@ -7,9 +7,13 @@ count up while the millisecond does not grow. A clock that steps back does not m
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
+
+#: Ids of agent sessions, wherever they are stored: they name files.
+SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 _RANDOM_BITS = 74
 _FRESH_BITS = 72  # a new millisecond starts below the top, so that counting up has room

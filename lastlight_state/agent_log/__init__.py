@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LogLine as LogLine,
         LogMessage as LogMessage,
         LogPage as LogPage,
+        LogUsage as LogUsage,
         MessagePage as MessagePage,
         RawCheck as RawCheck,
         RawFile as RawFile,
@@ -50,7 +51,7 @@ public(
         "paths": "Cwd Place Slug slug_for_cwd",
         "raw": "Raw",
         "reader": "Reader Reset",
-        "records": "AgentSessionSummary Hit LogCheck LogIssue LogLine LogMessage LogPage MessagePage "
+        "records": "AgentSessionSummary Hit LogCheck LogIssue LogLine LogMessage LogPage LogUsage MessagePage "
         "RawCheck RawFile RunResult SessionFile SessionPage",
         "repair": "LogRepair",
         "sessions": "Sessions",

@@ -11,11 +11,11 @@ The slug is the agent's working directory with every ``/`` as ``-``; two directo
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lastlight_state.errors import InvalidValue, ReservedName, UnsafePath
+from lastlight_state.ids import SESSION_ID
 from lastlight_state.jsonl.places import component_problem
 
 Scope: TypeAlias = Literal["chat", "sandbox"]
@@ -24,7 +24,6 @@ CHAT_SLUG = "-app"
 LOG_SUFFIX = ".jsonl"
 AGENT_PREFIX = "agent-"
 RAW, SUBAGENTS = "raw", "subagents"
-_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _NO_SESSIONS = (".repaired", ".tmp")  # files that repairs and writers leave beside the logs
 
 
@@ -78,7 +77,7 @@ def checked_session_id(session_id: str) -> str:
 
 def is_safe_id(session_id: str) -> bool:
     """Whether a log may be written under this id."""
-    return _SESSION_ID.fullmatch(session_id) is not None
+    return SESSION_ID.fullmatch(session_id) is not None
 
 
 def readable_id(session_id: str) -> str:

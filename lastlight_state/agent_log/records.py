@@ -164,11 +164,33 @@ class RunResult(Record):
     timestamp: datetime | None
 
 
+class LogUsage(Record):
+    """What the agent runs of a log used, summed: the last result of each run, because a result holds running totals.
+
+    A result belongs to the run of the one before it if both began at the same time, or nothing but errors lies between.
+    """
+
+    turns: float = 0
+    cost_usd: float = 0
+    input_tokens: float = 0
+    output_tokens: float = 0
+    cache_read_input_tokens: float = 0
+    cache_creation_input_tokens: float = 0
+    duration_ms: float = 0
+
+    def plus(self, result: RunResult | None) -> LogUsage:
+        """The sums with this result."""
+        if result is None:
+            return self
+        return LogUsage.of({name: getattr(self, name) + getattr(result, name) for name in type(self).model_fields})
+
+
 class AgentSessionSummary(Record):
     """A summary of a session, over its main log and those of its sub-agents.
 
     ``started_at`` and ``last_message_at`` are the least and greatest times of all lines; without any, the file's
-    modification time and None. The first prompt has at most 500 characters, the last text at most 4,000.
+    modification time and None. The first prompt has at most 500 characters, the last text at most 4,000. ``usage`` and
+    ``last_result`` are those of the main log.
     """
 
     id: str
@@ -186,6 +208,7 @@ class AgentSessionSummary(Record):
     agent_ids: tuple[str, ...]
     result_count: int
     last_result: RunResult | None
+    usage: LogUsage
     error_count: int
     issues: int
     torn_tail: bool

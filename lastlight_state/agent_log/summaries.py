@@ -78,6 +78,7 @@ class Summaries:
             agent_ids=tally.agent_ids,
             result_count=tally.result_count,
             last_result=tally.last_result,
+            usage=tally.earlier.plus(tally.last_result),
             error_count=tally.error_count,
             issues=scan.issues,
             torn_tail=scan.torn_tail,

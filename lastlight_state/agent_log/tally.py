@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
 from lastlight_state.agent_log import envelopes, events, messages
-from lastlight_state.agent_log.records import RunResult
+from lastlight_state.agent_log.records import LogUsage, RunResult
 
 PROMPT_CHARACTERS, TEXT_CHARACTERS = 500, 4_000
+NOTHING = LogUsage()
+_MILLISECOND = timedelta(milliseconds=1)
 _COUNTED = frozenset({"user", "assistant", "tool"})
 
 
@@ -32,6 +34,9 @@ class Tally:
     agent_ids: tuple[str, ...] = ()
     result_count: int = 0
     last_result: RunResult | None = None
+    #: What the runs before the one of the last result used, and whether anything but errors came since that result.
+    earlier: LogUsage = NOTHING
+    went_on: bool = False
     error_count: int = 0
 
     def add(self, value: Mapping[str, Any]) -> None:
@@ -41,12 +46,13 @@ class Tally:
         if agent and agent not in self.agent_ids:
             self.agent_ids += (agent,)
         if value.get("type") == "result":
-            self.result_count += 1
-            self.last_result = _result(value)
+            self._add_result(_result(value))
         elif value.get("role") == "session_meta":
             self._add_meta(value)
         else:
-            self.error_count += value.get("isApiErrorMessage") is True
+            is_error = value.get("isApiErrorMessage") is True
+            self.error_count += is_error
+            self.went_on |= not is_error
             for message in messages.parts_of(value):
                 self._add_message(message, value)
 
@@ -59,6 +65,14 @@ class Tally:
         self.tool_call_count += other.tool_call_count
         self.error_count += other.error_count
         self.agent_ids += tuple(agent for agent in other.agent_ids if agent not in self.agent_ids)
+
+    def _add_result(self, result: RunResult) -> None:
+        last = self.last_result
+        if last is not None and self.went_on and not _same_run(last, result):
+            self.earlier = self.earlier.plus(last)
+        self.result_count += 1
+        self.last_result = result
+        self.went_on = False
 
     def _add_time(self, moment: datetime | None) -> None:
         if moment is not None:
@@ -82,6 +96,14 @@ class Tally:
             self.first_prompt = messages.text_of(content)[:PROMPT_CHARACTERS]
             blocks = messages.text_of(messages.content_of(value), joined_by=" ")
             self.prompt_blocks = blocks[:PROMPT_CHARACTERS]
+
+
+def _same_run(last: RunResult, result: RunResult) -> bool:
+    """Whether two results have the same beginning, to the millisecond that rounding takes."""
+    if last.timestamp is None or result.timestamp is None:
+        return False
+    passed = (result.timestamp - last.timestamp) / _MILLISECOND
+    return abs(passed - (result.duration_ms - last.duration_ms)) <= 1
 
 
 def _result(value: Mapping[str, Any]) -> RunResult:

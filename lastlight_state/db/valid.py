@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, overload
 
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError
+from lastlight_state.ids import SESSION_ID
 from lastlight_state.reprs import shown
 
 G = TypeVar("G")
@@ -46,6 +47,15 @@ def optional(where: str, value: str | None, max_bytes: int = ...) -> str | None:
 def optional(where: str, value: str | None, max_bytes: int = 256) -> str | None:
     """An `identifier`, or None."""
     return None if value is None else identifier(where, value, max_bytes)
+
+
+def session_id(where: str, value: Any) -> str:
+    """The id of an agent session, which names the session's log file."""
+    text = _text(where, value)
+    if not SESSION_ID.fullmatch(text):
+        rule = "must be 1 to 200 of A-Z a-z 0-9 _ -, because it names a file"
+        raise InvalidValue(where, rule, limit=200, actual=len(text))
+    return text
 
 
 def content(where: str, value: Any, max_bytes: int, *, hint: str | None = None) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
-from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging import words
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
-
-_FILE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def place(where: str, given: Any) -> dict[str, Any]:
@@ -27,13 +23,6 @@ def key(given: Any) -> dict[str, Any]:
     return row
 
 
-def agent_session_id(where: str, value: Any) -> str:
-    """A name that is safe as a file name."""
-    if type(value) is not str or not 1 <= len(value) <= words.AGENT_SESSION_ID or not _FILE_NAME.fullmatch(value):
-        raise InvalidValue(where, f"must be 1 to {words.AGENT_SESSION_ID} of A-Z a-z 0-9 _ -, because it names a file")
-    return value
-
-
 def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
     """The columns that an update sets: those not UNSET. None clears a column."""
     given: dict[str, Any] = {}
@@ -43,7 +32,7 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
         given["metadata"] = None if metadata is None else _metadata(metadata)
     if agent_session is not UNSET:
         given["agent_session_id"] = (
-            None if agent_session is None else agent_session_id("agent_session_id", agent_session)
+            None if agent_session is None else valid.session_id("agent_session_id", agent_session)
         )
     return given
 

@@ -127,7 +127,7 @@ class Sessions(Repository):
         """
         values = {
             "session_id": valid.sought("session_id", session_id),
-            "proposed": session_checks.agent_session_id("proposed", proposed),
+            "proposed": valid.session_id("proposed", proposed),
         }
         stored: str | None = self._once(lambda unit: unit.value(sql.ENSURE_AGENT, values))
         if stored is None:

@@ -26,8 +26,6 @@ TITLE = 512
 METADATA = 16 * 1024
 
 METADATA_DEPTH = 16
-#: The most characters of an agent session id, which becomes a file name.
-AGENT_SESSION_ID = 200
 #: The most messages that one call appends.
 BATCH = 500
 #: The most UTF-16 units that are kept of a message posted into a thread.

@@ -52,6 +52,8 @@ ANSWERED_VIA = words(AnsweredVia)
 TRIGGER_TYPES = words(TriggerType)
 ACTOR_TYPES = words(ActorType)
 
+#: What is stored as the trigger type of an execution whose run has none; the column needs a word.
+UNKNOWN_TRIGGER = "unknown"
 #: Statuses of runs that have not ended.
 LIVE: tuple[RunStatus, ...] = ("queued", "running", "paused")
 #: Statuses of runs that have ended.
@@ -62,7 +64,7 @@ WAITING_NODE: tuple[NodeState, ...] = ("waiting_approval", "waiting_person", "wa
 #: Sizes of identifiers and indexed texts, in bytes of UTF-8.
 ID = NODE_ID = WORKFLOW_NAME = CLAIM_OWNER = RUN_KEY = SIGNAL = ARTIFACT = SKILL = 256
 TRIGGER_ID = 512
-PHASE = GATE = SESSION_ID = MODEL = ACTOR = 128
+PHASE = GATE = MODEL = ACTOR = 128
 OWNER = REPO = 200
 REASON = STOP_REASON = 64
 

@@ -75,6 +75,30 @@ def test_a_session_of_the_first_writers_is_summarised(log: AgentLog) -> None:
     assert (found.last_result.turns, found.last_result.cost_usd) == (2, 0.13)
 
 
+def test_the_usage_of_a_log_is_that_of_all_its_runs(log: AgentLog) -> None:
+    """agent-log L-146: a result holds running totals, so the last one of each run counts."""
+
+    def result(turns: int, milliseconds: int, at: str | None = None) -> bytes:
+        told = {"num_turns": turns, "total_cost_usd": 0.25 * turns, "total_input_tokens": 100 * turns}
+        when = {} if at is None else {"timestamp": f"2026-02-03T{at}.000Z"}
+        return dump_line({"type": "result", "subtype": "success", "duration_ms": milliseconds, **told, **when})
+
+    error = line("assistant", isApiErrorMessage=True, error="overloaded")
+    first = [
+        line(),
+        result(2, 1_000, "12:00:01"),
+        line(),
+        result(5, 3_001, "12:00:03"),
+        error,
+        result(5, 0, "12:00:09"),
+    ]
+    put(log, b"".join([*first, line(), result(4, 1_000, "13:00:01"), line(), result(1, 7), line(), result(1, 7)]))
+    usage = log.sessions.summary("s-1").usage
+    assert (usage.turns, usage.cost_usd, usage.input_tokens, usage.duration_ms) == (11, 2.75, 1_100, 1_014)
+    put(log, line(), "s-2")
+    assert set(log.sessions.summary("s-2").usage.model_dump().values()) == {0}
+
+
 def test_a_session_of_the_later_writers_is_summarised(log: AgentLog) -> None:
     """agent-log L-4, L-92, case 51."""
     session_id = "0195f0aa-0000-7000-8000-000000000007"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.cli.calls import STATES, Said, Target, call_on, files_of, lastlight_state
 from support.processes import started
+from support.workflows.steps import Raw
 
 from lastlight_state.agent_log import Cwd
 from lastlight_state.cli.program import run
@@ -200,6 +201,16 @@ def test_an_execution_whose_log_is_gone_is_no_failure(logged: Logged) -> None:
     said = lastlight_state("log", logged.execution, *logged.words)
     assert (said.code, said.out) == (0, "")
     assert f"session {FIRST}: no log" in said.err
+
+
+def test_a_session_id_that_no_log_can_have_hides_nothing(logged: Logged, database: Database) -> None:
+    """maintenance OP-72: as rows of old versions and of other programs hold it."""
+    raw = Raw(database)
+    raw("UPDATE executions SET session_id = '../../x' WHERE session_id = ?", FIRST)
+    said = lastlight_state("log", logged.run, *logged.words)
+    assert said.code == 0
+    assert "session ../../x: no log (" in said.err
+    assert "Do " + SECOND in said.out
 
 
 @pytest.mark.parametrize("key", ["nobody", "../../etc/passwd", "a b"])

@@ -149,6 +149,10 @@ class SessionLines:
             self._translator.written(line)
         return prompt + lines
 
+    def unwritten_prompt(self, moment: datetime) -> list[Envelope]:
+        """The line of the prompt, if it is known where to."""
+        return self._prompt_line(moment) if self.pin is not None and self.pin.slug is not None else []
+
     def _prompt_line(self, moment: datetime) -> list[Envelope]:
         """The line of the prompt, once for each session of this writer."""
         if self._prompt is None or self.pin is None or self.pin in self._prompted:

@@ -55,6 +55,7 @@ class SessionWriter:
         self._on_error = on_error
         self._lock = threading.RLock()
         self._is_closed = False
+        self._has_begun = False
         self._line_writer: LineWriter | None = None
         self._looked_up: tuple[Pin, Path] | None = None
         forks.renew_after_fork(self)
@@ -142,9 +143,17 @@ class SessionWriter:
                 self._line_writer.sync()
 
     def close(self) -> None:
-        """Close the log file. Writes nothing; closing again does nothing."""
+        """Write the prompt if there was no line to write, and close the log file. Closing again does nothing.
+
+        The prompt needs a session id and a place. Where it cannot be written, the file is closed all the same.
+        """
         with self._lock:
-            if not self._is_closed:
+            if self._is_closed:
+                return
+            try:
+                with self._unit():
+                    self._write([] if self._has_begun else self._session.unwritten_prompt(self._files.clock.now()))
+            finally:
                 with self._unit():
                     self._is_closed = True
                     self._leave_file()
@@ -182,6 +191,7 @@ class SessionWriter:
 
     def _write(self, lines: list[Envelope]) -> None:
         if lines:
+            self._has_begun = True  # also where the first write fails: its caller knows
             data = [dump_line(line) for line in lines]
             self._writer_of(self._known_path()).append(data, end=any(line.get("type") == "result" for line in lines))
             self.lines_written += len(data)

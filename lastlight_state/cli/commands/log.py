@@ -16,7 +16,7 @@ from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.views import event_lines, log_lines
 from lastlight_state.cli.views.log_sources import Source, source_of
 from lastlight_state.db import valid
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.jsonl.follow import Reset
 
 PAGE = 500
@@ -45,7 +45,8 @@ def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw
     printer = _Printer(call, raw=raw, types=frozenset(types) if types else None)
     source = source_of(call, key)
     for session_id in source.sessions(wait=follow):
-        printer.begin(source, session_id)
+        if not printer.begin(source, session_id):
+            continue
         cursor = printer.written(source.log, session_id, limit)
         if follow:
             printer.follow(source, session_id, cursor)
@@ -77,14 +78,19 @@ class _Printer:
         self._skipped: Counter[str] = Counter()
         self._files: list[str] = []
 
-    def begin(self, source: Source, session_id: str) -> None:
-        """Note from which file the next records come."""
-        found = source.log.sessions.find(session_id)
+    def begin(self, source: Source, session_id: str) -> bool:
+        """Note from which file the next records come. False for an id that can be no file's name: it has no log."""
+        try:
+            found = source.log.sessions.find(session_id)
+        except UnsafePath as error:
+            self._call.output.note(f"session {session_id}: no log ({error})")
+            return False
         if found is not None:
             self._files.append(str(found.path))
             self._call.output.note(f"session {session_id}: {found.path}")
         else:
             self._call.output.note(f"session {session_id}: no log")
+        return True
 
     def written(self, log: AgentLog, session_id: str, limit: int | None) -> str | None:
         """Print what is there; the cursor behind it, None without a log."""

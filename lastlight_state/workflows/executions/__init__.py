@@ -7,7 +7,6 @@ only grows, and anybody may report it at any time. All other writes need the cla
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -21,22 +20,8 @@ from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, MisuseError
 from lastlight_state.workflows import checks as shared, words
-from lastlight_state.workflows.arguments import (
-    Claim,
-    ExecutionOptions,
-    Failure,
-    NodeRef,
-    Trigger,
-    Usage,
-)
-from lastlight_state.workflows.executions import (
-    changes,
-    checks,
-    lists,
-    outputs,
-    running,
-    statements as sql,
-)
+from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows.executions import changes, checks, lists, lost_logs, outputs, running, statements as sql
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.outputs import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
@@ -50,11 +35,6 @@ NO_OPTIONS = ExecutionOptions()
 
 #: The codes of an id that is used: by its index, or by the guard that comes before it.
 _ID_IS_USED = ("unique", "refused_by_database")
-
-#: The counts that make an execution worth a log.
-SPENT = ("turns", "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-
-_log = logging.getLogger("lastlight_state.workflows")
 
 
 class Executions(Repository):
@@ -78,7 +58,7 @@ class Executions(Repository):
         `NotFound` for an unknown run, `Conflict` ``run_status`` unless it is running, `AlreadyExists` for a used id.
         """
         row = checks.new_execution(self._now(), skill, run_id, node, options, claim)
-        row["session_id"] = valid.optional("session_id", session_id, words.SESSION_ID)
+        row["session_id"] = None if session_id is None else valid.session_id("session_id", session_id)
         if run_id is not None:
             checks.in_a_run(trigger)
             return self._insert(row, lambda: self._insert_into_run(row, claim))
@@ -125,6 +105,7 @@ class Executions(Repository):
         scratch: dict[str, Any] | None = None,
         usage: Usage | None = None,
         failure: Failure | None = None,
+        stop_reason: str | None = None,
         claim: Claim | None = None,
     ) -> Execution:
         """End an execution of a run, append its phase to the run's history, and merge ``scratch``: all or nothing.
@@ -134,7 +115,7 @@ class Executions(Repository):
         `Runs.append_phase` do.
         """
         now, limits = self._now(), self._settings.limits
-        values = checks.finish(execution_id, now, outcome, usage, failure, None, claim)
+        values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, None, claim)
         patch = shared.scratch_patch(scratch)
         said = valid.optional_content("summary", summary, words.SUMMARY)
 
@@ -152,19 +133,21 @@ class Executions(Repository):
         *,
         usage: Usage | None = None,
         failure: Failure | None = None,
+        stop_reason: str | None = None,
         session_id: str | None = None,
         node_state: NodeState | None = None,
         claim: Claim | None = None,
     ) -> Execution:
         """End an execution. Fields that are not given keep what `update` stored.
 
-        ``node_state`` sets the state of its node in the same transaction. The holder of the run may end an execution of
-        an earlier holder. Repeat-safe for an equal outcome and failure; another end is `LostRace` with the stored
-        outcome as ``found``. An execution that used tokens but has no session id is accepted, logged as a warning and
-        counted in ``metrics.executions_without_session``: its log cannot be found.
+        A success has no ``failure``; ``stop_reason`` says of any end why the work stopped. ``node_state`` sets the
+        state of its node in the same transaction. The holder of the run may end an execution of an earlier holder.
+        Repeat-safe for an equal outcome, failure and reason; another end is `LostRace` with the stored outcome as
+        ``found``. An execution that used tokens but has no session id is accepted, logged, and counted in
+        ``metrics.executions_without_session``: its log cannot be found. ``list(lost_log=True)`` lists them.
         """
         now = self._now()
-        values = checks.finish(execution_id, now, outcome, usage, failure, session_id, claim)
+        values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, session_id, claim)
         if node_state is not None:
             valid.word("node_state", node_state, words.NODE_STATES)
 
@@ -193,7 +176,8 @@ class Executions(Repository):
         """A block around the work of an execution, which is started before it and ended after it.
 
         ``with executions.running(…) as execution``: the block sets ``execution.usage``, ``.output``, ``.session_id``,
-        ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or it ends the execution itself.
+        ``.stop_reason``, ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or it ends the
+        execution itself.
         When the block raises, the execution is ``failed`` with that error (``interrupted`` by a `KeyboardInterrupt` or
         a cancelled task), which is raised on unchanged, with a note where that could not be stored. Usage is kept even
         where the claim was lost. Raises as `start` and `finish` do. Not in a transaction (`MisuseError`).
@@ -272,14 +256,16 @@ class Executions(Repository):
         node: NodeRef | None = None,
         outcomes: Sequence[words.Outcome] | None = None,
         since: datetime | None = None,
+        lost_log: bool = False,
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ExecutionSummary]:
         """A page of executions, newest first. For one run and ``node``: its attempts, in order.
 
-        ``since`` is inclusive. An empty sequence of outcomes matches nothing.
+        ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log``: only ended executions that
+        used tokens and have no session id.
         """
-        given = checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since)
+        given = checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since, lost_log)
         if outcomes is not None and not outcomes:
             return Page(items=())
         listing = lists.listing_of(given)
@@ -334,14 +320,7 @@ class Executions(Repository):
         return reported
 
     def _note_lost_log(self, unit: Unit, ended: Execution) -> None:
-        if ended.session_id is not None or not any(getattr(ended, name) for name in SPENT):
-            return
-
-        def note() -> None:
-            self._metrics.count("executions_without_session")
-            _log.info("execution %s used tokens but has no session id: its log cannot be found", ended.id)
-
-        unit.after_commit(note)
+        lost_logs.note(unit, ended, self._metrics)
 
 
 def _judge_update(stored: Execution) -> Execution | None:

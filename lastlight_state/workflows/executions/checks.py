@@ -115,7 +115,7 @@ def update(
     return {
         "execution_id": execution_id,
         "at": now,
-        "session_id": valid.optional("session_id", session_id, words.SESSION_ID),
+        "session_id": None if session_id is None else valid.session_id("session_id", session_id),
         "checkpoint": None if checkpoint is None else codec.encode("checkpoint", checkpoint, max_bytes=limit),
         **usage_columns(usage),
         **presented(claim),
@@ -128,18 +128,34 @@ def finish(
     outcome: str,
     usage: Usage | None,
     failure: Failure | None,
+    stop_reason: str | None,
     session_id: str | None,
     claim: Claim | None,
 ) -> dict[str, Any]:
     """The parameters of an end."""
-    ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": None}
-    if failure is not None:
-        stop = valid.group("failure", failure, Failure).stop_reason
-        reason = valid.optional("failure.stop_reason", stop, words.STOP_REASON)
-        ending = {**failure_columns(failure), "stop_reason": reason}
     valid.word("outcome", outcome, ENDED)
+    why = valid.optional("stop_reason", stop_reason, words.STOP_REASON)
+    ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": why}
+    if failure is not None:
+        ending |= _failed(outcome, failure, why)
     row = update(execution_id, now, session_id, None, usage, claim)
     return row | ending | {"outcome": outcome, "success": outcome == "succeeded"}
+
+
+def _failed(outcome: str, failure: Failure, why: str | None) -> dict[str, Any]:
+    """A failure as columns of an end for which this reason was given beside it."""
+    stop = valid.group("failure", failure, Failure).stop_reason
+    no_success(outcome, failure)
+    reason = valid.optional("failure.stop_reason", stop, words.STOP_REASON)
+    if why is not None and reason is not None:
+        raise InvalidValue("stop_reason", "must not be given twice: it stands in the failure too")
+    return {**failure_columns(failure), "stop_reason": why or reason}
+
+
+def no_success(outcome: str | None, failure: Failure | None) -> None:
+    """Refuse a failure of what has succeeded."""
+    if outcome == "succeeded" and failure is not None:
+        raise InvalidValue("failure", "must be None for a success; stop_reason says why it stopped")
 
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:
@@ -168,8 +184,10 @@ def list_filters(
     node: NodeRef | None,
     outcomes: Sequence[str] | None,
     since: datetime | None,
+    lost_log: bool,
 ) -> dict[str, Any]:
     """The filters of a list of executions, as its statements name them."""
+    valid.flag("lost_log", lost_log)
     if node is not None and run_id is None:
         raise InvalidValue("node", "needs a run_id")
     given: dict[str, Any] = {
@@ -178,6 +196,7 @@ def list_filters(
         "skill": valid.optional("skill", skill, words.SKILL),
         "node": None if node is None else node_columns(node),
         "since": None if since is None else aware_utc("since", since),
+        "lost_log": {} if lost_log else None,
     }
     return given | ({} if outcomes is None else _outcome_filter(outcomes))
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, bind
+from lastlight_state.workflows.executions.lost_logs import LOST_LOG
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME
 from lastlight_state.workflows.tables import EXECUTIONS
@@ -26,6 +27,7 @@ _filters = {
     "skill": _c.skill == bind("skill", _c.skill),
     "in_flight": IN_FLIGHT,
     "outcomes": ANY_OUTCOME.condition,
+    "lost_log": LOST_LOG,
     "since": _c.started_at >= bind("since", _c.started_at),
     "node": sa.and_(
         _c.node_id == bind("node_id", _c.node_id),

@@ -26,8 +26,9 @@ class RunningExecution:
     """What a block has in hand that carries out an execution: the block says here what is stored at its end.
 
     ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` leads to the line file.
-    ``outcome`` is ``succeeded`` unless it is set, with a ``failure`` where there is something to say; ``node_state``
-    moves the node. What could not be stored is `InvalidValue` right where it is set.
+    ``outcome`` is ``succeeded`` unless it is set, or ``failed`` with a ``failure``; ``stop_reason`` says why the work
+    stopped, also after a success; ``node_state`` moves the node. What could not be stored is `InvalidValue` right where
+    it is set.
     """
 
     usage: Usage | None
@@ -35,6 +36,7 @@ class RunningExecution:
     session_id: str | None
     outcome: Ended | None
     failure: Failure | None
+    stop_reason: str | None
     node_state: NodeState | None
 
     def __init__(self, execution: Execution, output_limit: int) -> None:
@@ -42,9 +44,10 @@ class RunningExecution:
         self._checks: dict[str, Callable[[Any], object]] = {
             "usage": checks.usage_columns,
             "output": lambda text: valid.content("output", text, output_limit),
-            "session_id": lambda key: valid.identifier("session_id", key, words.SESSION_ID),
-            "outcome": lambda word: valid.word("outcome", word, checks.ENDED),
-            "failure": lambda failure: shared.failure_columns(valid.group("failure", failure, Failure)),
+            "session_id": lambda key: valid.session_id("session_id", key),
+            "outcome": lambda word: checks.no_success(valid.word("outcome", word, checks.ENDED), self.failure),
+            "failure": lambda failure: checks.no_success(self.outcome, _failure(failure)),
+            "stop_reason": lambda word: valid.identifier("stop_reason", word, words.STOP_REASON),
             "node_state": lambda word: valid.word("node_state", word, words.NODE_STATES),
         }
         for name in self._checks:
@@ -85,7 +88,8 @@ def running(steps: Steps, output_limit: int) -> Iterator[RunningExecution]:
         _end_raised(running, error, steps)
         raise
     try:
-        _end(running, steps, running.outcome or "succeeded", running.failure, running.node_state)
+        unsaid: Ended = "failed" if running.failure else "succeeded"
+        _end(running, steps, running.outcome or unsaid, running.failure, running.node_state)
     except LostRace:
         if running.outcome is not None:
             raise  # else the block has ended the execution itself, in its own way
@@ -99,7 +103,13 @@ def _end(
         if running.output is not None:
             steps.save_output(running.id, running.output)
         steps.finish(
-            running.id, outcome, usage=usage, failure=failure, session_id=running.session_id, node_state=node_state
+            running.id,
+            outcome,
+            usage=usage,
+            failure=failure,
+            stop_reason=running.stop_reason,
+            session_id=running.session_id,
+            node_state=node_state,
         )
     except (ClaimLost, LostRace):
         if usage is not None:
@@ -114,6 +124,13 @@ def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -
         _end(running, steps, outcome, failure_of(error), None)
     except Exception as failure:  # noqa: BLE001 - told in a note of the error that matters
         error.add_note(f"execution {running.id!r} could not be finished: {type(failure).__name__}: {failure}")
+
+
+def _failure(given: Any) -> Failure:
+    """The failure, if it could be stored."""
+    failure = valid.group("failure", given, Failure)
+    shared.failure_columns(failure)
+    return failure
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -16,6 +16,7 @@ from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
 from lastlight_state.workflows.kernel.nodes import AT, KEY, NO_WAIT, TOUCHED
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
+from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 
 _c = EXECUTIONS.c
 
@@ -70,10 +71,12 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
-    """The columns copied from the run. A run without a trigger type gets that of its earlier executions."""
+    """The columns copied from the run. Without a trigger type, that of the run's earlier executions is taken."""
     earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(number(1))
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
-    return columns | {"trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant("api"))}
+    return columns | {
+        "trigger_type": sa.func.coalesce(RUNS.c.trigger_type, earlier.scalar_subquery(), constant(UNKNOWN_TRIGGER))
+    }
 
 
 def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:

@@ -9,6 +9,7 @@ import resource
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,39 @@ def test_a_prompt_for_the_first_event_waits_for_it(log: AgentLog, tmp_path: Path
         later = "2026-02-03T12:00:02.000Z"
         assert writer.feed({"type": "turn_start", "sessionId": "s-1", "timestamp": later}) == 1
         assert written(writer) == [prompt_line(later)]
+
+
+@pytest.mark.parametrize("options", [TranslationOptions(), FIRST_EVENT])
+def test_a_writer_closed_without_a_line_writes_its_prompt(log: AgentLog, options: TranslationOptions) -> None:
+    """agent-log L-60, case 16: if it knows its session and place, also when its block raised."""
+    with (
+        suppress(RuntimeError),
+        log.writer.open(place=Slug("p"), session_id="s-1", prompt="go", options=options) as writer,
+    ):
+        raise RuntimeError("the agent did not start")
+    assert [line["message"]["content"] for line in written(writer)] == ["go"]
+    writer.close()
+    assert (len(written(writer)), writer.lines_written) == (1, 1)
+    with (
+        log.writer.open(place=Slug("q"), prompt="go") as unknown,
+        log.writer.open(session_id="s-1", prompt="go") as lost,
+    ):
+        pass
+    assert (unknown.lines_written, lost.lines_written) == (0, 0)
+
+
+def test_a_prompt_that_cannot_be_written_at_the_end_is_an_error_and_leaves_no_file_open(log: AgentLog) -> None:
+    """agent-log L-60: or it is counted, where the writer reports."""
+    path_of(log, "s-1", slug="p").mkdir(parents=True)
+    given: dict[str, Any] = {"place": Slug("p"), "session_id": "s-1", "prompt": "go"}
+    writer = log.writer.open(**given)
+    with pytest.raises(BackendUnavailable):
+        writer.close()
+    with pytest.raises(StoreClosed):
+        writer.feed(SESSION)
+    with log.writer.open(**given, on_error="report") as reporting:
+        pass
+    assert reporting.failed_appends == 1
 
 
 def test_without_a_prompt_none_is_written(log: AgentLog) -> None:

@@ -42,9 +42,58 @@ def test_a_failure_is_kept_whole(store: StateStore) -> None:
 
 def test_a_red_check_that_ran_has_succeeded(store: StateStore) -> None:
     """workflows W-52."""
-    red = Failure("2 of 40 failed", stop_reason="condition_not_met")
-    ended = store.workflows.executions.finish(begun(store).id, "succeeded", failure=red)
-    assert (ended.success, ended.stop_reason) == (True, "condition_not_met")
+    executions, execution = store.workflows.executions, begun(store)
+    for _ in range(2):
+        ended = executions.finish(execution.id, "succeeded", stop_reason="condition_not_met")
+        assert (ended.success, ended.error, ended.stop_reason) == (True, None, "condition_not_met")
+    phase = executions.finish_phase(begun(store).id, stop_reason="end_turn")
+    assert (phase.outcome, phase.stop_reason) == ("succeeded", "end_turn")
+
+
+def test_a_success_has_no_failure_and_an_end_one_reason(store: StateStore) -> None:
+    """workflows W-52: nothing is stored."""
+    executions, execution = store.workflows.executions, begun(store)
+    for finish in (executions.finish, executions.finish_phase):
+        with pytest.raises(InvalidValue, match=r"failure: must be None for a success; stop_reason says why"):
+            finish(execution.id, "succeeded", failure=Failure("text"))
+        with pytest.raises(InvalidValue, match="stop_reason: must not be given twice"):
+            finish(execution.id, "failed", failure=BOOM, stop_reason="max_turns")
+    assert executions.get(execution.id).outcome == "running"
+    ended = executions.finish(execution.id, "failed", failure=Failure("text"), stop_reason="max_turns")
+    assert (ended.error, ended.stop_reason) == ("text", "max_turns")
+
+
+def test_executions_whose_log_is_lost_are_listed(store: StateStore) -> None:
+    """workflows W-130: ended, with tokens or turns, and without a session id; other filters hold beside it."""
+    executions, run = store.workflows.executions, started(store).id
+    lost = [begun(store, "deploy:plan", run).id, begun(store).id]
+    executions.finish(lost[0], "failed", usage=Usage(cache_read_input_tokens=5))
+    executions.finish(lost[1], "succeeded", usage=Usage(turns=1))
+    executions.finish(begun(store).id, "succeeded", usage=Usage(turns=1), session_id="s-1")
+    executions.finish(begun(store).id, "succeeded", usage=Usage(turns=0))
+    executions.update(begun(store).id, usage=Usage(output_tokens=5))
+    assert {found.id for found in executions.list(lost_log=True).items} == set(lost)
+    assert [found.id for found in executions.list(lost_log=True, run_id=run).items] == lost[:1]
+    assert [found.id for found in executions.list(lost_log=True, outcomes=["succeeded"], limit=1).items] == lost[1:]
+
+
+def test_a_session_id_is_one_that_a_log_can_have(store: StateStore, raw: Raw) -> None:
+    """workflows W-131: wherever it is given; what stands in old rows is read as it is."""
+    executions, execution = store.workflows.executions, begun(store)
+    longest = "x" * 200
+    assert executions.update(execution.id, session_id=longest).session_id == longest
+    for wrong in ("../../x", "a.b", "", "x" * 201, "é", "a b"):
+        for given in (
+            partial(executions.start, "deploy:plan", run_id=execution.run_id),
+            partial(executions.update, execution.id),
+            partial(executions.finish, execution.id, "succeeded"),
+        ):
+            with pytest.raises(InvalidValue, match="session_id: must be 1 to 200 of A-Z a-z 0-9 _ -"):
+                given(session_id=wrong)
+    raw("UPDATE executions SET session_id = '../../x' WHERE id = ?", execution.id)
+    found = executions.find_by_session("../../x")
+    assert found is not None
+    assert (found.id, found.session_id) == (execution.id, "../../x")
 
 
 def test_what_finish_does_not_say_keeps_what_update_stored(store: StateStore) -> None:

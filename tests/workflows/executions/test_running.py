@@ -41,6 +41,24 @@ def test_a_block_may_end_in_another_way(store: StateStore) -> None:
     assert (ended.outcome, ended.error, ended.stop_reason) == ("deferred", "no quota", "quota")
 
 
+def test_a_block_says_why_it_stopped_and_a_failure_alone_fails_it(store: StateStore) -> None:
+    """workflows W-59: a success has no failure, and that is refused where it is set."""
+    executions, run = store.workflows.executions, started(store).id
+    with executions.running("deploy:plan", run_id=run) as first:
+        first.stop_reason = "end_turn"
+    with executions.running("deploy:plan", run_id=run) as second:
+        second.failure = Failure("no quota")
+    assert [(found.outcome, found.stop_reason) for found in map(executions.get, (first.id, second.id))] == [
+        ("succeeded", "end_turn"),
+        ("failed", None),
+    ]
+    with pytest.raises(InvalidValue), executions.running("deploy:plan", run_id=run) as third:
+        third.outcome, third.failure = "succeeded", Failure("no")
+    with pytest.raises(InvalidValue), executions.running("deploy:plan", run_id=run) as fourth:
+        fourth.failure, fourth.outcome = Failure("no"), "succeeded"
+    assert {executions.get(ended.id).outcome for ended in (third, fourth)} == {"failed"}
+
+
 def test_a_block_that_raises_fails_the_execution_and_raises_the_same(store: StateStore) -> None:
     """workflows W-59: usage and output are kept."""
     executions, run, raised = store.workflows.executions, started(store), Broken("no \0route")
@@ -131,6 +149,7 @@ def test_usage_is_kept_where_the_claim_was_lost(store: StateStore, raw: Raw) -> 
         ("session_id", " "),
         ("outcome", "running"),
         ("failure", "no"),
+        ("stop_reason", "x" * 65),
         ("node_state", "done"),
     ],
 )
