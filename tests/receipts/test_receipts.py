@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,14 +48,15 @@ def test_what_is_no_receipt_is_not_found_and_nothing_unknown_is_written(every_ba
         receipts.get("none")
     with pytest.raises(NotFound):
         receipts.resume("none", owner="b")
-    for wrong in (
+    refused: tuple[Callable[[], object], ...] = (
         lambda: receipts.begin("tidy", owner="a", policy={}),
         lambda: receipts.begin("prune", owner="a", policy=[1]),
         lambda: receipts.begin("prune", owner=" ", policy={}),
         lambda: receipts.list(state="gone"),
         lambda: receipts.step("a", counts={}),
         lambda: receipts.finish(begun(every_backend), "running"),
-    ):
+    )
+    for wrong in refused:
         with pytest.raises(InvalidValue):
             wrong()
     gone = receipts.list().items[0]

@@ -42,7 +42,7 @@ def _exists(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 def _orphan(child: sa.Column[Any], parent: sa.Column[Any]) -> Fault:
     missing = sa.not_(_exists(parent == child))
     find = sa.select(child.label("key")).where(child.is_not(None), missing).distinct()
-    message = f"rows name a row of {parent.table.name} that is not there"  # type: ignore[attr-defined]
+    message = f"rows name a row of {parent.table.name} that is not there"
     return Fault(ORPHANS, "error", child.table, message, find)
 
 
