@@ -23,7 +23,7 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.scope import StoreScope, TransactionScope, labelled, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendError, NestedTransaction, ReadOnlyTransaction
+from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
@@ -190,7 +190,11 @@ class StateStore(Domains):
                 yield joined
             return
         with self._transaction(self._scope.beginning(Mode.WRITE, label), label, claim) as transaction:
-            yield transaction
+            try:
+                yield transaction
+            except BackendBusy as error:
+                self._scope.retry.gives_up(error, label=label)
+                raise
 
     @block
     def view(self) -> Iterator[View]:

@@ -123,9 +123,11 @@ def test_the_label_is_told_where_the_lock_is_never_acquired(
             store.run(create, label="sweep")
         holder.execute("ROLLBACK")
     assert str(raised.value).endswith("(in the transaction 'sweep')")
+    assert store.metrics.of("nightly")["gave_up"] == 1
     assert store.metrics.of("sweep")["gave_up"] == 1
     assert store.metrics.of("sweep")["retries"] > 0
     assert store.metrics.of("other") == {}
+    assert "nightly gave up after" in caplog.text
     assert "sweep gave up after" in caplog.text
 
 

@@ -60,7 +60,7 @@ class Retry:
             if repeats >= allowed or time.monotonic() + pause > end:
                 if in_doubt:
                     error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
-                self._ends(error, repeats, label)
+                self.gives_up(error, repeats, label=label)
                 raise error
             self.sleep(pause)
             repeats += 1
@@ -70,7 +70,7 @@ class Retry:
             except BackendError as next_error:
                 error = next_error
 
-    def _ends(self, error: BackendError, repeats: int, label: str | None) -> None:
+    def gives_up(self, error: BackendError, repeats: int = 0, *, label: str | None = None) -> None:
         """Count and log a call that gives up because others held the locks."""
         if isinstance(error, BackendBusy):
             self.metrics.count("gave_up", label=label)
