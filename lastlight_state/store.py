@@ -32,6 +32,7 @@ from lastlight_state.unwinding import block
 
 if TYPE_CHECKING:
     from lastlight_state.agent_log import AgentLog
+    from lastlight_state.conversations import Conversations
     from lastlight_state.journal import Journal
     from lastlight_state.mailbox import Mailboxes
     from lastlight_state.maintenance import Maintenance
@@ -62,6 +63,8 @@ class Domains(Face):
     outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
     #: What maintenance did, or is doing.
     receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")
+    #: Messages stored once, orders of them, sessions, branches and forks.
+    conversations: Part[Conversations] = Part("lastlight_state.conversations.Conversations")
 
 
 class Transaction(Domains):

@@ -25,6 +25,7 @@ from lastlight_state.store import Domains, StateStore, Transaction
 
 if TYPE_CHECKING:
     from lastlight_state.aio.agent_log import AsyncAgentLog
+    from lastlight_state.aio.conversations import AsyncConversations
     from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.mailbox import AsyncMailboxes
     from lastlight_state.aio.maintenance import AsyncMaintenance
@@ -69,6 +70,9 @@ class AsyncDomains:
 
     #: What maintenance did, or is doing.
     receipts: Part[AsyncReceipts] = Part("lastlight_state.aio.receipts.AsyncReceipts")
+
+    #: Messages stored once, orders of them, sessions, branches and forks.
+    conversations: Part[AsyncConversations] = Part("lastlight_state.aio.conversations.AsyncConversations")
 
 
 class AsyncTransaction(AsyncDomains):

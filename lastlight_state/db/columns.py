@@ -11,6 +11,7 @@ type           SQLite                                      Postgres
 `Exact`        TEXT, digits as written                     NUMERIC
 `Timestamp`    TEXT ``2026-02-03T12:34:56.789Z``           TIMESTAMPTZ
 `Json`         TEXT                                        JSONB
+`Bytes`        BLOB                                        BYTEA
 =============  ==========================================  =====================
 
 A column declared JSON would have NUMERIC affinity on SQLite and change numbers; hence TEXT.
@@ -147,6 +148,19 @@ class Float64(TypeDecorator[float]):
         return None
 
 
+class RawBytes(TypeDecorator[bytes]):
+    """Bytes, without SQLAlchemy's converters: both drivers take and return bytes."""
+
+    impl = sa.LargeBinary
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return None
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return None
+
+
 class CodePoints(sa.sql.expression.UnaryExpression[str]):
     """A text in the order of code points, whatever collation its column has; on SQLite every text has it."""
 
@@ -225,6 +239,7 @@ Boolean: TypeEngine[bool] = sa.Boolean().with_variant(NumericFlag(), "sqlite")
 Exact: TypeEngine[Decimal] = ExactNumeric().with_variant(TextDecimal(), "sqlite")
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
+Bytes: TypeEngine[bytes] = RawBytes()
 
 #: What the drivers give for values of these types. A value of another type in such a column is damage: SQLite keeps
 #: whatever plain SQL puts there. Types that are not named are not checked.
@@ -237,6 +252,7 @@ _STORED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...]], ...] = (
     (sa.Integer, (int,)),
     (sa.Text, (str,)),
     (sa.Float, (float, int)),
+    (RawBytes, (bytes,)),
 )
 
 

@@ -42,6 +42,7 @@ _ALLOWED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...], str], ...] = (
     (columns.UtcTimestamp, (datetime,), "a datetime"),
     (columns.BinaryJson, (str,), "JSON text"),
     (sa.LargeBinary, (bytes,), "bytes"),
+    (columns.RawBytes, (bytes,), "bytes"),
 )
 
 #: Of a parameter whose type the statement leaves open.

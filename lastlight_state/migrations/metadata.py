@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from lastlight_state.conversations import (
+    guards as conversations_guards,
+    models as conversations_models,
+    views as conversations_views,
+)
 from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards
 from lastlight_state.journal import guards as journal_guards, models as journal_models
@@ -30,6 +35,9 @@ DECLARED_BY = (
     journal_guards,
     outputs_models,
     outputs_guards,
+    conversations_models,
+    conversations_guards,
+    conversations_views,
 )
 
 #: Every table and index of the central schema.

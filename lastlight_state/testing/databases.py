@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.conversations.words import INVOCATION_KINDS, LAST_TYPE, SOURCE_KINDS
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
@@ -152,12 +153,30 @@ _DROP_OUTPUTS = (
     "DO $drop$ DECLARE made text; BEGIN FOR made IN SELECT table_name FROM output_tables LOOP "
     "EXECUTE format('DROP TABLE IF EXISTS %I', made); END LOOP; END $drop$"
 )
+
+
+def _among(words: Collection[str]) -> str:
+    return ", ".join(f"'{word}'" for word in sorted(words))
+
+
+#: The rows of tables that a revision has filled, but for those that it brought.
+_ADDED = {
+    "message_types": f"type_id > {LAST_TYPE}",
+    "invocation_kinds": f"word NOT IN ({_among(INVOCATION_KINDS)})",
+    "source_kinds": f"word NOT IN ({_among(SOURCE_KINDS)})",
+}
+
+
+def _emptied(table: str) -> str:
+    return f'DELETE FROM "{table}" WHERE {_ADDED.get(table, "true")}'
+
+
 _EMPTY = "; ".join(
     [
         "BEGIN",
         _DROP_OUTPUTS,
         "INSERT INTO maintenance_permits (receipt_id) VALUES ('reset')",
-        *(f'DELETE FROM "{table.name}"' for table in reversed(METADATA.sorted_tables) if table.name not in KEPT),
+        *(_emptied(table.name) for table in reversed(METADATA.sorted_tables) if table.name not in KEPT),
         "DELETE FROM maintenance_permits",
         "COMMIT",
     ]

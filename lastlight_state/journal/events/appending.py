@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
+from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import made
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal.events import statements as sql
-from lastlight_state.journal.kernel.streams import as_list
 from lastlight_state.journal.records import Appended
 from lastlight_state.journal.words import EVENT
 

@@ -6,9 +6,10 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, number, prepared
-from lastlight_state.journal.kernel.streams import Stream, listed
+from lastlight_state.journal.kernel.streams import Stream
 from lastlight_state.journal.tables import EVENTS
 from lastlight_state.journal.words import TYPES
 

@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state import codec
-from lastlight_state.backends.sql.json import elements_of, member_of
-from lastlight_state.db import columns
+from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.scope import TransactionScope
@@ -35,16 +34,6 @@ _RUN = bind("run_id", _c.run_id)
 _TAKEN = bind("taken", _c.next_seq)
 #: The codes of a refused number: on SQLite a guard answers before the primary key does.
 _TAKEN_ALREADY = ("unique", "refused_by_database")
-
-
-def listed(parameter: str) -> Any:
-    """The elements of the JSON array that this parameter holds as text, one a row."""
-    return elements_of(sa.bindparam(parameter, type_=columns.Text)).table_valued(sa.column("value"), name=parameter)
-
-
-def as_list(values: Sequence[Any]) -> str:
-    """The parameter of `listed`, of values that were checked."""
-    return codec.encode_sound(values).decode()
 
 
 class Stream:

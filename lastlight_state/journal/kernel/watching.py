@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.watch import Watch, watch_of
-from lastlight_state.journal.kernel.streams import as_list, listed
 from lastlight_state.journal.tables import SEQUENCES
 
 #: A run and a stream of it.

@@ -1,0 +1,73 @@
+"""Conversations: messages stored once, orders of them, sessions, branches and forks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastlight_state.db.repository import Face
+from lastlight_state.lazy import Part, public
+
+if TYPE_CHECKING:
+    from lastlight_state.conversations.arguments import (
+        BranchPatch as BranchPatch,
+        MessageFilter as MessageFilter,
+        NewBranch as NewBranch,
+        NewMessage as NewMessage,
+        NewSession as NewSession,
+        Provenance as Provenance,
+        SessionFilter as SessionFilter,
+        SessionPatch as SessionPatch,
+        SessionTimes as SessionTimes,
+    )
+    from lastlight_state.conversations.branches import Branches
+    from lastlight_state.conversations.lineage import Lineage
+    from lastlight_state.conversations.message_types import MessageTypes
+    from lastlight_state.conversations.messages import Messages
+    from lastlight_state.conversations.progressions import Progressions
+    from lastlight_state.conversations.records import (
+        Ancestor as Ancestor,
+        Appended as Appended,
+        Branch as Branch,
+        BranchLink as BranchLink,
+        BranchMessage as BranchMessage,
+        BranchSummary as BranchSummary,
+        ConversationSession as ConversationSession,
+        ForkPoint as ForkPoint,
+        Link as Link,
+        Message as Message,
+        MessageSummary as MessageSummary,
+        MessageType as MessageType,
+        MessageUse as MessageUse,
+        Progression as Progression,
+        ProgressionUse as ProgressionUse,
+        SessionSummary as SessionSummary,
+    )
+    from lastlight_state.conversations.sessions import Sessions
+
+public(
+    globals(),
+    {
+        "arguments": "BranchPatch MessageFilter NewBranch NewMessage NewSession Provenance SessionFilter SessionPatch "
+        "SessionTimes",
+        "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession ForkPoint Link "
+        "Message MessageSummary MessageType MessageUse Progression ProgressionUse SessionSummary",
+    },
+    "Conversations",
+)
+
+
+class Conversations(Face):
+    """``store.conversations``"""
+
+    #: Messages, each stored once and referred to.
+    messages: Part[Messages] = Part("lastlight_state.conversations.messages.Messages")
+    #: Classes of messages in the runtimes that made them.
+    message_types: Part[MessageTypes] = Part("lastlight_state.conversations.message_types.MessageTypes")
+    #: Orders of messages.
+    progressions: Part[Progressions] = Part("lastlight_state.conversations.progressions.Progressions")
+    #: Sessions, each with the pool of its messages.
+    sessions: Part[Sessions] = Part("lastlight_state.conversations.sessions.Sessions")
+    #: Branches of sessions: appends and histories.
+    branches: Part[Branches] = Part("lastlight_state.conversations.branches.Branches")
+    #: Forks and ancestors of branches.
+    lineage: Part[Lineage] = Part("lastlight_state.conversations.lineage.Lineage")

@@ -1,0 +1,157 @@
+"""Argument groups of conversations: what is stored, what is changed, what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.conversations import runtime
+from lastlight_state.conversations.words import InvocationKind, SourceKind
+from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.ids import new_id
+
+
+@dataclass(frozen=True)
+class NewMessage:
+    """A message to store. Needs no store to be made: its id is there from the start.
+
+    ``content`` is any JSON but None: a text, or items such as tool calls, function outputs, reasoning and references to
+    images. ``created_at`` is a datetime or a number of Unix seconds, which comes back exactly; without it the time at
+    which it is stored. ``lion_class`` is the class in the runtime, else that in ``node_metadata``. ``embedding`` is a
+    sequence of numbers, or their bytes. ``extra`` is an object of whatever has no column.
+    """
+
+    role: str
+    content: Any
+    id: str = field(default_factory=new_id)
+    created_at: datetime | float | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    channel: str | None = None
+    lion_class: str | None = None
+    node_metadata: dict[str, Any] | None = None
+    embedding: Sequence[float] | bytes | None = None
+    extra: dict[str, Any] | None = None
+
+    @classmethod
+    def from_runtime(cls, mapping: Mapping[str, Any]) -> NewMessage:
+        """The message of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
+
+        Keys without a field are kept in ``extra``; `Message.to_runtime` gives all of them back.
+        """
+        return cls(**runtime.message_fields(mapping))
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a session runs and where it comes from: for display and filters."""
+
+    playbook_name: str | None = None
+    agent_name: str | None = None
+    invocation_kind: InvocationKind | None = None
+    show_topic: str | None = None
+    show_play_name: str | None = None
+    artifacts_path: str | None = None
+    source_kind: SourceKind | None = "live"
+
+
+@dataclass(frozen=True)
+class SessionTimes:
+    """The times of a session, for imports. What is not given is now, or not known."""
+
+    created_at: datetime | float | None = None
+    updated_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    last_message_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class NewSession:
+    """A session to create. Without ``progression_id`` it gets a pool of its own."""
+
+    id: str | None = None
+    name: str | None = None
+    user: str | None = None
+    progression_id: str | None = None
+    provenance: Provenance = Provenance()
+    times: SessionTimes = SessionTimes()
+    node_metadata: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class NewBranch:
+    """A branch to create. ``system`` is its system message: a message to store, or the id of one that is stored.
+
+    With ``parent_branch_id`` and ``forked_at_ord`` in ``node_metadata`` it is a fork.
+    """
+
+    id: str | None = None
+    name: str | None = None
+    user: str | None = None
+    created_at: datetime | float | None = None
+    node_metadata: dict[str, Any] | None = None
+    progression_id: str | None = None
+    system: NewMessage | str | None = None
+    extra: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class SessionPatch:
+    """The fields of a session to change: None clears a field, and what is not given stays."""
+
+    name: str | UnsetType | None = UNSET
+    user: str | UnsetType | None = UNSET
+    node_metadata: dict[str, Any] | UnsetType | None = UNSET
+    extra: dict[str, Any] | UnsetType | None = UNSET
+    playbook_name: str | UnsetType | None = UNSET
+    agent_name: str | UnsetType | None = UNSET
+    invocation_kind: InvocationKind | UnsetType | None = UNSET
+    show_topic: str | UnsetType | None = UNSET
+    show_play_name: str | UnsetType | None = UNSET
+    artifacts_path: str | UnsetType | None = UNSET
+    source_kind: SourceKind | UnsetType | None = UNSET
+    started_at: datetime | UnsetType | None = UNSET
+    ended_at: datetime | UnsetType | None = UNSET
+    updated_at: datetime | UnsetType = UNSET
+
+
+@dataclass(frozen=True)
+class BranchPatch:
+    """The fields of a branch to change: None clears a field, and what is not given stays."""
+
+    name: str | UnsetType | None = UNSET
+    user: str | UnsetType | None = UNSET
+    node_metadata: dict[str, Any] | UnsetType | None = UNSET
+    extra: dict[str, Any] | UnsetType | None = UNSET
+
+
+@dataclass(frozen=True)
+class MessageFilter:
+    """Which messages: of any of these roles, of a sender, recipient, channel or class, created from ``since`` on and
+    before ``until``. An empty collection of roles matches nothing.
+    """
+
+    roles: Collection[str] | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    channel: str | None = None
+    lion_class: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SessionFilter:
+    """Which sessions, by their provenance, and updated from ``updated_since`` on."""
+
+    invocation_kind: InvocationKind | None = None
+    source_kind: SourceKind | None = None
+    agent_name: str | None = None
+    playbook_name: str | None = None
+    show_topic: str | None = None
+    show_play_name: str | None = None
+    updated_since: datetime | None = None

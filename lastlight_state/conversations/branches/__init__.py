@@ -1,0 +1,305 @@
+"""Branches: orders over the messages of a session, each with the configuration of an agent.
+
+A position is a place in the whole history of a branch. A fork's own messages begin where its inherited ones end.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from lastlight_state import codec
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
+from lastlight_state.conversations.branches import appending, statements as sql
+from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.metadata import FORK_KEYS, merged, refuse_fork_keys
+from lastlight_state.conversations.records import (
+    Appended,
+    Branch,
+    BranchLink,
+    BranchMessage,
+    BranchSummary,
+    Message,
+)
+from lastlight_state.db import pages, valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import UNSET, Repository
+from lastlight_state.db.statements import Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import parted
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue
+from lastlight_state.ids import new_id
+
+T = TypeVar("T")
+
+Row = dict[str, Any]
+
+#: A branch of which nothing is known.
+_PLAIN = NewBranch()
+_CHANGED = {"name": checks.name, "user": checks.name, "extra": checks.others}
+
+
+class Branches(Repository):
+    """``store.conversations.branches``"""
+
+    def create(self, session_id: str, branch: NewBranch = _PLAIN) -> Branch:
+        """Make a branch of a session. Its system message is stored, and put into the session's pool.
+
+        Metadata that name a ``parent_branch_id`` and ``forked_at_ord`` make it a fork. Raises `NotFound`, and
+        `AlreadyExists` for an id that is stored, of whatever session.
+        """
+        now = self._now()
+        row, system = self._row(session_id, branch, now)
+        return storing.settled(lambda: self._writing(lambda unit: self._created(unit, row, system, now)))
+
+    def ensure(self, session_id: str, branch: NewBranch) -> Branch:
+        """Make a branch unless it is there; the stored one is not changed. Compares what the caller gives.
+
+        Raises `AlreadyExists` with the ``fields`` that differ, the session among them.
+        """
+        now = self._now()
+        row, system = self._row(session_id, branch, now)
+
+        def look(unit: Unit) -> Branch:
+            found = unit.find(Branch, branching.GET, {"branch_id": row["id"]})
+            if found is None:
+                return self._created(unit, row, system, now)
+            if fields := _differing(found, row, system):
+                problem = f"already exists with another {', '.join(fields)}"
+                raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
+            return found
+
+        return storing.settled(lambda: self._writing(look, repeatable=True))
+
+    def get(self, branch_id: str) -> Branch:
+        """The branch. Raises `NotFound`."""
+        values = {"branch_id": valid.sought("branch_id", branch_id)}
+        return self._one(Branch, branching.GET, values, kind=words.BRANCH, key=branch_id)
+
+    def find(self, branch_id: str) -> Branch | None:
+        """The branch, or None."""
+        return self._find(Branch, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
+
+    def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
+        """A page of a session's branches, the oldest first."""
+        given = {"session_id": valid.sought("session_id", session_id)}
+        return self._page(sql.LIST, BranchSummary.of, given, limit, page_token)
+
+    def update(self, branch_id: str, patch: BranchPatch) -> Branch:
+        """Set the fields that are given; None clears one. The fork keys of its metadata stay. Raises `NotFound`."""
+        found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, BranchPatch)
+        named = {name: check for name, check in _CHANGED.items() if getattr(given, name) is not UNSET}
+        changes = checks.fields("patch", given, named)
+        metadata = given.node_metadata
+        if metadata is UNSET:
+            return self._change(found, lambda _stored: changes)
+        checks.metadata("patch.node_metadata", metadata)
+        refuse_fork_keys("patch.node_metadata", metadata or {})
+        return self._change(found, lambda stored: {**changes, "node_metadata": _kept(stored, metadata)})
+
+    def merge_metadata(self, branch_id: str, patch: dict[str, Any]) -> Branch:
+        """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`."""
+        found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
+        refuse_fork_keys("patch", given)
+        codec.encode("patch", given, max_bytes=words.METADATA)
+        return self._change(found, lambda stored: {"node_metadata": _metadata(merged(stored, given))})
+
+    def append(
+        self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
+    ) -> Appended:
+        """Add at most 1,000 messages to the end: messages to store, or ids of stored ones. All or none.
+
+        What the history holds already, its inherited part included, is skipped, or with ``"keep"`` added again. A
+        message with the id of a stored one and other content revises that. The session's pool gets what it lacks.
+        Raises `NotFound`, `InvalidValue` with the position of a bad message, and `PayloadTooLarge` past 32 MiB.
+        """
+        found, now = valid.sought("branch_id", branch_id), self._now()
+        given = storing.drafts("messages", messages, now)
+        skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
+        known = self._remember(KnownClasses)
+        return storing.settled(
+            lambda: self._writing(
+                lambda unit: appending.append(unit, known, found, given, skips=skips, now=now), repeatable=skips
+            )
+        )
+
+    def replace_system(self, branch_id: str, message: NewMessage | str) -> Branch:
+        """Give a branch another system message, stored or to store; the former one stays stored, and in the pool.
+
+        Where the branch's own order begins with the former one, the new one takes its place. `Conflict`
+        ``fork_prefix`` if a fork has inherited that place.
+        """
+        found, now = valid.sought("branch_id", branch_id), self._now()
+        [given] = storing.drafts("message", [message], now)
+        return storing.settled(lambda: self._writing(lambda unit: self._system_replaced(unit, found, given, now)))
+
+    def history(
+        self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
+    ) -> Page[BranchMessage]:
+        """A page of the history, the oldest first, through all ancestors. The cost is that of the page and the depth.
+
+        Raises `NotFound`, and `CorruptData` where the ancestors form a circle or a position is missing.
+        """
+        return self._pages(sql.BODIES, _message, branch_id, from_ord, limit, page_token)
+
+    def order(
+        self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
+    ) -> Page[BranchLink]:
+        """The same without the messages: which message stands where."""
+        return self._pages(lineage.ORDER, BranchLink.of, branch_id, from_ord, limit, page_token)
+
+    def tail(self, branch_id: str, limit: int = 50) -> builtins.list[BranchMessage]:
+        """The last messages of the history, the oldest first. One that cannot be read is `CorruptData`."""
+        found = valid.sought("branch_id", branch_id)
+        valid.page_limit(limit)
+
+        def read(unit: Unit) -> builtins.list[BranchMessage]:
+            length = unit.value(sql.LENGTH, {"branch_id": found}) or 0
+            line = lineage.line_of(unit, found, max(length - limit, 0))
+            wanted = lineage.positions(line, max(length - limit, 0), length)
+            rows = unit.rows(sql.BODIES, lineage.placed(wanted)) if wanted else []
+            lineage.refuse_gaps(found, wanted, len(rows))
+            return [_message(row) for row in rows]
+
+        return self._viewing(read)
+
+    def _pages(
+        self,
+        statement: Statement,
+        make: Callable[[Row], T],
+        branch_id: str,
+        from_ord: int,
+        limit: int,
+        page_token: str | None,
+    ) -> Page[T]:
+        found = valid.sought("branch_id", branch_id)
+        valid.page_limit(limit)
+        asked = ["branches.history", found, valid.number("from_ord", from_ord)]
+        [first] = pages.key(asked, page_token, (range(2**63),)) or [from_ord]
+
+        def read(unit: Unit) -> Page[T]:
+            line = lineage.line_of(unit, found, first)
+            until = min(first + limit, lineage.length_of(line))
+            wanted = lineage.positions(line, first, until)
+            rows = unit.readable(statement, lineage.placed(wanted)).rows if wanted else []
+            lineage.refuse_gaps(found, wanted, len(rows))
+            items, damaged = parted(rows, make)
+            token = pages.encode_token(asked, [until]) if until < lineage.length_of(line) else None
+            return Page(items=items, next_page_token=token, damaged=damaged)
+
+        return self._viewing(read)
+
+    def _row(self, session_id: str, branch: Any, now: datetime) -> tuple[Row, Row | str | None]:
+        given = valid.group("branch", branch, NewBranch)
+        created, exact = checks.created("branch.created_at", given.created_at, now)
+        checks.metadata("branch.node_metadata", given.node_metadata)
+        system = None if given.system is None else storing.drafts("branch.system", [given.system], now)[0]
+        row = {
+            "id": new_id() if given.id is None else valid.identifier("branch.id", given.id),
+            "created_at": created,
+            "created_at_unix": exact,
+            "user": checks.name("branch.user", given.user),
+            "name": checks.name("branch.name", given.name),
+            "session_id": valid.identifier("session_id", session_id),
+            "progression_id": checks.name("branch.progression_id", given.progression_id),
+            "system_msg_id": None if system is None else storing.id_of(system),
+            "parent_branch_id": None,
+            "forked_at_ord": None,
+            "fork_depth": 0,
+            "node_metadata": given.node_metadata,
+            "extra": checks.others("branch.extra", given.extra),
+        }
+        return row, system
+
+    def _created(self, unit: Unit, row: Row, system: Row | str | None, now: datetime) -> Branch:
+        pool = sessions.locked(unit, row["session_id"])
+        origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
+        if origin is not None and row["progression_id"] is not None:
+            raise InvalidValue("branch.progression_id", "must not be given for a fork")
+        if system is not None:
+            orders.locked(unit, [pool])
+            storing.put_all(unit, self._remember(KnownClasses), [system], now)
+            sessions.pool_message(unit, pool, storing.id_of(system))
+        if origin is not None:
+            values = {**row, "parent_branch_id": origin[0]}
+            return branching.fork(unit, values, at=origin[1], where="branch.node_metadata.forked_at_ord", now=now)
+        own = row["progression_id"]
+        if own is None:
+            own = new_id()
+            orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
+        else:
+            orders.locked(unit, [own])
+        return branching.insert_branch(
+            unit, {**row, "progression_id": own, "node_metadata": _metadata(row["node_metadata"])}, now
+        )
+
+    def _change(self, branch_id: str, changed: Callable[[Any], Row]) -> Branch:
+        """Set columns of a branch, by the metadata that it has, and say that its session changed."""
+        now = self._now()
+
+        def change(unit: Unit) -> Branch:
+            session_id = appending.head(unit, branch_id)["session_id"]
+            sessions.locked(unit, session_id)
+            stored = unit.row(sql.STATE, {"branch_id": branch_id}) or {}
+            changes = changed(stored.get("node_metadata"))
+            if changes:
+                unit.row(sql.update(frozenset(changes)), {**changes, "branch_id": branch_id})
+                sessions.move(unit, session_id, now)
+            return branching.get(unit, branch_id)
+
+        return self._writing(change, repeatable=True)
+
+    def _system_replaced(self, unit: Unit, branch_id: str, given: Row | str, now: datetime) -> Branch:
+        branch = appending.head(unit, branch_id)
+        sessions.locked(unit, branch["session_id"])
+        own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
+        former = (unit.row(sql.STATE, {"branch_id": branch_id}) or {})["system_msg_id"]
+        new = storing.id_of(given)
+        storing.put_all(unit, self._remember(KnownClasses), [given], now)
+        at = {"progression_id": own["id"], "ord": own["start_ord"]}
+        first = unit.row(sql.FIRST, at)
+        if former is not None and first is not None and first["message_id"] == former != new:
+            inherited = unit.value(orders.INHERITED, {"progression_id": own["id"]}) or 0
+            if inherited > own["start_ord"]:
+                problem = "a fork has inherited the place of its system message"
+                raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
+            unit.change(sql.RELINK, {**at, "message_id": new})
+            unit.change(orders.CHANGED, at)
+        sessions.pool_message(unit, branch["pool"], new)
+        unit.value(sql.SYSTEM, {"branch_id": branch_id, "message_id": new})
+        sessions.move(unit, branch["session_id"], now)
+        return branching.get(unit, branch_id)
+
+
+def _message(row: Row) -> BranchMessage:
+    place = {"ord": row.pop("ord"), "branch_id": row.pop("branch_id")}
+    return BranchMessage.of({**place, "message": Message.of(row)})
+
+
+def _metadata(value: dict[str, Any] | None) -> str | None:
+    return checks.metadata("node_metadata", value)
+
+
+def _kept(stored: dict[str, Any] | None, given: dict[str, Any] | None) -> str | None:
+    """New metadata, with the keys of a fork that the stored ones have."""
+    fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
+    return _metadata({**(given or {}), **fork} if fork else given)
+
+
+def _differing(found: Branch, row: Row, system: Row | str | None) -> builtins.list[str]:
+    """The fields that the caller gives and that are stored otherwise."""
+    given = ("session_id", "user", "name", "progression_id", "system_msg_id")
+    fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]
+    if system is not None and row["system_msg_id"] != found.system_msg_id and "system_msg_id" not in fields:
+        fields.append("system_msg_id")
+    extra = None if row["extra"] is None else codec.decode(row["extra"])
+    compared = (("node_metadata", row["node_metadata"]), ("extra", extra))
+    return fields + [
+        name
+        for name, value in compared
+        if value is not None and codec.canonical(getattr(found, name)) != codec.canonical(value)
+    ]

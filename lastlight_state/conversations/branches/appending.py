@@ -1,0 +1,60 @@
+"""Appending to a branch: one unit, whose statements do not grow with the batch or with the history.
+
+Locks are taken in one order by every unit: the session, its orders by their ids, then messages. The check for what is
+there already is made after them, so it is still true when the links are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.branches import statements as sql
+from lastlight_state.conversations.kernel import lineage, orders, sessions, storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.records import Appended
+from lastlight_state.db import valid
+from lastlight_state.db.unit import Unit
+
+Row = dict[str, Any]
+
+
+def head(unit: Unit, branch_id: str) -> Row:
+    """The session, the order, the parent and the pool of a branch. Raises `NotFound`."""
+    found = unit.row(sql.HEAD, {"branch_id": branch_id})
+    if found is None:
+        raise valid.not_found(words.BRANCH, branch_id)
+    return found
+
+
+def append(
+    unit: Unit, known: KnownClasses, branch_id: str, given: Sequence[Row | str], *, skips: bool, now: datetime
+) -> Appended:
+    """Store the messages that are new, revise those that changed, and add to the branch and to the session's pool."""
+    branch = head(unit, branch_id)
+    own, pool = branch["progression_id"], branch["pool"]
+    sessions.locked(unit, branch["session_id"])
+    locked = orders.locked(unit, [own, pool])
+    there, revised = storing.put_all(unit, known, given, now)
+    ids = [storing.id_of(one) for one in given]
+    segments = _segments(unit, branch_id, branch, locked)
+    held = orders.held(unit, {pool: locked[pool]["next_ord"], **segments}, sorted(there))
+    history = set().union(*(held.get(one, set()) for one in segments))
+    new = orders.unheld(ids, history) if skips else ids
+    added = {own: new}
+    if pool != own:
+        added[pool] = orders.unheld(new, held.get(pool, set()))
+    orders.extend(unit, locked, added)
+    if new or revised:
+        first, last = (new[0], new[-1]) if new else (None, None)
+        sessions.move_on(unit, branch["session_id"], now, first=first, last=last)
+    return orders.appended(locked[own], new, ids)
+
+
+def _segments(unit: Unit, branch_id: str, branch: Row, locked: Mapping[str, Row]) -> dict[str, int]:
+    """The orders that a branch's history is made of, and below which position of each."""
+    if branch["parent_branch_id"] is None:
+        return {branch["progression_id"]: locked[branch["progression_id"]]["next_ord"]}
+    return {segment.progression_id: segment.until for segment in lineage.line_of(unit, branch_id)}

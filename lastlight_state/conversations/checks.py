@@ -1,0 +1,109 @@
+"""What callers say about conversations, checked and as statements name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, TypeVar
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.conversations import packing, words
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+
+T = TypeVar("T")
+
+Row = dict[str, Any]
+
+
+def name(where: str, value: Any) -> str | None:
+    """A name or id of at most 256 bytes, or None."""
+    return None if value is None else valid.identifier(where, value, words.NAME)
+
+
+def encoded(where: str, value: Any, most: int) -> str | None:
+    """An object as JSON text, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
+    return codec.encode(where, value, max_bytes=most)
+
+
+def content(where: str, value: Any) -> str:
+    """Any JSON but None, as text."""
+    if value is None:
+        raise InvalidValue(where, "must not be None")
+    return codec.encode(where, value, max_bytes=words.CONTENT)
+
+
+def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | None]:
+    """A time of the caller's, and the number that said it: a datetime, Unix seconds, or None for now."""
+    if value is None:
+        return now, None
+    if isinstance(value, datetime):
+        return aware_utc(where, value), None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue(where, f"expected a time or Unix seconds, got {type(value).__name__}")
+    try:
+        exact = float(value)
+        if not isfinite(exact):
+            raise InvalidValue(where, "NaN or infinity")
+        return aware_utc(where, datetime.fromtimestamp(exact, UTC)), exact
+    except (OverflowError, ValueError, OSError):
+        raise InvalidValue(where, "must be within the years 1 to 9999") from None
+
+
+def optional_time(where: str, value: Any) -> datetime | None:
+    """A time, or None."""
+    return None if value is None else aware_utc(where, value)
+
+
+def fields(where: str, given: Any, of: Mapping[str, Callable[[str, Any], Any]]) -> Row:
+    """The fields of an argument group, each by its check."""
+    return {key: check(f"{where}.{key}", getattr(given, key)) for key, check in of.items()}
+
+
+def batch(where: str, given: Any, most: int) -> Sequence[Any]:
+    """A sequence of at most so many, which is no text."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidValue(where, f"expected a sequence, got {type(given).__name__}")
+    valid.at_most(where, given, most)
+    return given
+
+
+def message_ids(where: str, given: Any, most: int) -> list[str]:
+    """Ids of messages, in their order, repetitions included."""
+    return [valid.identifier(f"{where}[{i}]", one) for i, one in enumerate(batch(where, given, most))]
+
+
+def metadata(where: str, value: Any) -> str | None:
+    """The node metadata of a record."""
+    return encoded(where, value, words.METADATA)
+
+
+def others(where: str, value: Any) -> str | None:
+    """What has no column."""
+    return encoded(where, value, words.EXTRA)
+
+
+def kind(where: str, value: Any) -> str | None:
+    """What a session runs, or None."""
+    return None if value is None else valid.word(where, value, words.INVOCATION_KINDS)
+
+
+def source(where: str, value: Any) -> str | None:
+    """Where a session comes from, or None."""
+    return None if value is None else valid.word(where, value, words.SOURCE_KINDS)
+
+
+def path(where: str, value: Any) -> str | None:
+    """A path, or None."""
+    return None if value is None else valid.identifier(where, value, words.PATH)
+
+
+def embedding(where: str, value: Any) -> bytes | None:
+    """The bytes of an embedding, or None."""
+    return None if value is None else packing.packed(where, value, most=words.DIMENSIONS)

@@ -1,0 +1,62 @@
+"""What the database refuses about conversations: to delete from them, and to change where a branch comes from.
+
+A link can be deleted only when its position is below 0, where `progressions.replace` puts those that leave an order. So
+a stray DELETE is refused, and a replaced order needs no permit.
+"""
+
+from __future__ import annotations
+
+from lastlight_state.db.guards import Guard, Key, append_only, declare, no_replacement, no_replacing_insert, no_update
+
+_WORDS = ("message_types", "invocation_kinds", "source_kinds")
+_LINKS = "progression_links"
+
+APPEND_ONLY = declare(
+    [
+        *(guard for table in _WORDS for guard in (*append_only(table), *no_update(table))),
+        *(guard for table in _WORDS for guard in no_replacing_insert(table)),
+        *(guard for table in ("messages", "progressions", "sessions", "branches") for guard in append_only(table)),
+        *(
+            guard
+            for table in ("messages", "progressions", "sessions", "branches")
+            for guard in no_replacement(table, Key(("id",)))
+        ),
+        Guard(f"{_LINKS}_no_delete", _LINKS, "delete", f"{_LINKS} is append-only", when="OLD.ord >= 0", permit="any"),
+        Guard(f"{_LINKS}_no_truncate", _LINKS, "truncate", f"{_LINKS} is append-only", permit="any"),
+        *no_replacement(_LINKS, Key(("progression_id", "ord"))),
+    ]
+)
+
+_ORIGIN = ("session_id", "progression_id", "parent_branch_id", "forked_at_ord", "fork_depth")
+
+ORIGIN = declare(
+    [
+        Guard(
+            "branches_origin_stays",
+            "branches",
+            "update",
+            "where a branch comes from never changes",
+            when=" OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _ORIGIN),
+        )
+    ]
+)
+
+
+def _unknown(column: str, table: str) -> str:
+    return f"NEW.{column} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {table} WHERE word = NEW.{column})"
+
+
+#: SQLite's foreign keys bind only clients that switch them on.
+WORDS = declare(
+    Guard(
+        f"sessions_{column}_known_{event}",
+        "sessions",
+        event,
+        f"unknown {column}",
+        when=_unknown(column, table),
+        of=(column,) if event == "update" else (),
+        only="sqlite",
+    )
+    for column, table in (("invocation_kind", "invocation_kinds"), ("source_kind", "source_kinds"))
+    for event in ("insert", "update")
+)

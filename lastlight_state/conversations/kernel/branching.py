@@ -1,0 +1,107 @@
+"""Making branches: new ones, and forks, which inherit the beginning of another branch's history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state import codec
+from lastlight_state.conversations import words
+from lastlight_state.conversations.kernel import orders, sessions
+from lastlight_state.conversations.kernel.metadata import FORK_KEYS
+from lastlight_state.conversations.records import Branch
+from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS
+from lastlight_state.db import valid
+from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, InvalidValue
+from lastlight_state.ids import new_id
+
+Row = dict[str, Any]
+
+_b, _p = BRANCHES.c, PROGRESSIONS.c
+_LARGE = ("node_metadata", "extra")
+_LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subquery().label("length")
+
+#: The columns of a `BranchSummary` and of a `Branch`.
+SUMMARY = [*(column for column in BRANCHES.columns if column.name not in _LARGE), _LENGTH]
+COLUMNS = [*SUMMARY, *(_b[name] for name in _LARGE)]
+
+GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)))
+_INSERT = prepared(
+    insert(BRANCHES)
+    .values({column.name: bind(column.name, column) for column in BRANCHES.columns})
+    .on_conflict_do_nothing()
+    .returning(_b.id)
+)
+#: The length of a history that a fork takes part of. Shared, so that forks do not wait for one another; an append or a
+#: replacement of the order waits for the fork, or the fork for it.
+_LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id)).with_for_update(read=True))
+
+
+def get(unit: Unit, branch_id: str) -> Branch:
+    """The branch. Raises `NotFound`."""
+    found = unit.find(Branch, GET, {"branch_id": branch_id})
+    if found is None:
+        raise valid.not_found(words.BRANCH, branch_id)
+    return found
+
+
+def insert_branch(unit: Unit, row: Row, now: datetime) -> Branch:
+    """Insert a branch into a session that this unit has locked, and say that the session changed."""
+    if unit.value(_INSERT, row) is None:
+        stored = get(unit, row["id"])
+        raise AlreadyExists(words.BRANCH, row["id"], session_id=stored.session_id)
+    sessions.move(unit, row["session_id"], now)
+    return get(unit, row["id"])
+
+
+def fork(unit: Unit, row: Row, *, at: int | None, where: str, now: datetime) -> Branch:
+    """Insert a branch that inherits the first ``at`` positions of its parent's history, by default all of it.
+
+    A constant number of statements, whatever the length of the history and the number of ancestors.
+    """
+    parent = get(unit, row["parent_branch_id"])
+    if parent.fork_depth >= words.FORK_DEPTH:
+        raise InvalidValue("parent_branch_id", f"has {words.FORK_DEPTH} ancestors, which is the most")
+    session_id = row["session_id"] or parent.session_id
+    sessions.locked(unit, session_id)
+    length = int(unit.value(_LENGTH_LOCKED, {"id": parent.progression_id}))
+    start = length if at is None else valid.number(where, at, most=length)
+    progression_id = new_id()
+    orders.create(unit, orders.fresh(progression_id, (row["created_at"], row["created_at_unix"]), start=start))
+    origin = {"parent_branch_id": parent.id, "forked_at_ord": start}
+    values = {
+        **row,
+        **origin,
+        "session_id": session_id,
+        "progression_id": progression_id,
+        "system_msg_id": parent.system_msg_id if row["system_msg_id"] is None else row["system_msg_id"],
+        "fork_depth": parent.fork_depth + 1,
+        "node_metadata": codec.encode(
+            "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=words.METADATA
+        ),
+    }
+    return insert_branch(unit, values, now)
+
+
+def origin_in(where: str, metadata: dict[str, Any] | None) -> tuple[str, int] | None:
+    """The parent and the fork point that metadata name, or None. Only one of the two is `InvalidValue`."""
+    given = [key for key in FORK_KEYS if metadata and metadata.get(key) is not None]
+    if not metadata or not given:
+        return None
+    if len(given) == 1:
+        raise InvalidValue(where, f"must have both {' and '.join(FORK_KEYS)}, or neither")
+    return (
+        valid.identifier(f"{where}.parent_branch_id", metadata["parent_branch_id"]),
+        valid.number(f"{where}.forked_at_ord", metadata["forked_at_ord"]),
+    )
+
+
+def refuse_other_origin(where: str, told: tuple[str, int] | None, parent_branch_id: str, at: int | None) -> None:
+    """Refuse metadata that name another parent or fork point than the call does."""
+    if told is not None and (told[0] != parent_branch_id or at != told[1]):
+        raise InvalidValue(where, f"must not name another {' or '.join(FORK_KEYS)} than the call")

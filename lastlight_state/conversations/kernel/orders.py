@@ -1,0 +1,148 @@
+"""Orders of messages: locked, extended at their end, and asked what they hold.
+
+Whoever appends to an order locks its row until the commit, so positions have no gaps, and a check of what the order
+holds stays true until the links are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations import words
+from lastlight_state.conversations.records import Appended
+from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import NotFound
+
+Row = dict[str, Any]
+
+_p, _l, _b = PROGRESSIONS.c, LINKS.c, BRANCHES.c
+
+_wanted, _added, _segments = listed("ids"), listed("added"), listed("segments")
+
+_LOCK = prepared(
+    sa.select(_p.id, _p.start_ord, _p.next_ord, _p.version)
+    .where(AmongFew(_p.id, sa.select(member_of(_wanted.c.value, "id"))))
+    .order_by(_p.id)
+    .with_for_update()
+)
+_INSERT = prepared(
+    sa.insert(PROGRESSIONS).values(
+        {column.name: bind(column.name, column) for column in PROGRESSIONS.columns if column.name != "version"}
+    )
+)
+_LINK = prepared(sa.insert(LINKS).values({column.name: bind(column.name, column) for column in LINKS.columns}))
+_EXTEND = prepared(
+    sa.update(PROGRESSIONS)
+    .where(_p.id == member_of(_added.c.value, "id"))
+    .values(
+        next_ord=_p.next_ord + sa.cast(member_of(_added.c.value, "count"), _p.next_ord.type),
+        version=_p.version + number(1),
+    )
+)
+#: Says that an order changed that is as long as before.
+CHANGED = prepared(
+    sa.update(PROGRESSIONS).where(_p.id == bind("progression_id", _p.id)).values(version=_p.version + number(1))
+)
+_owner = BRANCHES.alias("owner")
+#: How much of this order forks have inherited, of the branches that have it.
+INHERITED = prepared(
+    sa.select(sa.func.max(_b.forked_at_ord)).where(
+        _b.parent_branch_id.in_(
+            sa.select(_owner.c.id).where(_owner.c.progression_id == bind("progression_id", _b.progression_id))
+        )
+    )
+)
+#: All links of an order, however many.
+LINKED = prepared(
+    sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord)
+)
+#: Where these messages stand in these orders.
+_HELD = prepared(
+    sa.select(_l.progression_id, _l.message_id, _l.ord).where(
+        AmongFew(_l.message_id, sa.select(member_of(_wanted.c.value, "id"))),
+        AmongFew(_l.progression_id, sa.select(member_of(_segments.c.value, "id"))),
+    )
+)
+
+
+def locked(unit: Unit, ids: Sequence[str]) -> dict[str, Row]:
+    """The orders of these ids, which nobody else changes until this unit ends. Raises `NotFound`."""
+    rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
+    found = {row["id"]: row for row in rows}
+    for one in ids:
+        if one not in found:
+            raise NotFound(words.PROGRESSION, one)
+    return found
+
+
+def create(unit: Unit, row: Mapping[str, Any]) -> None:
+    """Insert an order without links; ``row`` has its columns but for the version."""
+    unit.change(_INSERT, row)
+
+
+def extend(unit: Unit, orders: Mapping[str, Row], added: Mapping[str, Sequence[str]]) -> None:
+    """Add messages to the ends of orders that this unit has locked."""
+    growing = {progression_id: ids for progression_id, ids in added.items() if ids}
+    link(unit, {one: (orders[one]["next_ord"], ids) for one, ids in growing.items()})
+    if growing:
+        counts = [{"id": progression_id, "count": len(ids)} for progression_id, ids in growing.items()]
+        unit.change(_EXTEND, {"added": as_list(counts)})
+
+
+def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
+    """Insert links: for each order the position of the first, and the messages."""
+    rows = [
+        {"progression_id": progression_id, "ord": first + i, "message_id": message_id}
+        for progression_id, (first, ids) in placed.items()
+        for i, message_id in enumerate(ids)
+    ]
+    if len(rows) == 1:
+        unit.change(_LINK, rows[0])
+    elif rows:
+        unit.insert(LINKS, _LINK, rows)
+
+
+def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[str, set[str]]:
+    """For each order, which of these messages it holds below a position."""
+    if not ids:
+        return {}
+    values = {name: as_list([{"id": one} for one in given]) for name, given in (("segments", segments), ("ids", ids))}
+    found: dict[str, set[str]] = {}
+    for row in unit.rows(_HELD, values):
+        if row["ord"] < segments[row["progression_id"]]:
+            found.setdefault(row["progression_id"], set()).add(row["message_id"])
+    return found
+
+
+def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
+    """These ids without those that are held, and each of them once."""
+    return [one for one in dict.fromkeys(ids) if one not in held]
+
+
+def appended(order: Row, new: Sequence[str], given: Sequence[Any]) -> Appended:
+    """What an append did to an order, whose row is from before it."""
+    first = order["next_ord"] if new else None
+    return Appended.of({"first_ord": first, "appended": len(new), "skipped": len(given) - len(new)})
+
+
+def fresh(progression_id: str, created: tuple[Any, float | None], *, start: int = 0, **given: Any) -> Row:
+    """The row of an order without links."""
+    return {
+        "id": progression_id,
+        "created_at": created[0],
+        "created_at_unix": created[1],
+        "name": None,
+        "node_metadata": None,
+        "extra": None,
+        "start_ord": start,
+        "next_ord": start,
+        **given,
+    }

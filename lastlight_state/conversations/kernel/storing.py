@@ -1,0 +1,218 @@
+"""Storing messages: those that are new are inserted, those that have changed are revised, equal ones are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
+from lastlight_state.conversations.records import Message
+from lastlight_state.conversations.tables import MESSAGES, TYPES
+from lastlight_state.db import valid
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound, PayloadTooLarge
+
+T = TypeVar("T")
+
+Row = dict[str, Any]
+
+_c = MESSAGES.c
+_JSON = ("node_metadata", "extra", "content")
+#: In what two messages of one id differ that are not equal.
+_TEXTS = ("sender", "recipient", "channel", "role", "lion_class")
+_REPLACED = ("sender", "recipient", "channel", "role", "lion_class", "embedding_model", *_JSON, "embedding")
+#: How often a unit is repeated that lost to another one, which stored a message of the same id.
+_ATTEMPTS = 5
+
+_NARROW = [column for column in MESSAGES.columns if column.name not in ("embedding_model", *_JSON, "embedding")]
+_WIDE = [MESSAGES.c[name] for name in ("embedding_model", *_JSON, "embedding")]
+
+
+#: By its key, and not by a join, with which SQLite's planner may begin.
+_CLASS = sa.select(TYPES.c.lion_class).where(TYPES.c.type_id == _c.lion_class).scalar_subquery().label("lion_class")
+
+#: The columns of a `MessageSummary` and of a `Message`, the class by its name.
+SUMMARY = [_CLASS if column is _c.lion_class else column for column in _NARROW]
+COLUMNS = [*SUMMARY, *_WIDE]
+
+_wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
+
+GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)))
+MANY = prepared(sa.select(*COLUMNS).where(_wanted))
+_LOCKED = prepared(sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES))
+_THERE = prepared(sa.select(_c.id).where(_wanted))
+_INSERT = prepared(sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in MESSAGES.columns}))
+_REVISE = prepared(
+    sa.update(MESSAGES)
+    .where(_c.id == bind("id", _c.id))
+    .values(
+        **{name: bind(name, _c[name]) for name in _REPLACED},
+        revision=_c.revision + number(1),
+        revised_at=bind("revised_at", _c.revised_at),
+    )
+)
+
+
+def draft(where: str, given: NewMessage, now: datetime) -> Row:
+    """The parameters of a message, its class by its name."""
+    new = valid.group(where, given, NewMessage)
+    moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
+    return {
+        "id": valid.identifier(f"{where}.id", new.id),
+        "created_at": moment,
+        "created_at_unix": exact,
+        **{name: checks.name(f"{where}.{name}", getattr(new, name)) for name in ("sender", "recipient", "channel")},
+        "role": valid.identifier(f"{where}.role", new.role, words.ROLE),
+        "lion_class": _class_of(where, new),
+        "revision": 0,
+        "revised_at": None,
+        "embedding_model": None,
+        "node_metadata": checks.metadata(f"{where}.node_metadata", new.node_metadata),
+        "extra": checks.others(f"{where}.extra", new.extra),
+        "content": checks.content(f"{where}.content", new.content),
+        "embedding": checks.embedding(f"{where}.embedding", new.embedding),
+    }
+
+
+def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[Row | str]:
+    """The parameters of messages, and the ids of those that are stored already, in their order."""
+    found: list[Row | str] = [
+        valid.identifier(f"{where}[{i}]", one) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
+        for i, one in enumerate(checks.batch(where, given, words.BATCH))
+    ]
+    size = sum(len(one["content"]) + len(one["extra"] or "") for one in found if not isinstance(one, str))
+    if size > words.BATCH_BYTES:
+        raise PayloadTooLarge(where, limit=words.BATCH_BYTES, actual=size)
+    return found
+
+
+def id_of(one: Row | str) -> str:
+    """The id of a draft, or of a message that is stored already."""
+    return one if isinstance(one, str) else one["id"]
+
+
+def settled(store: Callable[[], T]) -> T:
+    """What ``store`` returns. It is repeated where another unit stored a message that it found missing."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return store()
+        except Conflict as error:
+            if error.code not in ("unique", "foreign_key"):
+                raise
+    return store()
+
+
+def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: datetime) -> tuple[set[str], int]:
+    """Store the messages among these; the ids that were stored already, and how many of them have changed.
+
+    Raises `NotFound` for an id without a message, `InvalidValue` for two different messages of one id.
+    """
+    bodies = _by_id([one for one in given if not isinstance(one, str)])
+    referred = {one for one in given if isinstance(one, str)} - set(bodies)
+    stored = {row["id"]: row for row in _rows(unit, _LOCKED, bodies)} if bodies else {}
+    there = refuse_unknown(unit, [one for one in given if isinstance(one, str) and one in referred])
+    insert(unit, known, [body for message_id, body in bodies.items() if message_id not in stored])
+    changed = [
+        body for message_id, body in bodies.items() if message_id in stored and differs(stored[message_id], body)
+    ]
+    for body in changed:
+        revise(unit, known, body, now)
+    return there | set(stored), len(changed)
+
+
+def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
+    """These ids. Raises `NotFound` for the first without a message."""
+    there = {row["id"] for row in _rows(unit, _THERE, set(ids))} if ids else set()
+    for one in ids:
+        if one not in there:
+            raise NotFound(words.MESSAGE, one)
+    return there
+
+
+def put(unit: Unit, known: KnownClasses, body: Row, now: datetime) -> Message:
+    """Store the message, or replace the one of its id."""
+    put_all(unit, known, [body], now)
+    return Message.of(unit.row(GET, body) or {})
+
+
+def ensure(unit: Unit, known: KnownClasses, body: Row) -> Message:
+    """Store the message unless an equal one is there. Raises `AlreadyExists` with the fields that differ."""
+    stored = unit.row(GET, body)
+    if stored is None:
+        insert(unit, known, [body])
+        return Message.of(unit.row(GET, body) or {})
+    if fields := differs(stored, body, given_only=True):
+        problem = f"already exists with another {', '.join(fields)}"
+        raise AlreadyExists(words.MESSAGE, body["id"], problem=problem, fields=tuple(fields))
+    return Message.of(stored)
+
+
+def insert(unit: Unit, known: KnownClasses, bodies: Sequence[Row]) -> None:
+    """Insert messages, whose classes are by name."""
+    if not bodies:
+        return
+    numbers = numbers_of(unit, known, {body["lion_class"] for body in bodies})
+    rows = [{**body, "lion_class": numbers[body["lion_class"]]} for body in bodies]
+    if len(rows) == 1:
+        unit.change(_INSERT, rows[0])
+    else:
+        unit.insert(MESSAGES, _INSERT, rows)
+
+
+def revise(unit: Unit, known: KnownClasses, body: Row, now: datetime) -> None:
+    """Replace a stored message, but for the time of its creation."""
+    numbers = numbers_of(unit, known, [body["lion_class"]])
+    unit.change(_REVISE, {**body, "lion_class": numbers[body["lion_class"]], "revised_at": now})
+
+
+def differs(stored: Row, body: Row, *, given_only: bool = False) -> list[str]:
+    """The fields in which a message differs from the stored one. An embedding is compared only where one is given.
+
+    With ``given_only``, so is every other field.
+    """
+    fields = [name for name in _TEXTS if stored[name] != body[name] and not (given_only and _is_left_out(name, body))]
+    fields += [
+        name
+        for name in _JSON
+        if not (given_only and body[name] is None)
+        and codec.canonical(stored[name]) != codec.canonical(None if body[name] is None else codec.decode(body[name]))
+    ]
+    if body["embedding"] is not None and stored["embedding"] != body["embedding"]:
+        fields.append("embedding")
+    return fields
+
+
+def _is_left_out(name: str, body: Row) -> bool:
+    return body[name] in (None, words.UNKNOWN_CLASS)
+
+
+def _class_of(where: str, new: NewMessage) -> str:
+    """The class that a message names, or that of one that names none."""
+    told = new.lion_class
+    if told is None and isinstance(new.node_metadata, dict):
+        inside = new.node_metadata.get("lion_class")
+        told = inside if isinstance(inside, str) else None
+    return words.UNKNOWN_CLASS if told is None or told == "" else valid.identifier(f"{where}.lion_class", told)
+
+
+def _by_id(bodies: Sequence[Row]) -> dict[str, Row]:
+    """Messages by their ids. The same one may stand there twice."""
+    found: dict[str, Row] = {}
+    for body in bodies:
+        if found.setdefault(body["id"], body) != body:
+            raise InvalidValue("messages", f"two different messages of the id {body['id']!r:.80}")
+    return found
+
+
+def _rows(unit: Unit, statement: Any, ids: Any) -> list[Row]:
+    return unit.rows(statement, {"ids": as_list([{"id": one} for one in sorted(ids)])})

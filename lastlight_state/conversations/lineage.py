@@ -1,0 +1,98 @@
+"""Forks and ancestors of branches. A fork costs the same for any history and any depth: nothing is copied."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from lastlight_state.conversations import checks
+from lastlight_state.conversations.kernel import branching, lineage as lines
+from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary, ForkPoint
+from lastlight_state.conversations.tables import BRANCHES
+from lastlight_state.db import valid
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import bind
+from lastlight_state.db.unit import Unit
+from lastlight_state.ids import new_id
+
+_b = BRANCHES.c
+
+FORKS = Listing(
+    "branches.forks",
+    branching.SUMMARY,
+    order=(_b.created_at, _b.id),
+    filters={"parent_branch_id": _b.parent_branch_id == bind("parent_branch_id", _b.parent_branch_id)},
+    descending=False,
+)
+
+
+class Lineage(Repository):
+    """``store.conversations.lineage``"""
+
+    def fork(
+        self,
+        parent_branch_id: str,
+        *,
+        at: int | None = None,
+        branch_id: str | None = None,
+        name: str | None = None,
+        session_id: str | None = None,
+        node_metadata: dict[str, Any] | None = None,
+    ) -> Branch:
+        """A new branch that inherits the first ``at`` positions of a branch's history, by default all that it has now.
+
+        It sees nothing that the parent gets later. It has the parent's system message, and is in the parent's session
+        unless another is named. Raises `NotFound`, `AlreadyExists`, and `InvalidValue` past the parent's length or for
+        more than 1,000 ancestors.
+        """
+        now = self._now()
+        checks.metadata("node_metadata", node_metadata)
+        given = branching.origin_in("node_metadata", node_metadata)
+        branching.refuse_other_origin("node_metadata", given, parent_branch_id, at)
+        row = {
+            "id": new_id() if branch_id is None else valid.identifier("branch_id", branch_id),
+            "created_at": now,
+            "created_at_unix": None,
+            "user": None,
+            "name": checks.name("name", name),
+            "session_id": checks.name("session_id", session_id),
+            "parent_branch_id": valid.sought("parent_branch_id", parent_branch_id),
+            "system_msg_id": None,
+            "node_metadata": node_metadata,
+            "extra": None,
+        }
+        start = None if at is None else valid.number("at", at)
+        return self._writing(lambda unit: branching.fork(unit, row, at=start, where="at", now=now))
+
+    def ancestors(self, branch_id: str) -> builtins.list[Ancestor]:
+        """The ancestors of a branch, its parent first and the root last, with what each contributes to its history.
+
+        Raises `NotFound`, and `CorruptData` where they form a circle.
+        """
+        found = valid.sought("branch_id", branch_id)
+        line = self._reading(lambda unit: lines.line_of(unit, found))
+        return [
+            Ancestor.of({"branch_id": one.branch_id, "from_ord": min(one.start, one.until), "until_ord": one.until})
+            for one in line[1:]
+        ]
+
+    def forks(self, branch_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
+        """A page of the direct forks of a branch, the oldest first."""
+        given = {"parent_branch_id": valid.sought("branch_id", branch_id)}
+        return self._page(FORKS, BranchSummary.of, given, limit, page_token)
+
+    def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
+        """The nearest branch that two branches share, themselves included, and up to where they agree; None if none."""
+        ids = valid.sought("branch_a", branch_a), valid.sought("branch_b", branch_b)
+
+        def read(unit: Unit) -> ForkPoint | None:
+            ours, theirs = (lines.line_of(unit, one) for one in ids)
+            until = {segment.branch_id: segment.until for segment in theirs}
+            shared = next((one for one in ours if one.branch_id in until), None)
+            if shared is None:
+                return None
+            return ForkPoint.of({"branch_id": shared.branch_id, "ord": min(shared.until, until[shared.branch_id])})
+
+        return self._viewing(read)

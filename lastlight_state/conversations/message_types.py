@@ -1,0 +1,52 @@
+"""Classes of messages: a number for each class of the runtimes that made them. 0 is the class of those without one."""
+
+from __future__ import annotations
+
+import builtins
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
+from lastlight_state.conversations.records import MessageType
+from lastlight_state.conversations.tables import TYPES
+from lastlight_state.db import valid
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import bind, number, prepared
+
+_c = TYPES.c
+
+GET = prepared(sa.select(_c.lion_class).where(_c.type_id == bind("type_id", _c.type_id)))
+FIND = prepared(sa.select(_c.type_id).where(_c.lion_class == bind("lion_class", _c.lion_class)))
+ALL = prepared(sa.select(*TYPES.columns).order_by(_c.type_id).limit(number(words.MANY)))
+
+
+class MessageTypes(Repository):
+    """``store.conversations.message_types``"""
+
+    def resolve(self, lion_class: str | None) -> int:
+        """The number of a class, which gets one if it has none. None and ``""`` are 0."""
+        if lion_class is None or lion_class == "":
+            return words.UNKNOWN_TYPE
+        name = valid.identifier("lion_class", lion_class)
+        known = self._remember(KnownClasses)
+        found = known.numbers.get(name)
+        if found is not None:
+            return found
+        return self._writing(lambda unit: numbers_of(unit, known, [name])[name], repeatable=True)
+
+    def name(self, type_id: int) -> str:
+        """The class of a number. Raises `NotFound`."""
+        found: str | None = self._value(GET, {"type_id": valid.number("type_id", type_id)})
+        if found is None:
+            raise valid.not_found(words.MESSAGE_TYPE, type_id)
+        return found
+
+    def find(self, lion_class: str) -> int | None:
+        """The number of a class, or None."""
+        found: int | None = self._value(FIND, {"lion_class": valid.sought("lion_class", lion_class)})
+        return found
+
+    def list(self) -> builtins.list[MessageType]:
+        """All classes, at most 10,000, by their numbers."""
+        return self._all(MessageType, ALL)

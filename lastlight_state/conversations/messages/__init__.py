@@ -1,0 +1,124 @@
+"""Messages: each stored once, by its id, and referred to by any number of orders. Nobody owns a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import MessageFilter, NewMessage
+from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.messages import statements as sql
+from lastlight_state.conversations.records import Message, MessageSummary, MessageUse
+from lastlight_state.db import pages, valid
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import parted, placed, window
+from lastlight_state.errors import AlreadyExists, NotFound
+
+
+class Messages(Repository):
+    """``store.conversations.messages``"""
+
+    def create(self, message: NewMessage) -> Message:
+        """Store a message. Raises `AlreadyExists` for an id that is stored."""
+        body = storing.draft("message", message, self._now())
+        known = self._remember(KnownClasses)
+
+        def insert(unit: Unit) -> Message:
+            if unit.row(storing.GET, body) is not None:
+                raise AlreadyExists(words.MESSAGE, body["id"])
+            return storing.ensure(unit, known, body)
+
+        return storing.settled(lambda: self._writing(insert))
+
+    def ensure(self, message: NewMessage) -> Message:
+        """Store a message unless it is there. Compares what the caller gives, but for the time of creation.
+
+        Raises `AlreadyExists` with the ``fields`` that differ.
+        """
+        body = storing.draft("message", message, self._now())
+        known = self._remember(KnownClasses)
+        return storing.settled(lambda: self._writing(lambda unit: storing.ensure(unit, known, body), repeatable=True))
+
+    def put(self, message: NewMessage) -> Message:
+        """Store a message, or replace every field of the stored one but the time of its creation.
+
+        For a message that grows while it is made. An equal one writes nothing; a change counts in ``revision``. An
+        embedding that is not given stays where nothing else changes.
+        """
+        now = self._now()
+        body = storing.draft("message", message, now)
+        known = self._remember(KnownClasses)
+        return storing.settled(lambda: self._writing(lambda unit: storing.put(unit, known, body, now), repeatable=True))
+
+    def get(self, message_id: str) -> Message:
+        """The message. Raises `NotFound`."""
+        values = {"id": valid.sought("message_id", message_id)}
+        return self._one(Message, storing.GET, values, kind=words.MESSAGE, key=message_id)
+
+    def find(self, message_id: str) -> Message | None:
+        """The message, or None."""
+        return self._find(Message, storing.GET, {"id": valid.sought("message_id", message_id)})
+
+    def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
+        """The messages of at most 10,000 ids, by id. Those that are not stored are absent."""
+        ids = [{"id": one} for one in dict.fromkeys(checks.message_ids("message_ids", message_ids, words.MANY))]
+        wanted = [as_list(ids[at : at + words.BATCH]) for at in range(0, len(ids), words.BATCH)]
+
+        def read(unit: Unit) -> dict[str, Message]:
+            found = [Message.of(row) for some in wanted for row in unit.rows(storing.MANY, {"ids": some})]
+            return {message.id: message for message in found}
+
+        return self._viewing(read)
+
+    def list(
+        self, *, where: MessageFilter | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[MessageSummary]:
+        """A page of messages, the newest first, without their contents."""
+        return self._page(sql.LIST, MessageSummary.of, sql.filters(where), limit, page_token)
+
+    def count(self, *, where: MessageFilter | None = None) -> int:
+        """How many messages pass these filters."""
+        given = sql.filters(where)
+        return self._reading(lambda unit: sql.LIST.count(unit, given))
+
+    def uses(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageUse]:
+        """A page of what holds a message: positions of progressions, and pointers of branches and sessions.
+
+        Raises `NotFound` for an unknown message.
+        """
+        found, asked = valid.sought("message_id", message_id), ["messages.uses", message_id]
+        valid.page_limit(limit)
+        kind, key, at = pages.key(asked, page_token, (str, str, int)) or ("", "", -2)
+        values = {"message_id": found, "after_kind": kind, "after_id": key, "after_ord": at}
+
+        def read(unit: Unit) -> Page[MessageUse]:
+            shown = window(
+                lambda size: placed(unit.readable(sql.USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
+            )
+            if not shown.rows and page_token is None and unit.row(sql.THERE, {"id": found}) is None:
+                raise NotFound(words.MESSAGE, message_id)
+            items, damaged = parted(shown.rows, _use)
+            token = None if shown.last is None else pages.encode_token(asked, shown.last)
+            return Page(items=items, next_page_token=token, damaged=damaged)
+
+        return self._viewing(read)
+
+    def set_embedding(
+        self, message_id: str, vector: Sequence[float] | bytes | None, *, model: str | None = None
+    ) -> None:
+        """Replace the embedding of a message, or remove it. Does not count as a revision. Raises `NotFound`."""
+        values = {
+            "id": valid.sought("message_id", message_id),
+            "embedding": checks.embedding("vector", vector),
+            "embedding_model": checks.name("model", model),
+        }
+        if not self._once(lambda unit: unit.change(sql.EMBED, values), repeatable=True):
+            raise valid.not_found(words.MESSAGE, message_id)
+
+
+def _use(row: dict[str, object]) -> MessageUse:
+    return MessageUse.of({**row, "ord": None if row["ord"] == sql.NO_ORD else row["ord"]})

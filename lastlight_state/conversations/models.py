@@ -1,0 +1,181 @@
+"""Tables of conversations. All came with revision 0010.
+
+A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
+session has a progression with all its messages, and each of its branches has one of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from lastlight_state.db import columns
+from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.indexes import where
+
+
+class MessageTypeModel(Base):
+    """A class of messages in the runtime that made them."""
+
+    __tablename__ = "message_types"
+    __table_args__ = described("classes of messages, by number; 0 is unknown")
+
+    type_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    lion_class: Mapped[str] = mapped_column(unique=True)
+
+
+class MessageModel(Base):
+    """A message, stored once and referred to by any number of orders."""
+
+    __tablename__ = "messages"
+    __table_args__ = described("messages of conversations, each stored once")
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime]
+    created_at_unix: Mapped[float | None]
+    sender: Mapped[str | None]
+    recipient: Mapped[str | None]
+    channel: Mapped[str | None]
+    role: Mapped[str]
+    lion_class: Mapped[int] = mapped_column(ForeignKey("message_types.type_id"), server_default=text("0"))
+    revision: Mapped[int] = mapped_column(server_default=text("0"))
+    revised_at: Mapped[datetime | None]
+    embedding_model: Mapped[str | None]
+    node_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(shape=dict, nullable=True)
+    content: Mapped[Any] = json_column(nullable=False)
+    embedding: Mapped[bytes | None] = mapped_column(columns.Bytes)
+
+
+class ProgressionModel(Base):
+    """An order of messages. Its links have the positions from ``start_ord`` to below ``next_ord``."""
+
+    __tablename__ = "progressions"
+    __table_args__ = described("orders of messages, of sessions and branches")
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime]
+    created_at_unix: Mapped[float | None]
+    name: Mapped[str | None]
+    start_ord: Mapped[int] = mapped_column(server_default=text("0"))
+    next_ord: Mapped[int] = mapped_column(server_default=text("0"))
+    version: Mapped[int] = mapped_column(server_default=text("0"))
+    node_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(shape=dict, nullable=True)
+
+
+class ProgressionLinkModel(Base):
+    """Says that a message stands at a position of an order. An order may hold a message twice."""
+
+    __tablename__ = "progression_links"
+    __table_args__ = described("which message stands at which position of an order")
+
+    progression_id: Mapped[str] = mapped_column(ForeignKey("progressions.id", ondelete="CASCADE"), primary_key=True)
+    ord: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    message_id: Mapped[str] = mapped_column(ForeignKey("messages.id"))
+
+
+class InvocationKindModel(Base):
+    """A word for what a session runs."""
+
+    __tablename__ = "invocation_kinds"
+    __table_args__ = described("words for what a conversation session runs")
+
+    word: Mapped[str] = mapped_column(primary_key=True)
+
+
+class SourceKindModel(Base):
+    """A word for where a session comes from."""
+
+    __tablename__ = "source_kinds"
+    __table_args__ = described("words for where a conversation session comes from")
+
+    word: Mapped[str] = mapped_column(primary_key=True)
+
+
+class SessionModel(Base):
+    """A conversation session: a pool of messages, and branches over it."""
+
+    __tablename__ = "sessions"
+    __table_args__ = described("conversation sessions, each with the pool of its messages")
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime]
+    created_at_unix: Mapped[float | None]
+    name: Mapped[str | None]
+    user: Mapped[str | None]
+    progression_id: Mapped[str] = mapped_column(ForeignKey("progressions.id"))
+    first_msg_id: Mapped[str | None] = mapped_column(ForeignKey("messages.id"))
+    last_msg_id: Mapped[str | None] = mapped_column(ForeignKey("messages.id"))
+    updated_at: Mapped[datetime]
+    playbook_name: Mapped[str | None]
+    agent_name: Mapped[str | None]
+    invocation_kind: Mapped[str | None] = mapped_column(ForeignKey("invocation_kinds.word"))
+    show_topic: Mapped[str | None]
+    show_play_name: Mapped[str | None]
+    artifacts_path: Mapped[str | None]
+    source_kind: Mapped[str | None] = mapped_column(ForeignKey("source_kinds.word"), server_default="live")
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    last_message_at: Mapped[datetime | None]
+    version: Mapped[int] = mapped_column(server_default=text("0"))
+    node_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(shape=dict, nullable=True)
+
+
+class BranchModel(Base):
+    """A branch: an order over the messages of a session, and the configuration of an agent.
+
+    A fork has a parent, and inherits the first ``forked_at_ord`` messages of the parent's history.
+    """
+
+    __tablename__ = "branches"
+    __table_args__ = described("branches of conversation sessions, forks among them")
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime]
+    created_at_unix: Mapped[float | None]
+    user: Mapped[str | None]
+    name: Mapped[str | None]
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"))
+    progression_id: Mapped[str] = mapped_column(ForeignKey("progressions.id"))
+    system_msg_id: Mapped[str | None] = mapped_column(ForeignKey("messages.id"))
+    parent_branch_id: Mapped[str | None] = mapped_column(ForeignKey("branches.id"))
+    forked_at_ord: Mapped[int | None]
+    fork_depth: Mapped[int] = mapped_column(server_default=text("0"))
+    node_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(shape=dict, nullable=True)
+
+
+_message = MessageModel.__table__.c
+_link = ProgressionLinkModel.__table__.c
+_session = SessionModel.__table__.c
+_branch = BranchModel.__table__.c
+
+
+def _newest(column: Any) -> tuple[Any, ...]:
+    return column, _message.created_at.desc(), _message.id.desc()
+
+
+Index("ix_messages_newest", _message.created_at.desc(), _message.id.desc())
+Index("ix_messages_role", *_newest(_message.role))
+Index("ix_messages_class", _message.lion_class)
+for _name in ("sender", "recipient", "channel"):
+    Index(f"ix_messages_{_name}", *_newest(_message[_name]), **where(f"{_name} IS NOT NULL"))
+
+Index("ix_progression_links_message", _link.message_id, _link.progression_id)
+
+Index("ix_sessions_newest", _session.updated_at.desc(), _session.id.desc())
+Index("ix_sessions_progression", _session.progression_id)
+Index("ix_sessions_first_msg", _session.first_msg_id, **where("first_msg_id IS NOT NULL"))
+Index("ix_sessions_last_msg", _session.last_msg_id, **where("last_msg_id IS NOT NULL"))
+Index("ix_sessions_show", _session.show_topic, _session.show_play_name, **where("show_topic IS NOT NULL"))
+Index("ix_sessions_playbook", _session.playbook_name, _session.updated_at.desc(), **where("playbook_name IS NOT NULL"))
+
+Index("ix_branches_session", _branch.session_id, _branch.created_at, _branch.id)
+Index("ix_branches_progression", _branch.progression_id)
+Index("ix_branches_system_msg", _branch.system_msg_id, **where("system_msg_id IS NOT NULL"))
+Index("ix_branches_parent", _branch.parent_branch_id, **where("parent_branch_id IS NOT NULL"))

@@ -1,0 +1,43 @@
+"""The statements of orders."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.tables import LINKS, PROGRESSIONS
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind, number, prepared
+
+_p, _l = PROGRESSIONS.c, LINKS.c
+_THIS = _p.id == bind("progression_id", _p.id)
+_ITS = _l.progression_id == bind("progression_id", _l.progression_id)
+
+GET = prepared(sa.select(*PROGRESSIONS.columns).where(_THIS))
+#: All ids in their order; one more than a caller may have.
+COLLECTION = prepared(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)))
+
+LINKED = Listing(
+    "progressions.ids",
+    (_l.ord, _l.message_id),
+    order=(_l.ord,),
+    filters={"progression_id": _ITS, "after_ord": _l.ord > bind("after_ord", _l.ord)},
+    descending=False,
+)
+CONTAINING = Listing(
+    "progressions.containing",
+    (_l.progression_id, _l.ord),
+    order=(_l.progression_id, _l.ord),
+    filters={"message_id": _l.message_id == bind("message_id", _l.message_id)},
+    descending=False,
+)
+
+#: Takes links out of their order, by which they may be deleted.
+TAKE_OUT = prepared(sa.update(LINKS).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).values(ord=number(-1) - _l.ord))
+DROP = prepared(sa.delete(LINKS).where(_ITS, _l.ord < number(0)))
+REPLACE = prepared(
+    sa.update(PROGRESSIONS)
+    .where(_THIS)
+    .values(next_ord=bind("next_ord", _p.next_ord), version=_p.version + number(1))
+    .returning(*PROGRESSIONS.columns)
+)

@@ -1,0 +1,204 @@
+"""Records of conversations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Self
+
+from lastlight_state.conversations import packing, runtime, words
+from lastlight_state.db import valid
+from lastlight_state.db.records import Record
+
+
+class MessageType(Record):
+    """A class of messages, and its number."""
+
+    type_id: int
+    lion_class: str
+
+
+class MessageSummary(Record):
+    """A message as lists show it: without content, metadata, embedding and extra.
+
+    ``lion_class`` is the class in the runtime that made it, ``__unknown__`` where it had none. ``created_at_unix`` is
+    the number that the caller gave. ``revision`` counts changes, the last at ``revised_at``.
+    """
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    sender: str | None
+    recipient: str | None
+    channel: str | None
+    role: str
+    lion_class: str
+    revision: int
+    revised_at: datetime | None
+
+
+class Message(MessageSummary):
+    """A whole message. ``embedding`` is a tuple of numbers of 32 bits."""
+
+    embedding_model: str | None
+    node_metadata: dict[str, Any] | None
+    extra: dict[str, Any] | None
+    content: Any
+    embedding: tuple[float, ...] | None
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        if values["embedding"] is not None:
+            values["embedding"] = packing.unpack(values["embedding"])
+        return super().of(values)
+
+    def to_runtime(self, mode: words.Mode = "db") -> dict[str, Any]:
+        """The runtime's dictionary of this message, equal to what `NewMessage.from_runtime` took.
+
+        Known keys without a value are left out; ``created_at`` is in Unix seconds.
+        """
+        return runtime.message_mapping(self.__dict__, valid.word("mode", mode, words.MODES))
+
+
+class MessageUse(Record):
+    """Where a message is held: by a ``progression`` at ``ord``, or as the pointer ``kind`` of a session or branch.
+
+    ``kind`` is ``progression``, ``system_msg``, ``first_msg`` or ``last_msg``; ``id`` is that of the progression,
+    branch or session.
+    """
+
+    kind: str
+    id: str
+    ord: int | None
+
+
+class Progression(Record):
+    """An order of messages, without the messages. Its own links have positions from ``start_ord`` to ``next_ord``."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    name: str | None
+    start_ord: int
+    next_ord: int
+    version: int
+    node_metadata: dict[str, Any] | None
+    extra: dict[str, Any] | None
+
+    @property
+    def size(self) -> int:
+        """The number of its own links."""
+        return self.next_ord - self.start_ord
+
+
+class Link(Record):
+    """A message at a position of a progression."""
+
+    ord: int
+    message_id: str
+
+
+class ProgressionUse(Record):
+    """A progression that holds a message, and where."""
+
+    progression_id: str
+    ord: int
+
+
+class Appended(Record):
+    """What an append did: the position of the first message it added, how many it added, and how many were there.
+
+    ``first_ord`` is None when nothing was added.
+    """
+
+    first_ord: int | None
+    appended: int
+    skipped: int
+
+
+class SessionSummary(Record):
+    """A session as lists show it. ``message_count`` is the size of its pool, repetitions included."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    name: str | None
+    user: str | None
+    progression_id: str
+    first_msg_id: str | None
+    last_msg_id: str | None
+    updated_at: datetime
+    playbook_name: str | None
+    agent_name: str | None
+    invocation_kind: str | None
+    show_topic: str | None
+    show_play_name: str | None
+    artifacts_path: str | None
+    source_kind: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    last_message_at: datetime | None
+    version: int
+    message_count: int
+    branch_count: int
+
+
+class ConversationSession(SessionSummary):
+    """A whole session."""
+
+    node_metadata: dict[str, Any] | None
+    extra: dict[str, Any] | None
+
+
+class BranchSummary(Record):
+    """A branch as lists show it. ``length`` is the number of messages of its whole history, the inherited included."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    user: str | None
+    name: str | None
+    session_id: str
+    progression_id: str
+    system_msg_id: str | None
+    parent_branch_id: str | None
+    forked_at_ord: int | None
+    fork_depth: int
+    length: int
+
+
+class Branch(BranchSummary):
+    """A whole branch. The configuration of its agent is in ``node_metadata``."""
+
+    node_metadata: dict[str, Any] | None
+    extra: dict[str, Any] | None
+
+
+class BranchLink(Record):
+    """A position of a branch's history: which message, and which branch it was appended to."""
+
+    ord: int
+    branch_id: str
+    message_id: str
+
+
+class BranchMessage(Record):
+    """A position of a branch's history with its message, and the branch that the message was appended to."""
+
+    ord: int
+    branch_id: str
+    message: Message
+
+
+class Ancestor(Record):
+    """A branch of a line of ancestors: the history below ``until_ord`` that is not its own parent's comes from it."""
+
+    branch_id: str
+    from_ord: int
+    until_ord: int
+
+
+class ForkPoint(Record):
+    """The nearest branch that two branches share, and up to which position their histories are the same."""
+
+    branch_id: str
+    ord: int

@@ -1,0 +1,153 @@
+"""Conversation sessions: the pool of all messages of a conversation, and branches over it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.conversations import words
+from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
+from lastlight_state.conversations.kernel import orders
+from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
+from lastlight_state.conversations.records import ConversationSession, SessionSummary
+from lastlight_state.conversations.sessions import checks, statements as sql
+from lastlight_state.db import valid
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, StaleVersion
+from lastlight_state.ids import new_id
+
+#: A session of which nothing is known.
+_PLAIN = NewSession()
+
+
+class Sessions(Repository):
+    """``store.conversations.sessions``"""
+
+    def create(self, session: NewSession = _PLAIN) -> ConversationSession:
+        """Make a session, with a pool of its own unless ``progression_id`` names one.
+
+        Raises `AlreadyExists` for an id that is stored, `NotFound` for an unknown pool.
+        """
+        row = checks.row(session, self._now())
+        return self._writing(lambda unit: _created(unit, row))
+
+    def ensure(self, session: NewSession) -> ConversationSession:
+        """Make a session unless it is there; the stored one is not changed. Compares what the caller gives.
+
+        Raises `AlreadyExists` with the ``fields`` that differ.
+        """
+        row = checks.row(session, self._now())
+
+        def look(unit: Unit) -> ConversationSession:
+            stored = unit.row(sql.GET, {"session_id": row["id"]})
+            if stored is None:
+                return _created(unit, row)
+            if fields := _differing(stored, row, session):
+                problem = f"already exists with another {', '.join(fields)}"
+                raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
+            return ConversationSession.of(stored)
+
+        return self._writing(look, repeatable=True)
+
+    def get(self, session_id: str) -> ConversationSession:
+        """The session. Raises `NotFound`."""
+        values = {"session_id": valid.sought("session_id", session_id)}
+        return self._one(ConversationSession, sql.GET, values, kind=words.SESSION, key=session_id)
+
+    def find(self, session_id: str) -> ConversationSession | None:
+        """The session, or None."""
+        return self._find(ConversationSession, sql.GET, {"session_id": valid.sought("session_id", session_id)})
+
+    def list(
+        self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[SessionSummary]:
+        """A page of sessions, the last updated first, without metadata."""
+        return self._page(sql.LIST, SessionSummary.of, checks.filters(where), limit, page_token)
+
+    def count(self, *, where: SessionFilter | None = None) -> int:
+        """How many sessions pass these filters."""
+        given = checks.filters(where)
+        return self._reading(lambda unit: sql.LIST.count(unit, given))
+
+    def update(self, session_id: str, patch: SessionPatch, *, expect_version: int | None = None) -> ConversationSession:
+        """Set the fields that are given, all or none; None clears one. An empty patch changes nothing.
+
+        With ``expect_version`` only if the session still has that version, else `StaleVersion`. Raises `NotFound`.
+        """
+        found = valid.sought("session_id", session_id)
+        expected = None if expect_version is None else valid.number("expect_version", expect_version)
+        changes = checks.changes(patch, self._now())
+        if changes:
+            statement = sql.update(frozenset(changes), versioned=expected is not None)
+            values = {**changes, "session_id": found, "expected": expected}
+            if self._once(lambda unit: unit.value(statement, values)) is not None:
+                return self.get(session_id)
+        stored = self.get(session_id)
+        if expected is not None and (changes or stored.version != expected):
+            raise StaleVersion(words.SESSION, session_id, expected=expected, found=stored.version)
+        return stored
+
+    def merge_metadata(self, session_id: str, patch: dict[str, Any]) -> ConversationSession:
+        """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`.
+
+        Merges of different keys at once all stay. Stored metadata that are no object are `CorruptData`.
+        """
+        found, given = valid.sought("session_id", session_id), valid.group("patch", patch, dict)
+        refuse_fork_keys("patch", given)
+        codec.encode("patch", given, max_bytes=words.METADATA)
+        now = self._now()
+
+        def merge(unit: Unit) -> ConversationSession:
+            stored = unit.row(sql.LOCK, {"session_id": found})
+            if stored is None:
+                raise valid.not_found(words.SESSION, session_id)
+            metadata = codec.encode("node_metadata", merged(stored["node_metadata"], given), max_bytes=words.METADATA)
+            statement = sql.update(frozenset({"node_metadata", "updated_at"}), versioned=False)
+            unit.row(statement, {"session_id": found, "node_metadata": metadata, "updated_at": now})
+            return ConversationSession.of(unit.row(sql.GET, {"session_id": found}) or {})
+
+        return self._writing(merge, repeatable=True)
+
+    def touch(self, session_id: str, *, at: datetime | None = None) -> datetime:
+        """Move the time of the last message, and of the last update, forward to ``at`` (now); never back.
+
+        Returns the time of the last message. Raises `NotFound`.
+        """
+        values = {
+            "session_id": valid.sought("session_id", session_id),
+            "at": self._now() if at is None else aware_utc("at", at),
+        }
+        moved: datetime | None = self._once(lambda unit: unit.value(sql.TOUCH, values), repeatable=True)
+        if moved is None:
+            raise valid.not_found(words.SESSION, session_id)
+        return moved
+
+
+def _created(unit: Unit, row: dict[str, Any]) -> ConversationSession:
+    pool = row["progression_id"]
+    if pool is None:
+        pool = new_id()
+        orders.create(unit, orders.fresh(pool, (row["created_at"], row["created_at_unix"])))
+    else:
+        orders.locked(unit, [pool])
+    if unit.value(sql.INSERT, {**row, "progression_id": pool}) is None:
+        raise AlreadyExists(words.SESSION, row["id"])
+    return ConversationSession.of(unit.row(sql.GET, {"session_id": row["id"]}) or {})
+
+
+def _differing(stored: dict[str, Any], row: dict[str, Any], given: NewSession) -> list[str]:
+    """The fields that the caller gives and that are stored otherwise."""
+    times = [name for name, value in vars(given.times).items() if value is not None]
+    texts = [
+        name for name in ("name", "user", "progression_id", *checks.PROVENANCE) if row[name] not in (None, words.LIVE)
+    ]
+    fields = [name for name in (*texts, *times) if stored[name] != row[name]]
+    return fields + [
+        name
+        for name in ("node_metadata", "extra")
+        if row[name] is not None and codec.canonical(stored[name]) != codec.canonical(codec.decode(row[name]))
+    ]

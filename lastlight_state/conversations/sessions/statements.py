@@ -1,0 +1,74 @@
+"""The statements of sessions."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS
+from lastlight_state.db.base import later_of
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, bind, number, prepared
+
+_c = SESSIONS.c
+_LARGE = ("node_metadata", "extra")
+_THIS = _c.id == bind("session_id", _c.id)
+_MESSAGES = (
+    sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
+    .where(PROGRESSIONS.c.id == _c.progression_id)
+    .scalar_subquery()
+    .label("message_count")
+)
+_BRANCHES = (
+    sa.select(sa.func.count())
+    .select_from(BRANCHES)
+    .where(BRANCHES.c.session_id == _c.id)
+    .scalar_subquery()
+    .label("branch_count")
+)
+
+SUMMARY = [*(column for column in SESSIONS.columns if column.name not in _LARGE), _MESSAGES, _BRANCHES]
+COLUMNS = [*SUMMARY, *(_c[name] for name in _LARGE)]
+
+GET = prepared(sa.select(*COLUMNS).where(_THIS))
+INSERT = prepared(
+    insert(SESSIONS)
+    .values({column.name: bind(column.name, column) for column in SESSIONS.columns})
+    .on_conflict_do_nothing()
+    .returning(_c.id)
+)
+LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update())
+_at = bind("at", _c.updated_at)
+TOUCH = prepared(
+    sa.update(SESSIONS)
+    .where(_THIS)
+    .values(
+        last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at),
+        updated_at=later_of(_c.updated_at, _at),
+    )
+    .returning(_c.last_message_at)
+)
+
+
+@lru_cache(maxsize=256)
+def update(names: frozenset[str], *, versioned: bool) -> Statement:
+    """The statement that sets these columns, if the row has the version where one is given."""
+    conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]
+    values: dict[str, Any] = {name: bind(name, _c[name]) for name in sorted(names)}
+    changed = sa.update(SESSIONS).where(*conditions).values(version=_c.version + number(1), **values)
+    return prepared(changed.returning(_c.id))
+
+
+_EQUAL = ("invocation_kind", "source_kind", "agent_name", "playbook_name", "show_topic", "show_play_name")
+LIST = Listing(
+    "sessions",
+    SUMMARY,
+    order=(_c.updated_at, _c.id),
+    filters={
+        **{name: _c[name] == bind(name, _c[name]) for name in _EQUAL},
+        "updated_since": _c.updated_at >= bind("updated_since", _c.updated_at),
+    },
+)

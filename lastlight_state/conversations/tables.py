@@ -1,0 +1,25 @@
+"""The tables of this domain, as statements name them."""
+
+from __future__ import annotations
+
+from lastlight_state.conversations.models import (
+    BranchModel,
+    MessageModel,
+    MessageTypeModel,
+    ProgressionLinkModel,
+    ProgressionModel,
+    SessionModel,
+)
+from lastlight_state.db.base import table_of
+
+TYPES = table_of(MessageTypeModel)
+
+MESSAGES = table_of(MessageModel)
+
+PROGRESSIONS = table_of(ProgressionModel)
+
+LINKS = table_of(ProgressionLinkModel)
+
+SESSIONS = table_of(SessionModel)
+
+BRANCHES = table_of(BranchModel)

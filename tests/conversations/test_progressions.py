@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.conversations.talk import begun, numbered, said
+from support.workflows.steps import Raw
+
+from lastlight_state import (
+    AlreadyExists,
+    InvalidValue,
+    NotFound,
+    PayloadTooLarge,
+    StaleVersion,
+    StateStore,
+    iterate,
+)
+from lastlight_state.conversations import Appended
+
+
+def stored(store: StateStore, count: int) -> list[str]:
+    """Messages that are in no order but that of their session."""
+    begun(store)
+    store.conversations.branches.append("main", said(*numbered(0, count)))
+    return numbered(0, count)
+
+
+def test_an_order_keeps_its_ids_repetitions_included(every_backend: StateStore) -> None:
+    """conversations CV-10, CV-18: in one page or many."""
+    progressions = every_backend.conversations.progressions
+    stored(every_backend, 3)
+    order = progressions.create("p", ["m2", "m0", "m2"], name="n", node_metadata={"a": 1})
+    assert (order.size, order.name, order.node_metadata) == (3, "n", {"a": 1})
+    assert progressions.append("p", ["m1", "m0"]) == Appended(first_ord=3, appended=1, skipped=1)
+    assert progressions.append("p", ["m0"], on_repeat="keep").first_ord == 4
+    assert progressions.collection("p") == ["m2", "m0", "m2", "m1", "m0"]
+    assert [link.message_id for link in iterate(progressions.ids, "p", limit=2)] == ["m2", "m0", "m2", "m1", "m0"]
+    assert [link.ord for link in progressions.ids("p", after_ord=2)] == [3, 4]
+    assert progressions.get("p").version == 2
+
+
+def test_what_is_missing_is_refused(every_backend: StateStore) -> None:
+    """conversations CV-10, case 20: an order that is not there, and a message."""
+    progressions = every_backend.conversations.progressions
+    progressions.create("p")
+    for missing in (
+        lambda: progressions.append("nobody", []),
+        lambda: progressions.ids("nobody"),
+        lambda: progressions.collection("nobody"),
+        lambda: progressions.replace("nobody", [], expect_version=0),
+        lambda: progressions.get("nobody"),
+        lambda: progressions.append("p", ["nobody"]),
+        lambda: progressions.create("q", ["nobody"]),
+        lambda: progressions.replace("p", ["nobody"], expect_version=0),
+    ):
+        with pytest.raises(NotFound):
+            missing()
+    assert (progressions.find("q"), progressions.ids("p").items, progressions.collection("p")) == (None, (), [])
+
+
+def test_an_order_is_ensured(every_backend: StateStore) -> None:
+    """conversations CV-10: another order is refused, not ignored."""
+    progressions = every_backend.conversations.progressions
+    stored(every_backend, 2)
+    order = progressions.ensure("p", ["m0", "m1"])
+    assert progressions.ensure("p") == progressions.ensure("p", ["m0", "m1"]) == order
+    with pytest.raises(AlreadyExists):
+        progressions.ensure("p", ["m1", "m0"])
+    with pytest.raises(AlreadyExists):
+        progressions.create("p")
+
+
+def test_an_order_is_replaced_where_it_differs(every_backend: StateStore) -> None:
+    """conversations CV-11: compare-and-set on its version; an equal order writes nothing."""
+    progressions = every_backend.conversations.progressions
+    stored(every_backend, 5)
+    order = progressions.create("p", ["m0", "m1", "m2", "m3"])
+    assert progressions.replace("p", ["m0", "m1", "m2", "m3"], expect_version=order.version) == order
+    shorter = progressions.replace("p", ["m0", "m2"], expect_version=order.version)
+    assert (shorter.size, progressions.collection("p")) == (2, ["m0", "m2"])
+    longer = progressions.replace("p", ["m0", "m2", "m4", "m4"], expect_version=shorter.version)
+    assert (longer.size, progressions.collection("p")) == (4, ["m0", "m2", "m4", "m4"])
+    assert progressions.replace("p", [], expect_version=longer.version).size == 0
+    with pytest.raises(StaleVersion) as stale:
+        progressions.replace("p", [], expect_version=order.version)
+    assert stale.value.found == longer.version + 1
+
+
+def test_the_view_gives_each_order_as_one_array(every_backend: StateStore, raw: Raw) -> None:
+    """conversations CV-10, case 18: in the order of positions, empty where there is nothing."""
+    progressions = every_backend.conversations.progressions
+    stored(every_backend, 6)
+    shuffled = ["m3", "m0", "m5", "m1", "m3"]
+    progressions.create("empty")
+    progressions.create("p", shuffled)
+    found = dict(raw("SELECT id, collection FROM progression_collections WHERE id IN ('p', 'empty')"))
+    arrays = {key: json.loads(value) if isinstance(value, str) else value for key, value in found.items()}
+    assert arrays == {"p": shuffled, "empty": []}
+
+
+def test_a_long_order_is_read_page_by_page(every_backend: StateStore, raw: Raw) -> None:
+    """conversations CV-4, case 17."""
+    progressions = every_backend.conversations.progressions
+    stored(every_backend, 1)
+    progressions.create("p")
+    raw(_LONG, 10_001)
+    raw("UPDATE progressions SET next_ord = 10001 WHERE id = 'p'")
+    with pytest.raises(PayloadTooLarge):
+        progressions.collection("p")
+    assert sum(1 for _ in iterate(progressions.ids, "p", limit=500)) == 10_001
+    with pytest.raises(InvalidValue):
+        progressions.append("p", ["m0"] * 1_001)
+    assert progressions.append("p", ["m0"], on_repeat="keep").first_ord == 10_001
+
+
+#: So many links of one message.
+_LONG = (
+    "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?) "
+    "INSERT INTO progression_links (progression_id, ord, message_id) SELECT 'p', i, 'm0' FROM n"
+)
