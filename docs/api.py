@@ -17,6 +17,7 @@ PACKAGES = (
     "lastlight_state.workflows",
     "lastlight_state.schedules",
     "lastlight_state.messaging",
+    "lastlight_state.conversations",
     "lastlight_state.journal",
     "lastlight_state.outputs",
     "lastlight_state.agent_log",

@@ -156,6 +156,16 @@ def test_schedules_read_back_after_the_upgrade(file: Path, store: StateStore) ->
     assert fires == ([("fire-hourly", "running"), ("fire-nightly", "ok")] if has else [])
 
 
+def test_conversations_read_back_after_the_upgrade(file: Path, store: StateStore) -> None:
+    """migrations MG-16, conversations CV-23: of the databases that have them; the others have none."""
+    branches = store.conversations.branches
+    if branches.find("branch-2") is None:
+        assert file.stem < "0010"
+        return
+    assert [one.message.id for one in branches.history("branch-2")] == ["msg-1", "msg-2"]
+    assert branches.append("branch-2", ["msg-1"]).skipped == 1
+
+
 def test_sessions_that_share_a_key_are_one_after_the_upgrade(store: StateStore) -> None:
     """messaging M-6: only revisions before 0004 hold such."""
     found = store.messaging.sessions.list(channel_id="C08", active=True).items

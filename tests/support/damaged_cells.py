@@ -21,8 +21,8 @@ from lastlight_state.testing import Database
 
 #: Tables of which no list or look-up shows rows.
 UNREAD = frozenset(
-    "copy_progress import_ledger lastlight_meta maintenance_permits maintenance_receipts run_sequences "
-    "tombstones".split()
+    "copy_progress import_ledger invocation_kinds lastlight_meta maintenance_permits maintenance_receipts "
+    "message_types progression_links progressions run_sequences source_kinds tombstones".split()
 )
 
 #: What damage there is, by database and what a column is.

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from support.journal.trees import element, text
 
 from lastlight_state import StateStore
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
 from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.migrations.metadata import METADATA
@@ -79,6 +80,7 @@ def _fill(store: StateStore, now: datetime) -> None:
         _fill_journal(store, n)
         _fill_outputs(store, n, now)
         _fill_chats_and_crons(store, n)
+        _fill_conversations(store, n)
 
 
 def _fill_journal(store: StateStore, n: int) -> None:
@@ -102,6 +104,14 @@ def _fill_outputs(store: StateStore, n: int, now: datetime) -> None:
     o.results.put("report", "home", f"n-{n}", report)
     o.results.put("report", "home", f"n-{n}", {**report.model_dump(), "score": 9})
     o.cache.ensure(CacheKey("wf", f"n-{n}", {"n": n}), "report", report, source_run_id="home")
+
+
+def _fill_conversations(store: StateStore, n: int) -> None:
+    c = store.conversations
+    c.sessions.create(NewSession(f"talk-{n}", name="n", node_metadata={"n": n}, extra={"x": 1}))
+    c.branches.create("talk-0", NewBranch(id=f"branch-{n}", name="n", node_metadata={"n": n}, extra={"x": 1}))
+    said = NewMessage("user", {"n": n}, id=f"msg-{n}", sender="ana", node_metadata={"n": n}, extra={"x": 1})
+    c.branches.append(f"branch-{n}", [said])
 
 
 def _fill_chats_and_crons(store: StateStore, n: int) -> None:

@@ -9,6 +9,7 @@ from lastlight_state.testing import Database, blocking_store
 from lastlight_state.testing.contracts import (
     ApprovalsContract,
     ClaimsContract,
+    ConversationsContract,
     ExecutionsContract,
     GraphsContract,
     HumanRequestsContract,
@@ -54,6 +55,10 @@ class TestHumanRequests(HumanRequestsContract):
 
 
 class TestSchedules(SchedulesContract):
+    """packaging PT-10."""
+
+
+class TestConversations(ConversationsContract):
     """packaging PT-10."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lastlight_state.cli.screen import Column
-from lastlight_state.cli.views import journal_kinds, output_kinds
+from lastlight_state.cli.views import journal_kinds, output_kinds, talk_kinds
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
@@ -181,6 +181,7 @@ KINDS = {
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,
     **output_kinds.KINDS,
+    **talk_kinds.KINDS,
 }
 
 #: The columns of children, by their name in ``Kind.children``.
@@ -190,6 +191,7 @@ COLUMNS = {
     "messages": MESSAGES,
     "fires": FIRES,
     **output_kinds.COLUMNS,
+    **talk_kinds.COLUMNS,
 }
 
 #: By the word that ``show`` takes.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from lastlight_state.testing.contracts.approvals import ApprovalsContract
 from lastlight_state.testing.contracts.claims import ClaimsContract, QueueContract
+from lastlight_state.testing.contracts.conversations import ConversationsContract
 from lastlight_state.testing.contracts.executions import ExecutionsContract
 from lastlight_state.testing.contracts.graphs import GraphsContract
 from lastlight_state.testing.contracts.human_requests import HumanRequestsContract
@@ -28,6 +29,7 @@ from lastlight_state.testing.contracts.schedules import SchedulesContract
 __all__ = [
     "ApprovalsContract",
     "ClaimsContract",
+    "ConversationsContract",
     "ExecutionsContract",
     "GraphsContract",
     "HumanRequestsContract",

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import MetaData, Table, insert, inspect, select
 from sqlalchemy.engine import Connection
-from sqlalchemy.types import Boolean, DateTime, Float, Integer
+from sqlalchemy.types import Boolean, DateTime, Float, Integer, LargeBinary
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.db.columns import parse_time
@@ -15,7 +15,7 @@ from lastlight_state.db.columns import parse_time
 MOMENT = "2026-02-03T12:34:56.789Z"
 ROWS = 3
 OWNERS = {
-    "session_id": {"messaging_messages"},
+    "session_id": {"messaging_messages", "branches"},
     "run_id": {
         "run_transitions",
         "run_nodes",
@@ -36,11 +36,14 @@ OWNERS = {
 
 PERMITS = "maintenance_permits"
 
+#: Comes with rows of its own, which messages name by the same numbers.
+NUMBERED = "message_types"
+
 
 def fill(connection: Connection, label: str) -> None:
     """Three rows in every table, with a value in every column; ids begin with ``label``."""
     for table in reflected(connection):
-        if table.name != PERMITS:  # a permit at rest would open every guard
+        if table.name not in (PERMITS, NUMBERED):  # a permit at rest would open every guard
             connection.execute(insert(table), [_row(table, label, number) for number in range(ROWS)])
 
 
@@ -92,6 +95,8 @@ def _value(table: Table, name: str, kind: Any, label: str, number: int) -> Any:
             if name in ("active", "enabled", "success", "cached", "blocks_run", "done", "inherits_enabled")
             else number
         )
+    if isinstance(kind, LargeBinary):
+        return bytes(8)
     if kind.__class__.__name__ == "JSONB":
         return {"number": number}
     names_an_owner = table.name in OWNERS.get(name, {table.name})

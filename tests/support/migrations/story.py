@@ -509,6 +509,44 @@ STORY: dict[str, list[Row]] = {
     ],
     "messaging_sessions": SESSIONS,
     "messaging_messages": MESSAGES,
+    "messages": [
+        {"id": "msg-1", "created_at": at("10:00:00.000"), "role": "user", "lion_class": 2, "content": {"text": "✓"}},
+        {"id": "msg-2", "created_at": at("10:00:01.000"), "role": "assistant", "content": [{"type": "reasoning"}]},
+    ],
+    "progressions": [
+        {"id": "pool-1", "created_at": at("10:00:00.000"), "next_ord": 2, "version": 1},
+        {"id": "order-1", "created_at": at("10:00:00.000"), "next_ord": 1, "version": 1},
+        {"id": "order-2", "created_at": at("10:00:00.500"), "start_ord": 1, "next_ord": 2, "version": 1},
+    ],
+    "progression_links": [
+        {"progression_id": "pool-1", "ord": 0, "message_id": "msg-1"},
+        {"progression_id": "pool-1", "ord": 1, "message_id": "msg-2"},
+        {"progression_id": "order-1", "ord": 0, "message_id": "msg-1"},
+        {"progression_id": "order-2", "ord": 1, "message_id": "msg-2"},
+    ],
+    "sessions": [
+        {
+            "id": "talk-1",
+            "created_at": at("10:00:00.000"),
+            "progression_id": "pool-1",
+            "first_msg_id": "msg-1",
+            "last_msg_id": "msg-2",
+            "updated_at": at("10:00:01.000"),
+            "invocation_kind": "agent",
+        },
+    ],
+    "branches": [
+        {"id": "branch-1", "created_at": at("10:00:00.000"), "session_id": "talk-1", "progression_id": "order-1"},
+        {
+            "id": "branch-2",
+            "created_at": at("10:00:00.500"),
+            "session_id": "talk-1",
+            "progression_id": "order-2",
+            "parent_branch_id": "branch-1",
+            "forked_at_ord": 1,
+            "fork_depth": 1,
+        },
+    ],
     "maintenance_receipts": [RECEIPT],
     "tombstones": [
         {"kind": "messaging_session", "id": "chat-old", "receipt_id": "receipt-1", "deleted_at": at("03:00:00.500")},

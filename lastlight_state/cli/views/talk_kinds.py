@@ -1,0 +1,54 @@
+"""The kinds of record of conversations: sessions, with their branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state.cli.views.kind import Filters, Kind, Store, column
+from lastlight_state.conversations import SessionFilter
+from lastlight_state.db.records import Page
+
+SESSIONS = (
+    column("ID", keep=True),
+    column("NAME"),
+    column("KIND", "invocation_kind"),
+    column("AGENT", "agent_name"),
+    column("BRANCHES", "branch_count", right=True),
+    column("MESSAGES", "message_count", right=True),
+    column("UPDATED", "updated_at", keep=True),
+)
+BRANCHES = (
+    column("ID", keep=True),
+    column("NAME"),
+    column("PARENT", "parent_branch_id", keep=True),
+    column("AT", "forked_at_ord", right=True),
+    column("MESSAGES", "length", right=True),
+    column("CREATED", "created_at", keep=True),
+)
+
+
+def _sessions(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("sessions", "status", "run")
+    where = SessionFilter(updated_since=filters.since)
+    return store.conversations.sessions.list(where=where, **filters.paging)
+
+
+def _of_session(store: Store, session: Any) -> Mapping[str, Page[Any]]:
+    return {"branches": store.conversations.branches.list(session.id)}
+
+
+#: By the word that ``ls`` takes.
+KINDS = {
+    "sessions": Kind(
+        "session",
+        SESSIONS,
+        _sessions,
+        "(no sessions)",
+        lambda store, key: store.conversations.sessions.get(key),
+        children=_of_session,
+    ),
+}
+
+#: The columns of children, by their name in ``Kind.children``.
+COLUMNS = {"branches": BRANCHES}

@@ -1,0 +1,56 @@
+"""The contract of conversations."""
+
+from __future__ import annotations
+
+import pytest
+
+from lastlight_state import Conflict, NotFound, StateStore
+from lastlight_state.conversations import NewBranch, NewMessage
+from lastlight_state.testing.contracts.steps import fresh
+
+
+class ConversationsContract:
+    """``store.conversations``"""
+
+    def test_an_append_is_in_the_branch_and_in_the_pool(self, store: StateStore) -> None:
+        c = store.conversations
+        session = c.sessions.create()
+        branch = c.branches.create(session.id, NewBranch(system=NewMessage("system", "be kind")))
+        said = [NewMessage("user", {"text": "hi ✓"}), NewMessage("assistant", [{"type": "reasoning"}])]
+        assert c.branches.append(branch.id, said).appended == 2
+        assert c.branches.append(branch.id, said).skipped == 2
+        told = c.branches.history(branch.id).items
+        assert [(one.ord, one.message.content) for one in told] == list(enumerate(one.content for one in said))
+        assert c.sessions.get(session.id).message_count == 3
+        with pytest.raises(NotFound):
+            c.branches.append(fresh("nobody"), said)
+
+    def test_a_fork_shares_what_was_there_and_goes_its_own_way(self, store: StateStore) -> None:
+        c = store.conversations
+        branch = c.branches.create(c.sessions.create().id)
+        c.branches.append(branch.id, [NewMessage("user", n) for n in range(4)])
+        fork = c.lineage.fork(branch.id, at=2)
+        c.branches.append(branch.id, [NewMessage("user", "later")])
+        c.branches.append(fork.id, [NewMessage("user", "own")])
+        assert [one.message.content for one in c.branches.history(fork.id)] == [0, 1, "own"]
+        assert [one.message.content for one in c.branches.tail(branch.id, 2)] == [3, "later"]
+
+    def test_an_order_is_replaced_unless_a_fork_needs_it(self, store: StateStore) -> None:
+        c = store.conversations
+        branch = c.branches.create(c.sessions.create().id)
+        ids = [NewMessage("user", n) for n in range(3)]
+        c.branches.append(branch.id, ids)
+        c.lineage.fork(branch.id, at=1)
+        order = c.progressions.get(branch.progression_id)
+        first, second, third = c.progressions.collection(order.id)
+        replaced = c.progressions.replace(order.id, [first, third, second], expect_version=order.version)
+        assert c.progressions.collection(order.id) == [first, third, second]
+        with pytest.raises(Conflict):
+            c.progressions.replace(order.id, [second], expect_version=replaced.version)
+
+    def test_a_message_is_revised_under_its_id(self, store: StateStore) -> None:
+        messages = store.conversations.messages
+        new = messages.put(NewMessage("assistant", "grow", lion_class=fresh("my.Class"), embedding=[0.5]))
+        grown = messages.put(NewMessage("assistant", "growing", id=new.id, lion_class=new.lion_class))
+        assert (grown.revision, grown.embedding, grown.lion_class) == (1, None, new.lion_class)
+        assert messages.get(new.id) == grown

@@ -1,0 +1,163 @@
+"""What a call of this domain has looked at stays as it is until the call has written."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from support.conversations.talk import begun, history, said
+from support.rivals import Look, Wait, after_waiting, check, parameters
+
+from lastlight_state import Conflict, NotFound
+from lastlight_state.conversations import BranchPatch, NewBranch, NewMessage, NewSession
+from lastlight_state.testing import Database
+
+GROWN = NewMessage("user", "grown", id="m0")
+
+
+def _talk(store: Any) -> Any:
+    """A branch of two messages, and its session."""
+    return begun(store, "m0", "m1")
+
+
+def _append(store: Any, _: Any) -> Any:
+    return store.conversations.branches.append("main", said("m0", "m2"))
+
+
+def _replace(store: Any, branch: Any, ids: Any = ("m1", "m0")) -> Any:
+    order = branch.progression_id
+    return store.conversations.progressions.replace(order, list(ids), expect_version=1)
+
+
+def _fork(store: Any, _: Any) -> Any:
+    return store.conversations.lineage.fork("main", branch_id="fork")
+
+
+def _create(store: Any, branch: Any) -> Any:
+    return store.conversations.branches.create(branch.session_id, NewBranch(id="new", system="m0"))
+
+
+LOOKS = {
+    "Branches.append": Look(_talk, _append, _append, since=3),
+    "Branches.create": Look(_talk, _create, _create),
+    "Branches.ensure": Look(
+        _talk,
+        lambda s, b: s.conversations.branches.ensure(b.session_id, NewBranch(id="new", system="m0")),
+        _append,
+        since=3,
+    ),
+    "Branches._change": Look(
+        _talk, lambda s, _: s.conversations.branches.update("main", BranchPatch(name="x")), _append, since=3
+    ),
+    "Branches.replace_system": Look(
+        _talk, lambda s, _: s.conversations.branches.replace_system("main", "m1"), _append, since=3
+    ),
+    "Progressions.append": Look(
+        _talk, lambda s, b: s.conversations.progressions.append(b.progression_id, ["m0"]), _replace
+    ),
+    "Progressions.replace": Look(_talk, _replace, _fork),
+    "Lineage.fork": Look(_talk, _fork, _append, since=3),
+    "Sessions.merge_metadata": Look(
+        _talk, lambda s, b: s.conversations.sessions.merge_metadata(b.session_id, {"a": 1}), _append
+    ),
+    "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append),
+}
+
+
+@parameters(LOOKS)
+def test_nobody_changes_what_a_call_has_looked_at_before_it_writes(database: Database, look: Look) -> None:
+    """conversations CV-16: the session is locked first, or what the call alone changes."""
+    check(database, look)
+
+
+def test_an_append_that_waited_finds_what_the_other_has_stored(shared_postgres: Database) -> None:
+    """conversations CV-18, CV-19: Branches.append; a repeat stays single."""
+    assert after_waiting(shared_postgres, Wait(_talk, _append, _append)).appended == 0
+
+
+def test_a_replacement_that_waited_for_a_fork_sees_it(shared_postgres: Database) -> None:
+    """conversations CV-11, CV-22, case 4: Progressions.replace never shifts what a fork has inherited."""
+    refused = after_waiting(shared_postgres, Wait(_talk, _fork, _replace))
+    assert isinstance(refused, Conflict)
+    assert history(shared_postgres.open(), "fork") == ["m0", "m1"]
+
+
+def test_a_fork_that_waited_for_a_replacement_sees_it(shared_postgres: Database) -> None:
+    """conversations CV-22, case 4: Lineage.fork."""
+    fork = after_waiting(shared_postgres, Wait(_talk, lambda tx, b: _replace(tx, b, ["m1"]), _fork))
+    assert (fork.length, history(shared_postgres.open(), "fork")) == (1, ["m1"])
+
+
+def test_two_that_store_one_message_at_once_both_have_it(shared_postgres: Database) -> None:
+    """conversations CV-6: Messages.create, Messages.ensure and Messages.put."""
+    [new] = said("new")
+    ways = (
+        lambda store, _: store.conversations.messages.ensure(new),
+        lambda store, _: store.conversations.messages.put(new),
+        lambda store, _: store.conversations.messages.get("new"),
+    )
+    for n, call in enumerate(ways[:2]):
+        [one] = said(f"n{n}")
+        found = after_waiting(
+            shared_postgres,
+            Wait(lambda _store: None, lambda tx, _, one=one: tx.conversations.messages.create(one), _once(one, n)),
+        )
+        assert (found.id, found.revision) == (one.id, 0), call
+
+
+def _once(one: NewMessage, way: int) -> Any:
+    return lambda store, _: (store.conversations.messages.ensure, store.conversations.messages.put)[way](one)
+
+
+def test_of_two_with_one_id_one_is_made(shared_postgres: Database) -> None:
+    """conversations CV-10: Sessions.create, Sessions.ensure, Progressions.create, Progressions.ensure."""
+    makers: list[tuple[Any, Any]] = [
+        (lambda s, _: s.conversations.sessions.create(NewSession("s")), "already_exists"),
+        (lambda s, _: s.conversations.progressions.create("p"), "already_exists"),
+        (lambda s, _: s.conversations.progressions.ensure("q"), None),
+    ]
+    for make, code in makers:
+        found = after_waiting(shared_postgres, Wait(lambda _store: None, make, make))
+        assert getattr(found, "code", None) == code
+
+
+def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database) -> None:
+    """conversations CV-8, case 7: MessageTypes.resolve waits, and finds what the other has stored."""
+
+    def resolve(store: Any, _: Any) -> int:
+        found: int = store.conversations.message_types.resolve("my.Class")
+        return found
+
+    assert after_waiting(shared_postgres, Wait(lambda _store: None, resolve, resolve)) == 6
+
+
+def test_threads_that_bring_new_classes_and_messages_at_once(database: Database) -> None:
+    """conversations CV-8, CV-17, CV-19, case 6, case 7: each message once, without gaps, in branch and pool."""
+    stores = [database.open(migrate=True) for _ in range(2)]
+    branch = _talk(stores[0])
+
+    def append(n: int) -> int:
+        shared = NewMessage("user", n // 2, id=f"shared-{n // 2}", lion_class=f"my.Class{n % 2}")
+        same = [shared] if n % 2 == 0 else [NewMessage("user", n // 2, id=shared.id, lion_class="my.Class0")]
+        own = NewMessage("user", n, id=f"own-{n}", lion_class=f"my.Class{n % 2}")
+        return stores[n % 2].conversations.branches.append("main", [*same, own]).appended
+
+    with ThreadPoolExecutor(4) as pool:
+        added = sum(pool.map(append, range(16)))
+    c = stores[0].conversations
+    order = c.progressions.collection(branch.progression_id)
+    assert (added, len(order), len(set(order))) == (24, 26, 26)
+    session = c.sessions.get(branch.session_id)
+    assert c.progressions.collection(session.progression_id) == order
+    assert (session.last_msg_id, len(c.message_types.list())) == (order[-1], 8)
+
+
+def test_nothing_of_a_branch_is_there_whose_message_is_missing(database: Database) -> None:
+    """conversations CV-40."""
+    store = database.open(migrate=True)
+    session = store.conversations.sessions.create()
+    try:
+        store.conversations.branches.create(session.id, NewBranch(id="b", system="nobody"))
+    except NotFound:
+        assert store.conversations.branches.find("b") is None
+        assert store.conversations.sessions.get(session.id) == session

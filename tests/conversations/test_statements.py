@@ -1,0 +1,100 @@
+"""What calls cost: how many statements they are, and what the planner does with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.conversations.talk import begun, numbered, said
+from support.workflows.plans import plan_of
+from support.workflows.steps import Raw
+
+from lastlight_state import AsyncStateStore, StateStore
+from lastlight_state.conversations.kernel import lineage
+from lastlight_state.conversations.lineage import FORKS
+from lastlight_state.conversations.messages import statements as messages
+from lastlight_state.conversations.progressions import statements as progressions
+from lastlight_state.conversations.sessions import statements as sessions
+from lastlight_state.testing import Database, racing
+
+LARGE = ("node_metadata", "content", "embedding,", "extra")
+
+
+def statements(store: StateStore, call: Any) -> int:
+    """How many statements a call sends; rows that are inserted together are one more, which is not counted."""
+    with racing(store) as race:
+        call()
+    return len(race.statements)
+
+
+@pytest.mark.parametrize("rows", [1_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_an_append_and_a_fork_cost_the_same_for_any_history(every_backend: StateStore, raw: Raw, rows: int) -> None:
+    """conversations CV-17, CV-22, case 17."""
+    c = every_backend.conversations
+    branch = begun(every_backend, *numbered(0, 10))
+    append = lambda *texts: statements(every_backend, lambda: c.branches.append("main", said(*texts)))  # noqa: E731
+    short = append("a0", "a1"), append(*(f"b{i}" for i in range(50)))
+    fork = statements(every_backend, lambda: c.lineage.fork("main"))
+    length = c.branches.get("main").length
+    raw("UPDATE progressions SET next_ord = ? WHERE id = ?", length + rows, branch.progression_id)
+    raw(_MANY, length, length + rows, branch.progression_id)
+    assert (append("c0", "c1"), append(*(f"d{i}" for i in range(50)))) == short
+    assert short[0] == short[1] <= 9
+    assert statements(every_backend, lambda: c.lineage.fork("main")) == fork <= 7
+    assert len(c.branches.tail("main", 50)) == 50
+
+
+_MANY = (
+    "WITH RECURSIVE n(i) AS (SELECT CAST(? AS INTEGER) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?) "
+    "INSERT INTO progression_links (progression_id, ord, message_id) SELECT ?, i, 'm0' FROM n"
+)
+
+LISTS = {
+    "messages": (messages.LIST, {}),
+    "messages by role": (messages.LIST, {"roles": ["user", "tool"]}),
+    "messages by sender": (messages.LIST, {"sender": "ana"}),
+    "sessions": (sessions.LIST, {}),
+    "links": (progressions.LINKED, {"progression_id": "p"}),
+    "uses": (progressions.CONTAINING, {"message_id": "m"}),
+    "forks": (FORKS, {"parent_branch_id": "b"}),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_reads_no_large_column_and_scans_nothing(database: Database, name: str) -> None:
+    """conversations CV-5, case 50."""
+    store = database.open(migrate=True)
+    listing, chosen = LISTS[name]
+    statement, values = listing._statement(chosen, None, 51)
+    sql = statement.on(store.backend).sql
+    assert [column for column in LARGE if column in sql] == []
+    plan = plan_of(database, store, statement, values, in_order=True)
+    assert not plan.scans_the_table, plan
+
+
+def test_what_holds_a_message_is_found_by_indexes(database: Database) -> None:
+    """conversations CV-10, case 19: and positions of a history by the key."""
+    store = database.open(migrate=True)
+    used = {"message_id": "m", "after_kind": "", "after_id": "", "after_ord": -2, "limit": 51}
+    plan = plan_of(database, store, messages.USES, used, in_order=True)
+    assert [line for line in plan.text.splitlines() if "SCAN " in line and "held" not in line] == []
+    assert "Seq Scan" not in plan.text
+    placed = lineage.placed([{"id": "p", "branch_id": "b", "ord": 1}])
+    assert not plan_of(database, store, lineage.ORDER, placed, in_order=True).scans_the_table
+
+
+async def _talk(opened: StateStore) -> list[Any]:
+    store = AsyncStateStore(opened)
+    c = store.conversations
+    session = await c.sessions.create()
+    branch = await c.branches.create(session.id)
+    await c.branches.append(branch.id, said("a", "b"))
+    fork = await c.lineage.fork(branch.id, at=1)
+    await c.branches.append(fork.id, said("c"))
+    return [one.message.id for one in await c.branches.history(fork.id)]
+
+
+def test_the_same_from_coroutines(every_backend: StateStore) -> None:
+    """conversations CV-21, CV-23."""
+    assert asyncio.run(_talk(every_backend)) == ["a", "c"]
