@@ -68,7 +68,7 @@ def _raw_append(side: Side, branch: Any) -> Callable[[], object]:
     orders = (branch.progression_id, pool)
     return side.unit(
         (insert, message),
-        *((link, lambda order=order: (said[0], order)) for order in orders),  # type: ignore[misc]
-        *((grow, lambda order=order: (order,)) for order in orders),  # type: ignore[misc]
+        *((link, lambda order=order: (said[0], order)) for order in orders),
+        *((grow, lambda order=order: (order,)) for order in orders),
         (update, lambda: (said[0], side.now(), branch.session_id)),
     )

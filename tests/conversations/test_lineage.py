@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from support.conversations.talk import begun, history, numbered, places, said
 from support.workflows.steps import Raw
 
 from lastlight_state import AlreadyExists, Conflict, CorruptData, InvalidValue, NotFound, StateStore, iterate
 from lastlight_state.conversations import Ancestor, ForkPoint, NewBranch
+
+Call = Callable[[], object]
 
 #: A fork by hand: its id, parent and depth, and the branch that it is otherwise like.
 _LIKE = (
@@ -86,22 +90,24 @@ def test_what_contradicts_a_fork_is_refused(every_backend: StateStore) -> None:
     branch = begun(every_backend, "m0", "m1")
     fork = c.lineage.fork("main", at=1)
     other = {"parent_branch_id": "other", "forked_at_ord": 1}
-    for refused in (
+    refused: list[Call] = [
         lambda: c.lineage.fork("main", at=1, node_metadata=other),
         lambda: c.branches.create(branch.session_id, NewBranch(node_metadata={"forked_at_ord": 1})),
         lambda: c.branches.create(branch.session_id, NewBranch(node_metadata=other, progression_id="p")),
         lambda: c.branches.merge_metadata(fork.id, {"forked_at_ord": None}),
         lambda: c.sessions.merge_metadata(branch.session_id, {"parent_branch_id": "x"}),
-    ):
+    ]
+    for call in refused:
         with pytest.raises(InvalidValue):
-            refused()
-    for missing in (
+            call()
+    missing: list[Call] = [
         lambda: c.branches.create(branch.session_id, NewBranch(node_metadata=other)),
         lambda: c.lineage.fork("nobody"),
         lambda: c.lineage.fork("main", session_id="nobody"),
-    ):
+    ]
+    for call in missing:
         with pytest.raises(NotFound):
-            missing()
+            call()
     with pytest.raises(AlreadyExists):
         c.lineage.fork("main", branch_id=fork.id)
     assert c.branches.get(fork.id) == fork

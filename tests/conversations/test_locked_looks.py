@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 from support.conversations.talk import begun, history, said
 from support.rivals import Look, Wait, after_waiting, check, parameters
 
@@ -88,25 +89,19 @@ def test_a_fork_that_waited_for_a_replacement_sees_it(shared_postgres: Database)
     assert (fork.length, history(shared_postgres.open(), "fork")) == (1, ["m1"])
 
 
-def test_two_that_store_one_message_at_once_both_have_it(shared_postgres: Database) -> None:
+@pytest.mark.parametrize("way", ["ensure", "put"])
+def test_two_that_store_one_message_at_once_both_have_it(shared_postgres: Database, way: str) -> None:
     """conversations CV-6: Messages.create, Messages.ensure and Messages.put."""
     [new] = said("new")
-    ways = (
-        lambda store, _: store.conversations.messages.ensure(new),
-        lambda store, _: store.conversations.messages.put(new),
-        lambda store, _: store.conversations.messages.get("new"),
-    )
-    for n, call in enumerate(ways[:2]):
-        [one] = said(f"n{n}")
-        found = after_waiting(
-            shared_postgres,
-            Wait(lambda _store: None, lambda tx, _, one=one: tx.conversations.messages.create(one), _once(one, n)),
-        )
-        assert (found.id, found.revision) == (one.id, 0), call
 
+    def create(tx: Any, _: Any) -> None:
+        tx.conversations.messages.create(new)
 
-def _once(one: NewMessage, way: int) -> Any:
-    return lambda store, _: (store.conversations.messages.ensure, store.conversations.messages.put)[way](one)
+    def again(store: Any, _: Any) -> Any:
+        return getattr(store.conversations.messages, way)(new)
+
+    found = after_waiting(shared_postgres, Wait(lambda _store: None, create, again))
+    assert (found.id, found.revision) == ("new", 0)
 
 
 def test_of_two_with_one_id_one_is_made(shared_postgres: Database) -> None:

@@ -33,7 +33,10 @@ def test_an_append_and_a_fork_cost_the_same_for_any_history(every_backend: State
     """conversations CV-17, CV-22, case 17."""
     c = every_backend.conversations
     branch = begun(every_backend, *numbered(0, 10))
-    append = lambda *texts: statements(every_backend, lambda: c.branches.append("main", said(*texts)))  # noqa: E731
+
+    def append(*texts: str) -> int:
+        return statements(every_backend, lambda: c.branches.append("main", said(*texts)))
+
     short = append("a0", "a1"), append(*(f"b{i}" for i in range(50)))
     fork = statements(every_backend, lambda: c.lineage.fork("main"))
     length = c.branches.get("main").length
@@ -50,7 +53,7 @@ _MANY = (
     "INSERT INTO progression_links (progression_id, ord, message_id) SELECT ?, i, 'm0' FROM n"
 )
 
-LISTS = {
+LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "messages": (messages.LIST, {}),
     "messages by role": (messages.LIST, {"roles": ["user", "tool"]}),
     "messages by sender": (messages.LIST, {"sender": "ana"}),

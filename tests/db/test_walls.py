@@ -60,7 +60,7 @@ def keys(raw: sqlite3.Connection, table: str) -> list[Unique]:
 def number_of(raw: sqlite3.Connection, table: str) -> str:
     """The column that is the number of the row."""
     columns = [row[1:3] for row in raw.execute(f"PRAGMA table_info({table})")]
-    return "id" if ("id", "INTEGER") in columns else "rowid"
+    return next((name for name in ("id", "type_id") if (name, "INTEGER") in columns), "rowid")
 
 
 def fresh(row: dict[str, Any], kinds: dict[str, str], number: int) -> dict[str, Any]:
@@ -69,7 +69,17 @@ def fresh(row: dict[str, Any], kinds: dict[str, str], number: int) -> dict[str, 
 
 
 def _other(name: str, value: Any, kind: str, number: int) -> Any:
-    if name in ("status", "active", "state", "superseded_at", "finished_at", "consumed_at", "restart_count"):
+    if name in (
+        "invocation_kind",
+        "source_kind",
+        "status",
+        "active",
+        "state",
+        "superseded_at",
+        "finished_at",
+        "consumed_at",
+        "restart_count",
+    ):
         return value
     if name in ("seq", "frame_no", "revision", "iteration", "attempt", "id") and kind == "INTEGER":
         return 900 + number

@@ -90,7 +90,7 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
         valid.identifier(f"{where}[{i}]", one) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
     ]
-    size = sum(len(one["content"]) + len(one["extra"] or "") for one in found if not isinstance(one, str))
+    size = sum(_bytes(one["content"]) + _bytes(one["extra"]) for one in found if not isinstance(one, str))
     if size > words.BATCH_BYTES:
         raise PayloadTooLarge(where, limit=words.BATCH_BYTES, actual=size)
     return found
@@ -190,6 +190,10 @@ def differs(stored: Row, body: Row, *, given_only: bool = False) -> list[str]:
     if body["embedding"] is not None and stored["embedding"] != body["embedding"]:
         fields.append("embedding")
     return fields
+
+
+def _bytes(text: str | None) -> int:
+    return 0 if text is None else len(text) if text.isascii() else len(text.encode())
 
 
 def _is_left_out(name: str, body: Row) -> bool:
