@@ -15,6 +15,8 @@ class Retention:
 
 
 _WITH_RUN = Retention(pruned_as=("runs",))
+_CONVERSATION = Retention(kept="conversations are not pruned yet")
+_WORDS = Retention(kept="words that rows of conversations name")
 
 #: Every table of the schema. A table that is added must be added here.
 RETENTION: Mapping[str, Retention] = {
@@ -37,6 +39,14 @@ RETENTION: Mapping[str, Retention] = {
     "messaging_sessions": Retention(pruned_as=("messaging",)),
     "messaging_messages": Retention(pruned_as=("messaging",)),
     "cron_fires": Retention(pruned_as=("fires",)),
+    "messages": _CONVERSATION,
+    "progressions": _CONVERSATION,
+    "progression_links": _CONVERSATION,
+    "sessions": _CONVERSATION,
+    "branches": _CONVERSATION,
+    "message_types": _WORDS,
+    "invocation_kinds": _WORDS,
+    "source_kinds": _WORDS,
     "output_cache": Retention(kept="replaceable: `store.outputs.cache.clear` removes what has expired, or all"),
     "output_tables": Retention(kept="one row for each output table; the rows of those tables go with their run"),
     "cron_schedules": Retention(kept="configuration; a cron that is gone is retired"),

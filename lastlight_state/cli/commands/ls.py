@@ -44,8 +44,8 @@ def run(
 ) -> Answer:
     """List records, newest first, a page at a time.
 
-    KIND is runs, which is the default, executions, approvals, messaging, crons, receipts, outputs, cache, sandboxes or
-    scores, or with --run one of events, signals, frames, tool-calls and inputs.
+    KIND is runs, which is the default, executions, approvals, messaging, sessions, crons, receipts, outputs, cache,
+    sandboxes or scores, or with --run one of events, signals, frames, tool-calls and inputs.
     """
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     filters = Filters(_words(status), _moment(since), valid.page_limit(limit), page_token, run_id)

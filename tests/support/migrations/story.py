@@ -25,6 +25,9 @@ def phase(name: str, clock: str) -> Row:
     return {"phase": name, "timestamp": at(clock), "success": True, "summary": f"{name} ✓"}
 
 
+#: How many rows a table has from its own revision.
+BROUGHT = {"message_types": 6, "invocation_kinds": 6, "source_kinds": 3}
+
 RUNS: list[Row] = [
     {
         "id": BUILD,
@@ -509,6 +512,9 @@ STORY: dict[str, list[Row]] = {
     ],
     "messaging_sessions": SESSIONS,
     "messaging_messages": MESSAGES,
+    "message_types": [],
+    "invocation_kinds": [],
+    "source_kinds": [],
     "messages": [
         {"id": "msg-1", "created_at": at("10:00:00.000"), "role": "user", "lion_class": 2, "content": {"text": "✓"}},
         {"id": "msg-2", "created_at": at("10:00:01.000"), "role": "assistant", "content": [{"type": "reasoning"}]},

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0010"
-down_revision = "0009"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
@@ -152,7 +152,7 @@ def upgrade() -> None:
 
 
 def _words() -> None:
-    types = op.create_table(
+    op.create_table(
         "message_types",
         sa.Column("type_id", INTEGER, autoincrement=False, nullable=False),
         sa.Column("lion_class", TEXT, nullable=False),
@@ -160,18 +160,19 @@ def _words() -> None:
         sa.UniqueConstraint("lion_class", name="uq_message_types_lion_class"),
         comment="lastlight_state: classes of messages, by number; 0 is unknown",
     )
+    types = sa.table("message_types", sa.column("type_id", INTEGER), sa.column("lion_class", TEXT))
     op.bulk_insert(types, [{"type_id": i, "lion_class": name} for i, name in enumerate(_CLASSES)])
     for table, words, holds in (
         ("invocation_kinds", _INVOCATION_KINDS, "words for what a conversation session runs"),
         ("source_kinds", _SOURCE_KINDS, "words for where a conversation session comes from"),
     ):
-        made = op.create_table(
+        op.create_table(
             table,
             sa.Column("word", TEXT, nullable=False),
             sa.PrimaryKeyConstraint("word", name=f"pk_{table}"),
             comment=f"lastlight_state: {holds}",
         )
-        op.bulk_insert(made, [{"word": word} for word in words])
+        op.bulk_insert(sa.table(table, sa.column("word", TEXT)), [{"word": word} for word in words])
 
 
 def _messages() -> None:
