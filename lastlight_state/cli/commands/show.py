@@ -48,9 +48,9 @@ class Found:
 def run(call: Call, kind: str, key: str, run_id: str | None, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
-    KIND is run, execution, approval, messaging, session, cron, receipt, output, score or input, or with --run one of
-    event, signal, frame, tool-call and sandbox. ID is the record's id, name or key, of an input its run, or the number in
-    the run.
+    KIND is run, execution, approval, messaging, session, cron, receipt, output, score or input, or with --run one
+    of event, signal, frame, tool-call and sandbox. ID is the record's id, name or key, of an input its run, or the
+    number in the run.
     """
     chosen = BY_NAME[valid.word("KIND", kind, BY_NAME)]
     if history and kind != "run":
