@@ -1,4 +1,4 @@
-"""Tables of conversations. All came with revision 0011.
+"""Tables of conversations. All came with revision 0012.
 
 A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
 session has a progression with all its messages, and each of its branches has one of its own.
