@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 from support.cli.calls import lastlight_state
 from support.conversations.talk import begun
 
@@ -13,8 +11,8 @@ def test_sessions_are_listed_and_shown_with_their_branches(database: Database) -
     with database.open() as store:
         branch = begun(store, "a", "b")
         fork = store.conversations.lineage.fork("main", at=1, name="try")
-    listed = lastlight_state("ls", "sessions", "--json", "--url", database.url)
-    [item] = json.loads(listed.out)["items"]
+    listed = lastlight_state("ls", "sessions", "--url", database.url, "--json")
+    [item] = listed.data["items"]
     assert (item["id"], item["message_count"], item["branch_count"]) == (branch.session_id, 2, 2)
     shown = lastlight_state("show", "session", branch.session_id, "--url", database.url)
     assert (shown.code, fork.id in shown.out, "try" in shown.out) == (0, True, True)
