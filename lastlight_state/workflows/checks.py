@@ -80,6 +80,12 @@ def frozen_workflows(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(given)
 
 
+def no_success(outcome: str | None, failure: Failure | None, *, instead: str = "stop_reason") -> None:
+    """Refuse a failure of what has succeeded; ``instead`` names the argument that may say why it stopped."""
+    if outcome == "succeeded" and failure is not None:
+        raise InvalidValue("failure", f"must be None for a success; {instead} says why it stopped")
+
+
 def failure_columns(failure: Failure) -> dict[str, Any]:
     """A failure's text and details as columns."""
     detail = failure.detail

@@ -14,7 +14,7 @@ from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
-from lastlight_state.workflows.checks import failure_columns, node_columns, presented, trigger_columns
+from lastlight_state.workflows.checks import failure_columns, no_success, node_columns, presented, trigger_columns
 from lastlight_state.workflows.executions.lists import ANY_OUTCOME
 from lastlight_state.workflows.executions.statements import COUNTERS, GIVEN
 from lastlight_state.workflows.money import micros_of, mirrored
@@ -150,12 +150,6 @@ def _failed(outcome: str, failure: Failure, why: str | None) -> dict[str, Any]:
     if why is not None and reason is not None:
         raise InvalidValue("stop_reason", "must not be given twice: it stands in the failure too")
     return {**failure_columns(failure), "stop_reason": why or reason}
-
-
-def no_success(outcome: str | None, failure: Failure | None) -> None:
-    """Refuse a failure of what has succeeded."""
-    if outcome == "succeeded" and failure is not None:
-        raise InvalidValue("failure", "must be None for a success; stop_reason says why it stopped")
 
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:

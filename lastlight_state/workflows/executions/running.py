@@ -45,8 +45,8 @@ class RunningExecution:
             "usage": checks.usage_columns,
             "output": lambda text: valid.content("output", text, output_limit),
             "session_id": lambda key: valid.session_id("session_id", key),
-            "outcome": lambda word: checks.no_success(valid.word("outcome", word, checks.ENDED), self.failure),
-            "failure": lambda failure: checks.no_success(self.outcome, _failure(failure)),
+            "outcome": lambda word: shared.no_success(valid.word("outcome", word, checks.ENDED), self.failure),
+            "failure": lambda failure: shared.no_success(self.outcome, _failure(failure)),
             "stop_reason": lambda word: valid.identifier("stop_reason", word, words.STOP_REASON),
             "node_state": lambda word: valid.word("node_state", word, words.NODE_STATES),
         }

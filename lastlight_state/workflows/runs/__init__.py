@@ -174,12 +174,12 @@ class Runs(Repository):
     ) -> WorkflowRun:
         """End a run with its marker, scratch and error, and close what belongs to it, in one transaction.
 
-        A running run may end with any status, a queued or paused one only as failed. Repeat-safe for the same status
+        A running run may end with any status, a queued or paused one only as failed. A success has no ``failure``; its
+        ``reason`` may say why it stopped. Repeat-safe for the same status
         and claim; any other end of an ended run is `Conflict` ``run_status`` or `ClaimLost`.
         """
         now = self._now()
-        valid.word("status", status, words.TERMINAL)
-        ending = checks.ending(failure, reason)
+        ending = checks.ending(status, failure, reason)
         added = None if marker is None else shared.phase_entry(marker, now)
         step = Step(run_id, now, added, shared.scratch_patch(scratch))
 

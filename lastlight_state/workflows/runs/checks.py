@@ -14,7 +14,7 @@ from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Provenance, RunOptions, Trigger
-from lastlight_state.workflows.checks import failure_columns, scratch_patch, trigger_columns
+from lastlight_state.workflows.checks import failure_columns, no_success, scratch_patch, trigger_columns
 from lastlight_state.workflows.kernel.progress import encoded_scratch
 from lastlight_state.workflows.runs.statements import new_row
 
@@ -65,10 +65,12 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
     return checked, tuple(valid.content("remove", key, _ANY_SIZE) for key in valid.several("remove", remove))
 
 
-def ending(failure: Failure | None, reason: str | None) -> dict[str, Any]:
+def ending(status: str, failure: Failure | None, reason: str | None) -> dict[str, Any]:
     """How a run ends: its reason code, error text and details."""
+    valid.word("status", status, words.TERMINAL)
     stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
     code = valid.optional("reason", reason if reason is not None else stop, words.REASON) or "run.finished"
+    no_success(status, failure, instead="reason")
     if failure is None:
         return {"reason": code, "error": None, "error_detail": None}
     return {"reason": code, **failure_columns(failure)}

@@ -62,6 +62,16 @@ def test_the_reason_is_the_one_given_or_that_of_the_failure(store: StateStore) -
         assert store.workflows.runs.finish(started(store).id, "failed", **given).status_reason == reason
 
 
+def test_a_success_has_no_failure_and_may_have_a_reason(store: StateStore) -> None:
+    """workflows W-27: nothing is stored."""
+    runs, run = store.workflows.runs, started(store)
+    with pytest.raises(InvalidValue, match=r"failure: must be None for a success; reason says why it stopped"):
+        runs.finish(run.id, "succeeded", failure=Failure("text"))
+    assert runs.get(run.id) == run
+    ended = runs.finish(run.id, "succeeded", reason="nothing_to_do")
+    assert (ended.status, ended.status_reason, ended.error) == ("succeeded", "nothing_to_do", None)
+
+
 def test_an_end_that_may_not_be_stored_is_refused(store: StateStore) -> None:
     """workflows W-1, W-2, W-3."""
     cases: list[tuple[dict[str, Any], str]] = [
