@@ -82,7 +82,7 @@ def _preview(column: str) -> str:
 
 
 def _short(column: str) -> str:
-    return f"CASE WHEN length(CAST({column} AS TEXT)) <= 2000 THEN {column} END"
+    return f"CASE WHEN (length(CAST({column} AS TEXT)) <= 2000) THEN {column} END"
 
 
 def _index(name: str, table: str, columns: str, *expressions: str, where: str | None = None) -> None:
