@@ -16,17 +16,15 @@ from lastlight_state.db import columns, pages, valid
 from lastlight_state.db.beside import Covering, Finding
 from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
+from lastlight_state.db.several import Alternatives, Several
 from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, parted, placed, window
 
 T = TypeVar("T")
 
-#: Conditions of which a row meets one, and the condition that it meets any.
-_Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
-
-#: The values of a spread filter: how many parameters, or the words themselves.
-_Several: TypeAlias = int | tuple[str, ...]
+#: The values of a filter of several: how many parameters, or the words themselves.
+_Sizes: TypeAlias = int | tuple[str, ...]
 
 #: The most values that one filter takes.
 MOST_VALUES = 50
@@ -45,6 +43,7 @@ class Listing:
                     Postgres' generic plan may scan all rows of a common status to find a rare one
     ``either``      filters by conditions of which a row must meet one; each condition is an index range of its own as
                     long as no column is spread
+    ``several``     filters of several values that are each compared with more than one column
     ``always``      conditions of every page
     ``through``     the index that SQLite must read by (`db.indexes.through`)
     ``covering``    the index that holds what is shown, and how rows are found for it (`db.beside`)
@@ -61,6 +60,7 @@ class Listing:
         filters: Mapping[str, sa.ColumnElement[bool]] | None = None,
         spread: Mapping[str, sa.Column[Any]] | None = None,
         either: Mapping[str, Sequence[sa.ColumnElement[bool]]] | None = None,
+        several: Mapping[str, Several] | None = None,
         always: Sequence[sa.ColumnElement[bool]] = (),
         descending: bool = True,
         through: str | None = None,
@@ -78,6 +78,7 @@ class Listing:
         self._filters = dict(filters or {})
         self._spread = dict(spread or {})
         self._either = dict(either or {})
+        self._groups = dict(several or {})
         self._always = tuple(always)
         self._descending = descending
         self._through = through
@@ -112,7 +113,7 @@ class Listing:
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
     ) -> Placed:
         """The next ``limit`` rows after ``key``, and the key of each."""
-        if any(name in self._spread and not value for name, value in chosen.items()):
+        if self._is_empty(chosen):
             return Placed((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
         return placed(unit.readable(statement, {**values, **also}), self._key)
@@ -120,7 +121,7 @@ class Listing:
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
         """How many rows pass the filters ``given``: as many as all pages have together."""
         chosen = {name: value for name, value in given.items() if value is not None}
-        if any(name in self._spread and not value for name, value in chosen.items()):
+        if self._is_empty(chosen):
             return 0
         statement, values = self._statement(chosen, None, 0)
         return int(unit.value(statement, {**values, **also}))
@@ -147,12 +148,22 @@ class Listing:
         """The statement that a page with these filters runs (with a limit of 0 a count), for tests of its plan."""
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
+    def _is_empty(self, chosen: Mapping[str, Any]) -> bool:
+        """Whether an empty sequence lets no row pass."""
+        return any(not value and (name in self._spread or name in self._groups) for name, value in chosen.items())
+
     def _statement(
         self, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
     ) -> tuple[Statement, dict[str, Any]]:
         values: dict[str, Any] = {} if key is None else pages.after_values(key)
-        several: list[tuple[str, _Several]] = []
+        several: list[tuple[str, _Sizes]] = []
         for name, value in chosen.items():
+            if name in self._groups:
+                valid.at_most(name, value, self._most)
+                size = size_for(len(value))
+                several.append((name, size))
+                values |= self._groups[name].filled(value, size)
+                continue
             if name not in self._spread:
                 values |= value if isinstance(value, Mapping) else {name: value}
                 continue
@@ -172,9 +183,7 @@ class Listing:
             statement = self._made[shape] = self._built(chosen, dict(several), paged=key is not None, limit=limit)
         return statement, values
 
-    def _built(
-        self, chosen: Mapping[str, Any], spread: Mapping[str, _Several], *, paged: bool, limit: int
-    ) -> Statement:
+    def _built(self, chosen: Mapping[str, Any], spread: Mapping[str, _Sizes], *, paged: bool, limit: int) -> Statement:
         plain = self._build(chosen, spread, paged=paged, limit=limit)
         narrow = self._covering.narrow(chosen) if self._covering and limit else None
         if self._covering is None or narrow is None:
@@ -185,7 +194,7 @@ class Listing:
     def _build(
         self,
         chosen: Mapping[str, Any],
-        spread: Mapping[str, _Several],
+        spread: Mapping[str, _Sizes],
         *,
         paged: bool,
         limit: int,
@@ -194,7 +203,7 @@ class Listing:
         conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
         if paged:
             conditions.append(pages.after(self._order, descending=self._descending))
-        several = [self._alternatives(self._spread[name], name, values) for name, values in spread.items()]
+        several = [self._alternatives(name, spread[name]) for name in sorted(spread, key=self._groups.__contains__)]
         several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
         if not limit:
             return self._counting([*conditions, *(any_of_them for _, any_of_them in several)])
@@ -209,8 +218,10 @@ class Listing:
         source = self._source if self._source is not None else self._order[0].table
         return sa.select(sa.func.count()).select_from(source).where(*conditions)
 
-    @staticmethod
-    def _alternatives(column: sa.Column[Any], name: str, values: _Several) -> _Alternatives:
+    def _alternatives(self, name: str, values: _Sizes) -> Alternatives:
+        if isinstance(values, int) and name in self._groups:
+            return self._groups[name].alternatives(values)
+        column = self._spread[name]
         if isinstance(values, int):
             given = AnyOf(name, column, values)
             return [column == value for value in given.parameters], given.condition

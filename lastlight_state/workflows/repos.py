@@ -6,12 +6,15 @@ a trigger id. Foreign rows may hold ``owner/name`` in the column ``repo``, and a
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.scalars import before
 from lastlight_state.db import valid
+from lastlight_state.db.listing import MOST_VALUES
+from lastlight_state.db.several import Several
 from lastlight_state.db.statements import bind, number
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.words import OWNER, REPO
@@ -55,19 +58,22 @@ def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
     return {"owned_repo": sa.or_(*spellings(table)), "bare_repo": bare(table)}
 
 
-def spellings(table: sa.Table) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """The two ways to store the repository of ``owned_repo``; each row uses one of them."""
+def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    """The two ways to store the repository of ``owned_repo``; each row uses one of them.
+
+    ``at`` ends the names of the parameters.
+    """
     owner, repo = table.c.owner, table.c.repo
     return (
-        sa.and_(owner == bind("repo_owner", owner), repo == bind("repo_name", repo)),
-        sa.and_(owner.is_(None), repo == bind("qualified", repo)),
+        sa.and_(owner == bind(f"repo_owner{at}", owner), repo == bind(f"repo_name{at}", repo)),
+        sa.and_(owner.is_(None), repo == bind(f"qualified{at}", repo)),
     )
 
 
-def bare(table: sa.Table) -> sa.ColumnElement[bool]:
+def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool]:
     """The condition ``bare_repo``: the name alone, or the text after the first slash. Case matters."""
     owner, repo = table.c.owner, table.c.repo
-    name = bind("repo_name", repo)
+    name = bind(parameter, repo)
     embedded = sa.func.substr(repo, sa.func.length(before(repo, _SLASH)) + number(2))
     return sa.or_(repo == name, sa.and_(owner.is_(None), embedded == name))
 
@@ -80,6 +86,44 @@ def asked(repo: str) -> dict[str, dict[str, str]]:
     if owner is not None:
         return owned(owner, name)
     return {"bare_repo": {"repo_name": name}}
+
+
+def asked_several(given: str | Sequence[str]) -> dict[str, Any]:
+    """The condition for a filter by one repository, or by at most 50, and its parameters.
+
+    ``owned_repos`` are several with their owners, ``any_repos`` are several of which at least one is a bare name.
+    """
+    if isinstance(given, str) or not isinstance(given, Collection):
+        return asked(given)
+    several = valid.several("repo", given)
+    valid.at_most("repo", several, MOST_VALUES)
+    found = [asked(repo) for repo in several]
+    if all(one == found[0] for one in found[1:]) and found:
+        return found[0]
+    owners = _unique(one["owned_repo"] for one in found if "owned_repo" in one)
+    names = _unique(one["bare_repo"] for one in found if "bare_repo" in one)
+    if not names:
+        return {"owned_repos": owners}
+    return {"any_repos": [*owners, *({"bare_name": one["repo_name"]} for one in names)]}
+
+
+def either_spelling(table: sa.Table) -> Several:
+    """The filter ``owned_repos``: each of its repositories is two ranges of an index."""
+    return Several(("repo_owner", "repo_name", "qualified"), lambda at: spellings(table, at))
+
+
+def any_spelling(table: sa.Table) -> Several:
+    """The filter ``any_repos``, which no index can serve because of its bare names."""
+    return Several(
+        ("repo_owner", "repo_name", "qualified", "bare_name"),
+        lambda at: (*spellings(table, at), bare(table, f"bare_name{at}")),
+        ranges=False,
+    )
+
+
+def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Each value once, sorted: page tokens depend on the filter."""
+    return [dict(one) for one in sorted({tuple(sorted(each.items())) for each in given})]
 
 
 def owned(owner: str | None, name: str | None) -> dict[str, dict[str, Any]]:

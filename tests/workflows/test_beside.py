@@ -22,6 +22,7 @@ _REPO = {"owned_repo": {"repo_owner": "o", "repo_name": "r", "qualified": "o/r"}
 LISTS: list[tuple[Listing, Mapping[str, Any], str]] = [
     (runs.LIST, {"workflow_names": ["a", "b"]}, "ix_workflow_runs_summary"),
     (runs.LIST, _REPO, "ix_workflow_runs_summary"),
+    (runs.LIST, {"owned_repos": [*_REPO.values()] * 2}, "ix_workflow_runs_summary"),
     (queue.LIST, {}, "ix_workflow_runs_summary"),
     (WAITING, {"signal": "go"}, "ix_workflow_runs_summary"),
     (lookups.CHILDREN, {"run_id": "r"}, "ix_workflow_runs_summary"),

@@ -18,7 +18,7 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.lazy import Part
-from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, PhaseEntry, RunOptions, Trigger
 from lastlight_state.workflows.kernel import fence, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
@@ -109,7 +109,7 @@ class Runs(Repository):
         *,
         statuses: Sequence[words.RunStatus] | None = None,
         workflow_names: Sequence[str] | None = None,
-        repo: str | None = None,
+        repo: str | Sequence[str] | None = None,
         since: datetime | None = None,
         order: Literal["newest", "active_first"] = "newest",
         limit: int = 50,
@@ -117,10 +117,11 @@ class Runs(Repository):
     ) -> Page[RunSummary]:
         """A page of runs with their totals, newest first.
 
-        ``repo`` is ``"owner/name"``, or a bare name for any owner. ``since`` is inclusive. An empty sequence matches
-        nothing. ``active_first`` lists running, paused and queued runs before the ended ones.
+        ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. ``since`` is inclusive. An
+        empty sequence matches nothing. ``active_first`` lists running, paused and queued runs before the ended ones.
         """
-        given = shared.list_filters(statuses, workflow_names, repo, since)
+        given = shared.list_filters(statuses, workflow_names, None, since)
+        given |= {} if repo is None else repos.asked_several(repo)
         valid.page_limit(limit)
         how = lists.ORDERS[valid.word("order", order, lists.ORDERS)]
         return self._viewing(lambda unit: how(unit, given, limit, page_token))

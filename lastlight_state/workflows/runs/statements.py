@@ -90,6 +90,8 @@ SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
 
 _newest = (RUNS.c.started_at, RUNS.c.id)
 
+_BY_REPO = Narrow("ix_workflow_runs_repo", ("owner", "repo"))
+
 #: How lists of run summaries are read where large values lie inside the rows. By status no join is needed.
 COVERED = Covering(
     "ix_workflow_runs_summary",
@@ -97,7 +99,8 @@ COVERED = Covering(
     {
         "statuses": None,
         "workflow_names": Narrow("idx_workflow_runs_name_started", ("workflow_name",)),
-        "owned_repo": Narrow("ix_workflow_runs_repo", ("owner", "repo")),
+        "owned_repo": _BY_REPO,
+        "owned_repos": _BY_REPO,
     },
 )
 
@@ -112,6 +115,7 @@ LIST = Listing(
         "bare_repo": repos.bare(RUNS),
     },
     either={"owned_repo": repos.spellings(RUNS)},
+    several={"owned_repos": repos.either_spelling(RUNS), "any_repos": repos.any_spelling(RUNS)},
     covering=COVERED,
 )
 

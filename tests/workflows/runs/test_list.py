@@ -80,6 +80,7 @@ def test_runs_are_listed_newest_first_by_any_filter(store: StateStore, frozen_cl
     assert ids(listed(repo="acme/widget")) == [fourth, second]
     assert ids(listed(repo="widget", statuses=["succeeded"])) == [first]
     assert ids(listed(repo="acme/gadget")) == []
+    assert ids(listed(repo=["acme/widget", "acme/gadget"], statuses=["running"])) == [second]
     assert ids(listed(since=made[2].started_at)) == [fourth, third]
     assert ids(listed(since=made[2].started_at + timedelta(milliseconds=1))) == [fourth]
 
@@ -90,6 +91,7 @@ def test_an_empty_sequence_matches_nothing(store: StateStore) -> None:
     for order in ("newest", "active_first"):
         assert store.workflows.runs.list(statuses=(), order=order).items == ()
         assert store.workflows.runs.list(workflow_names=(), order=order).items == ()
+        assert store.workflows.runs.list(repo=(), order=order).items == ()
     assert len(store.workflows.runs.list(statuses=None)) == 1
 
 
@@ -103,6 +105,8 @@ def test_a_filter_that_means_nothing_is_refused(store: StateStore) -> None:
         {"workflow_names": [f"w{index}" for index in range(51)]},
         {"repo": " "},
         {"repo": "a b"},
+        {"repo": ["acme/widget", " "]},
+        {"repo": [f"acme/w{index}" for index in range(51)]},
         {"since": datetime(2026, 1, 1)},  # noqa: DTZ001
         {"order": "random"},
         {"limit": 0},
@@ -128,6 +132,7 @@ def test_a_token_goes_on_in_its_own_list_only(store: StateStore) -> None:
     foreign: list[dict[str, Any]] = [
         {"statuses": ["running"], "page_token": newest},
         {"repo": "widget", "page_token": newest},
+        {"repo": ["widget", "gadget"], "page_token": newest},
         {"order": "active_first", "page_token": newest},
         {"page_token": active},
         {"page_token": queued},
@@ -256,15 +261,49 @@ def test_pages_are_ranges_of_an_index_that_holds_all_they_show(many: StateStore,
 
 def test_pages_by_name_or_repository_are_ranges_too(many: StateStore, database: Database) -> None:
     """workflows W-100: they may read one page of rows from the table, no more."""
-    repo = {"owned_repo": {"repo_owner": "acme", "repo_name": "x1", "qualified": "acme/x1"}}
+    one = {"repo_owner": "acme", "repo_name": "x1", "qualified": "acme/x1"}
+    other = {"repo_owner": "acme", "repo_name": "x2", "qualified": "acme/x2"}
     for chosen in ({"workflow_names": ["w1"]}, {"workflow_names": ["w1", "w2"], "statuses": ["running"]}):
         plan = plan_of_page(database, many, sql.LIST, chosen, paged=True)
         assert not plan.scans_the_table, plan
-    for paged in (False, True):
-        given = {**repo["owned_repo"], "after_0": database.clock.now() + timedelta(seconds=50), "after_1": "x"}
-        plan = plan_of(database, many, sql.LIST.statement(repo, paged=paged), given, in_order=True)
-        assert not plan.sorts_the_table, plan
-        assert not plan.scans_the_table, plan
+    numbered = {f"{name}_{at}": value for at, repo in enumerate((one, other)) for name, value in repo.items()}
+    for repos, values in (({"owned_repo": one}, one), ({"owned_repos": [one, other]}, numbered)):
+        for paged in (False, True):
+            given = {**values, "after_0": database.clock.now() + timedelta(seconds=50), "after_1": "x"}
+            plan = plan_of(database, many, sql.LIST.statement(repos, paged=paged), given, in_order=True)
+            ranges = plan.text.count("INDEX ix_workflow_runs_repo")
+            assert database.name != "sqlite" or ranges == 2 * len(values) // len(one), plan
+            assert not plan.sorts_the_table, plan
+            assert not plan.scans_the_table, plan
+
+
+def test_pages_by_several_repositories_are_those_of_each(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-6, W-24: however they are stored and named, each run once and in the order of all runs."""
+    listed, expected = store.workflows.runs.list, {}
+    for index in range(12):
+        owner, repo = (("acme", "widget"), ("acme", "gadget"), ("other", "widget"), (None, "tool"))[index % 4]
+        run = started(store, workflow_name=f"w{index % 2}", trigger=Trigger("t", owner=owner, repo=repo))
+        if index >= 8 and owner:
+            raw("UPDATE workflow_runs SET owner = NULL, repo = ? WHERE id = ?", f"{owner}/{repo}", run.id)
+        expected[run.id] = f"{owner}/{repo}"
+        frozen_clock.advance(seconds=index % 2)
+    newest = [found.id for found in listed()]
+    cases: list[tuple[Any, set[str]]] = [
+        (["acme/gadget", "acme/widget", "acme/gadget"], {"acme/gadget", "acme/widget"}),
+        ({"other/widget", "acme/none"}, {"other/widget"}),
+        (("acme/gadget", "widget"), {"acme/gadget", "acme/widget", "other/widget"}),
+        (["tool", "gadget", "none"], {"None/tool", "acme/gadget"}),
+        (["acme/widget", "acme/widget"], {"acme/widget"}),
+        (["widget"], {"acme/widget", "other/widget"}),
+    ]
+    for asked, wanted in cases:
+        chosen = [run_id for run_id in newest if expected[run_id] in wanted]
+        for order in ("newest", "active_first"):
+            assert ids(all_pages(listed, repo=asked, order=order, limit=2)) == chosen
+        some = all_pages(listed, repo=asked, workflow_names=["w0"], limit=2)
+        assert ids(some) == [found.id for found in listed(workflow_names=["w0"]) if found.id in chosen]
 
 
 def test_pages_name_no_large_column(many: StateStore) -> None:
