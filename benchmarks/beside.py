@@ -55,6 +55,9 @@ GROUPS = (
             "runs by status": lambda s: s.workflows.runs.list(limit=20, statuses=["paused"]),
             "runs by workflow": lambda s: s.workflows.runs.list(limit=20, workflow_names=["wf-1"]),
             "runs by repository": lambda s: s.workflows.runs.list(limit=20, repo="acme/widgets"),
+            "runs by two repositories": lambda s: s.workflows.runs.list(
+                limit=20, repo=["acme/widgets", "acme/gadgets"]
+            ),
             "queue": lambda s: s.workflows.queue.list(limit=20),
             "waiting for a signal": lambda s: s.workflows.waits.list_waiting("go", limit=20),
             "children": lambda s: s.workflows.lookups.list_children(rows.RUN, limit=20),
