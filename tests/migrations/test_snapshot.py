@@ -93,9 +93,11 @@ def test_a_catalogue_shows_a_lost_trigger(place: Place) -> None:
 
 
 def test_a_catalogue_shows_a_trigger_switched_off(postgres_place: Place) -> None:
-    """migrations MG-14, Postgres: a disabled trigger still exists."""
+    """migrations MG-14, Postgres: a disabled trigger still exists, and one that fires on replicas too is the same."""
     backend = postgres_place.at()
     before = catalogue(backend)
+    with_connection(backend, lambda c: c.execute(text("ALTER TABLE scores ENABLE ALWAYS TRIGGER scores_no_delete")))
+    assert differences(catalogue(backend), before) == []
     with_connection(backend, lambda c: c.execute(text("ALTER TABLE executions DISABLE TRIGGER executions_no_delete")))
     (line,) = differences(catalogue(backend), before)
     assert line.endswith(' DISABLED"')

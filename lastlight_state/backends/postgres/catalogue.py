@@ -38,7 +38,7 @@ _QUERIES = {
         WHERE c.relnamespace = {_HERE}""",
     "trigger": f"""
         SELECT c.relname, t.tgname,
-            pg_get_triggerdef(t.oid) || CASE t.tgenabled WHEN 'O' THEN '' ELSE ' DISABLED' END
+            pg_get_triggerdef(t.oid) || CASE WHEN t.tgenabled IN ('O', 'A') THEN '' ELSE ' DISABLED' END
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = {_HERE}""",
     "function": f"""
         SELECT p.proname, pg_get_function_identity_arguments(p.oid),

@@ -14,7 +14,7 @@ _SQLITE = (
     "UNION ALL SELECT 'column' || char(9) || m.name || char(9) || c.name "
     "FROM sqlite_master AS m JOIN pragma_table_xinfo(m.name) AS c WHERE m.type = 'table' AND m.name IN ({tables})))"
 )
-#: A trigger that is switched off is not there.
+#: A trigger that is switched off is not there; one that also fires on a replica is.
 _POSTGRES = (
     "(WITH ours AS MATERIALIZED (SELECT oid, relname FROM pg_catalog.pg_class WHERE relkind = 'r' "
     "AND relname IN ({tables}) AND relnamespace = "
@@ -22,7 +22,7 @@ _POSTGRES = (
     "SELECT string_agg(entry, chr(10)) FROM ("
     "SELECT 'trigger' || chr(9) || o.relname || chr(9) || t.tgname AS entry "
     "FROM ours AS o JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = o.oid "
-    "WHERE NOT t.tgisinternal AND t.tgenabled = 'O' "
+    "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
     "UNION ALL SELECT 'column' || chr(9) || o.relname || chr(9) || a.attname "
     "FROM ours AS o JOIN pg_catalog.pg_attribute AS a ON a.attrelid = o.oid "
     "WHERE a.attnum > 0 AND NOT a.attisdropped) AS entries)"
