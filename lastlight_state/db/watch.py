@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 from lastlight_state.db.scope import Scope
-from lastlight_state.errors import BackendError, MisuseError, StateError, StoreClosed
+from lastlight_state.errors import MisuseError, StateError, StoreClosed
 from lastlight_state.unwinding import Exit, Held
 
 K = TypeVar("K", bound=Hashable)
@@ -101,14 +101,14 @@ class Watch(Generic[K]):
             began = time.monotonic()
             try:
                 found = self._read(wanted)
-            except BackendError as error:  # the next look will tell
-                _log.warning("a look for what was committed failed: %s", error)
-                continue
             except MisuseError as error:
                 with self._lock:
                     self._closed = error
                     self._wake(wanted)
                 return
+            except Exception as error:  # noqa: BLE001 - others wait for this thread, and the next look will tell
+                _log.warning("a look for what was committed failed: %s", error)
+                continue
             took = time.monotonic() - began
             with self._lock:
                 grown = [key for key, value in found.items() if value > self._values.get(key, NOTHING_YET)]

@@ -119,9 +119,9 @@ class Claims(Repository, Generic[W]):
         """Wait until there is a run that `take_next` would take, and return whether there is one.
 
         Waits up to ``timeout`` seconds. A run that is offered, comes due or whose lease runs out meanwhile is found
-        within ``poll_interval`` seconds. One thread of the store looks for all who wait, and no connection is held
-        between two looks. Others may be quicker: take the run to know. Raises `MisuseError` in a transaction,
-        `StoreClosed`.
+        within ``poll_interval`` seconds, or within half a second while looks take long. One thread of the store looks
+        for all who wait, and no connection is held between two looks. Others may be quicker: take the run to know.
+        Raises `MisuseError` in a transaction, `StoreClosed`.
         """
         return self._awaited(timeout, workflow_names, poll_interval).wait()
 
