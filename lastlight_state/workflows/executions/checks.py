@@ -137,13 +137,13 @@ def finish(
     why = valid.optional("stop_reason", stop_reason, words.STOP_REASON)
     ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": why}
     if failure is not None:
-        ending |= _failed(outcome, failure, why)
+        ending |= failed(outcome, failure, why)
     row = update(execution_id, now, session_id, None, usage, claim)
     return row | ending | {"outcome": outcome, "success": outcome == "succeeded"}
 
 
-def _failed(outcome: str, failure: Failure, why: str | None) -> dict[str, Any]:
-    """A failure as columns of an end for which this reason was given beside it."""
+def failed(outcome: str | None, failure: Failure, why: str | None) -> dict[str, Any]:
+    """A failure as columns of an end for which this outcome and this reason were given beside it."""
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
     reason = valid.optional("failure.stop_reason", stop, words.STOP_REASON)

@@ -10,7 +10,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.told import message_of, storable
 from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.unwinding import block
-from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Usage
 from lastlight_state.workflows.executions import checks
 from lastlight_state.workflows.executions.records import Execution
@@ -45,9 +45,11 @@ class RunningExecution:
             "usage": checks.usage_columns,
             "output": lambda text: valid.content("output", text, output_limit),
             "session_id": lambda key: valid.session_id("session_id", key),
-            "outcome": lambda word: shared.no_success(valid.word("outcome", word, checks.ENDED), self.failure),
-            "failure": lambda failure: shared.no_success(self.outcome, _failure(failure)),
-            "stop_reason": lambda word: valid.identifier("stop_reason", word, words.STOP_REASON),
+            "outcome": lambda word: _agree(valid.word("outcome", word, checks.ENDED), self.failure, self.stop_reason),
+            "failure": lambda failure: checks.failed(self.outcome, failure, self.stop_reason),
+            "stop_reason": lambda word: _agree(
+                self.outcome, self.failure, valid.identifier("stop_reason", word, words.STOP_REASON)
+            ),
             "node_state": lambda word: valid.word("node_state", word, words.NODE_STATES),
         }
         for name in self._checks:
@@ -126,11 +128,10 @@ def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -
         error.add_note(f"execution {running.id!r} could not be finished: {type(failure).__name__}: {failure}")
 
 
-def _failure(given: Any) -> Failure:
-    """The failure, if it could be stored."""
-    failure = valid.group("failure", given, Failure)
-    shared.failure_columns(failure)
-    return failure
+def _agree(outcome: str | None, failure: Failure | None, why: str | None) -> None:
+    """Refuse a failure beside a success, and a second stop reason beside that of the failure."""
+    if failure is not None:
+        checks.failed(outcome, failure, why)
 
 
 def failure_of(error: BaseException) -> Failure:

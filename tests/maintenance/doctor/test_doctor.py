@@ -331,12 +331,24 @@ def test_files_that_are_links_or_were_left_behind_are_told_and_torn_ones_without
     (root / "gone.jsonl").symlink_to(tmp_path / "nowhere")
     (root / "empty.jsonl").touch(0o600)
     (root / "left.tmp").touch(0o600)
-    torn = root / "torn.jsonl"
+    torn = root / "torn log.jsonl"
     torn.write_bytes(b'{"type"')
     torn.chmod(0o600)
     found = findings(state_store, only=["DOC-05", "DOC-11"])
     assert [(finding.check, finding.count) for finding in found] == [("DOC-05", 2), ("DOC-11", 1), ("DOC-11", 1)]
-    assert f"repair {torn} --seal" in str(found[1].remedy)
+    assert str(found[1].remedy) == f"lastlight-state repair '{torn}' --seal"
+
+
+def test_a_run_may_name_many_executions(scene: Scene) -> None:
+    """maintenance OP-15: all of them are looked for."""
+    now = scene.database.clock.now()
+    row = {"trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": now, "finished_at": now}
+    names = [f"e{number}" for number in range(501)]
+    for name in names:
+        insert(scene.raw, "executions", {"id": name, "workflow_run_id": "live", "output_text": "x", **row})
+    scratch = ", ".join(f'"{name}": {{"lastOutputExecutionId": "{name}"}}' for name in names)
+    scene.run("live", "running", scratch="{" + scratch + "}", lease_expires_at=now)
+    assert findings(scene.store, only=["DOC-09"]) == []
 
 
 def test_a_copy_that_is_not_finished_is_told(scene: Scene) -> None:
