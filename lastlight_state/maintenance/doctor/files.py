@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
@@ -41,7 +42,9 @@ def _permissions(look: Look) -> Iterator[Finding]:
     open_to_others = [str(path) for path in files if _mode(path) & _OTHERS]
     if open_to_others:
         message = "others than the owner may use these files: their modes should be 0600"
-        yield found(PERMISSIONS, "warning", "files", message, open_to_others, f"chmod 600 {open_to_others[0]}")
+        yield found(
+            PERMISSIONS, "warning", "files", message, open_to_others, shlex.join(["chmod", "600", open_to_others[0]])
+        )
     links = [str(path) for path in files if path.is_symlink()]
     if links:
         yield found(PERMISSIONS, "warning", "files", "links stand where files should", links)
@@ -55,12 +58,19 @@ def _lines(look: Look) -> Iterator[Finding]:
         torn = [str(path) for path in line_files(look) if _is_torn(path)]
         if torn:
             message = "the last line has no end: its writer is at work, or has died"
-            yield found(LINES, "warning", "line files", message, torn, f"lastlight-state repair {torn[0]} --seal")
+            yield found(
+                LINES,
+                "warning",
+                "line files",
+                message,
+                torn,
+                shlex.join(["lastlight-state", "repair", torn[0], "--seal"]),
+            )
         return
     roots = [root for root in look.settings.line_directories if root.exists()]
     damaged = [str(scan.path) for scan in (scans_below(roots) if roots else ()) if not scan.sound]
     if damaged:
-        remedy = f"lastlight-state repair {damaged[0]}"
+        remedy = shlex.join(["lastlight-state", "repair", damaged[0]])
         yield found(LINES, "warning", "line files", "lines cannot be read", damaged, remedy)
 
 

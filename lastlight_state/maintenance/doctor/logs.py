@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +18,9 @@ from lastlight_state.workflows.tables import EXECUTIONS
 POINTERS, LOGS = "DOC-09", "DOC-10"
 
 _c = EXECUTIONS.c
+
+#: How many executions one statement looks for.
+_PIECE = 200
 
 _TARGETS = Family(
     "key",
@@ -49,13 +52,19 @@ def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
     """Those of live runs: nobody follows the others any more."""
     wrong: dict[str, list[str]] = {}
     for run_id, names in pointers(snapshot.unit).items():
-        targets: dict[Any, Any] = {row["id"]: row for row in snapshot.unit.rows(*_TARGETS.of(names[:500]))}
+        targets = _targets(snapshot, names)
         for name in names:
             problem = _problem(targets.get(name), run_id)
             if problem is not None:
                 wrong.setdefault(problem, []).append(f"{run_id} {name}")
     for problem, samples in sorted(wrong.items()):
         yield found(POINTERS, "warning", "workflow_runs.scratch", f"an execution is named {problem}", samples)
+
+
+def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[Any, dict[str, Any]]:
+    """The executions of these names that there are."""
+    pieces = (names[at : at + _PIECE] for at in range(0, len(names), _PIECE))
+    return {row["id"]: row for piece in pieces for row in snapshot.unit.rows(*_TARGETS.of(piece))}
 
 
 def _problem(target: dict[str, Any] | None, run_id: str) -> str | None:
