@@ -16,7 +16,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import message_of
-from lastlight_state.errors import InvalidValue, StateError
+from lastlight_state.errors import ClaimLost, InvalidValue, StateError
 from lastlight_state.maintenance.prune import checks, plans
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.batches import batch
@@ -77,6 +77,8 @@ class Prune(Repository):
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error="the time limit was reached")
                 receipt, going_on = self._next(receipt, found, most)
+        except ClaimLost:  # another process goes on with this work
+            raise
         except BaseException as error:
             with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
                 self._receipts.finish(receipt, "interrupted", error=message_of(error) or type(error).__name__)

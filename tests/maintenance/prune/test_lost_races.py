@@ -65,3 +65,4 @@ def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_mo
             store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1))
     assert (lost.value.code, runs(database)) == ("claim_lost", {*"bc"})
     assert other.receipts.list(state="running").items
+    assert getattr(lost.value, "__notes__", []) == [], "it must not be told to resume what another one is doing"
