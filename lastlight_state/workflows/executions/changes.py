@@ -85,11 +85,17 @@ def get(unit: Unit, execution_id: str) -> Execution:
     return execution
 
 
+def at_a_node(execution: Execution) -> tuple[str, NodeRef]:
+    """The run and the node that an execution is an attempt at. Raises `InvalidValue` if it is at none."""
+    if execution.node_id is None or execution.run_id is None:
+        raise InvalidValue("node_state", f"execution {execution.id!r} must be an attempt at a node")
+    return execution.run_id, NodeRef(execution.node_id, execution.iteration)
+
+
 def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> None:
     """Set the state of the node that an execution was an attempt at."""
-    if ended.node_id is None or ended.run_id is None:
-        raise InvalidValue("node_state", f"execution {ended.id!r} must be an attempt at a node")
-    nodes.set_state(unit, ended.run_id, NodeRef(ended.node_id, ended.iteration), state, at)
+    run_id, node = at_a_node(ended)
+    nodes.set_state(unit, run_id, node, state, at)
 
 
 def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | None) -> int:

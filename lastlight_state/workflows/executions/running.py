@@ -12,7 +12,7 @@ from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.unwinding import block
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Usage
-from lastlight_state.workflows.executions import checks
+from lastlight_state.workflows.executions import changes, checks
 from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.words import NodeState
 
@@ -50,7 +50,10 @@ class RunningExecution:
             "stop_reason": lambda word: _agree(
                 self.outcome, self.failure, valid.identifier("stop_reason", word, words.STOP_REASON)
             ),
-            "node_state": lambda word: valid.word("node_state", word, words.NODE_STATES),
+            "node_state": lambda word: (
+                valid.word("node_state", word, words.NODE_STATES),
+                changes.at_a_node(execution),
+            ),
         }
         for name in self._checks:
             setattr(self, name, None)

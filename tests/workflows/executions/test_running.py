@@ -155,10 +155,37 @@ def test_usage_is_kept_where_the_claim_was_lost(store: StateStore, raw: Raw) -> 
 )
 def test_what_could_not_be_stored_is_refused_where_it_is_set(state_store: StateStore, name: str, value: Any) -> None:
     """workflows W-59."""
-    run = started(state_store)
-    with pytest.raises(InvalidValue), state_store.workflows.executions.running("deploy:plan", run_id=run.id) as block:
+    run, node = started(state_store), NodeRef("plan")
+    running = state_store.workflows.executions.running("deploy:plan", run_id=run.id, node=node)
+    with pytest.raises(InvalidValue), running as block:
         setattr(block, name, value)
     [ended] = state_store.workflows.executions.list(run_id=run.id)
+    assert ended.outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (("failure", Failure("no", stop_reason="quota")), ("stop_reason", "end_turn")),
+        (("stop_reason", "end_turn"), ("failure", Failure("no", stop_reason="quota"))),
+        (("failure", Failure("no", stop_reason="x" * 65)),),
+        (("node_state", "finished"),),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_where_it_is_set(
+    every_backend: StateStore, given: tuple[tuple[str, Any], ...]
+) -> None:
+    """workflows W-52, W-59: two stop reasons, or the state of a node without one; the execution has ended."""
+    executions, run = every_backend.workflows.executions, started(every_backend)
+
+    def work() -> None:
+        with executions.running("deploy:plan", run_id=run.id) as block:
+            for name, value in given:
+                setattr(block, name, value)
+
+    with pytest.raises(InvalidValue):
+        work()
+    [ended] = executions.list(run_id=run.id)
     assert ended.outcome == "failed"
 
 
