@@ -21,11 +21,13 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.statements import number
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Window, parted, placed, window
+from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims import kinds
 from lastlight_state.workflows.claims.kinds import ABANDONED, DUE, KIND, OFFERED, PAUSED, RUNNING, SEEN, TAKEABLE
 from lastlight_state.workflows.claims.records import ClaimableRun
 from lastlight_state.workflows.kernel import live, sweeps
+from lastlight_state.workflows.kernel.claims import KEPT
 from lastlight_state.workflows.tables import RUNS
 
 _PROVENANCE = tuple(Provenance.__dataclass_fields__)
@@ -84,7 +86,15 @@ class Claimable:
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
         """Whether there is one at this moment."""
-        return self.names != () and bool(candidates(unit, kinds.moment(now), self.names, None, 1).rows)
+        at, last = kinds.moment(now), None
+        while self.names != ():
+            found = _window(unit, SOUND_NEXT, at, self.names, last, 1)
+            if any(not isinstance(row, CorruptData) for row in found.rows):
+                return True
+            last = found.last
+            if last is None:
+                return False
+        return False
 
 
 class Ranges(Filtered):
@@ -123,6 +133,8 @@ class Ranges(Filtered):
 
 LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))
 TAKEN_NEXT = Ranges((RUNS.c.id,), TAKEABLE)
+#: The same with what a take reads: a run in which that is damaged is not taken.
+SOUND_NEXT = Ranges(KEPT, TAKEABLE)
 SPENT = Ranges((RUNS.c.id,), kinds.SPENT, due=False)
 
 

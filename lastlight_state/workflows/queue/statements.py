@@ -55,9 +55,12 @@ def _first(shown: Sequence[sa.Column[Any]], *conditions: sa.ColumnElement[bool])
     return first.order_by(*_line).limit(_limit)
 
 
+#: What an admission reads: a run in which that is damaged is not admitted.
+_NEEDED = (*KEPT, RUNS.c.workflow_name)
+
+
 def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
-    shown = (*KEPT, RUNS.c.workflow_name)
-    return _first(shown, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
+    return _first(_NEEDED, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
 
 
 #: Locks the first runs that may be admitted, of the workflows ``of`` and not of those in ``full``. Rows locked by
@@ -67,7 +70,7 @@ NEXT = Filtered(_next, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.no
 
 #: The first run that may be admitted, of the workflows ``of`` and not of those in ``full``. Locks nothing.
 FIRST = Filtered(
-    lambda conditions: _first((RUNS.c.id,), _enabled, _due, *conditions),
+    lambda conditions: _first(_NEEDED, _enabled, _due, *conditions),
     of=RUNS.c.workflow_name.in_,
     full=RUNS.c.workflow_name.not_in,
 )

@@ -12,7 +12,7 @@ import pytest
 from support.sent import recorded
 from support.workflows.claim_steps import LEASE, MILLI, abandoned, offered, sleeping
 from support.workflows.crew import Crew
-from support.workflows.steps import started
+from support.workflows.steps import Raw, started
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, StoreClosed
@@ -78,6 +78,20 @@ def test_waiting_finds_what_the_queue_would_admit(store: StateStore, frozen_cloc
     assert not has_room(store, workflow_caps={"deploy": 1})
     flows.runs.cancel(held.run_id, by="ana", reason="in the way")
     assert has_room(store, cap=1)
+
+
+def test_waiting_passes_over_what_nobody_takes_because_it_cannot_be_read(sqlite_database: Database) -> None:
+    """workflows W-129, SQLite: else a worker that waits and takes would go round without a rest."""
+    store, raw = sqlite_database.open(), Raw(sqlite_database)
+    claims, queue = store.workflows.claims, store.workflows.queue
+    damaged = [offered(store).id, started(store, status="queued").id]
+    for run_id in damaged:
+        raw("UPDATE workflow_runs SET cancel_requested_at = 'soon' WHERE id = ?", run_id)
+    assert (is_there(store), has_room(store)) == (False, False)
+    assert (claims.take_next(owner="a"), queue.admit_next(cap=9, owner="a")) == ((), ())
+    offered(store)
+    started(store, status="queued")
+    assert (is_there(store), has_room(store)) == (True, True)
 
 
 def test_who_waits_is_woken_by_a_commit_and_by_the_time(
