@@ -20,6 +20,7 @@ from lastlight_state.errors import (
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, inbound_db_path, session_dir
 from lastlight_state.mailbox.folder import Place
 from lastlight_state.mailbox.folder.creation import complete, create
+from lastlight_state.settings import Settings
 
 
 def test_a_session_is_a_folder_with_a_pair_of_files(mailboxes: Mailboxes, host: HostMailbox) -> None:
@@ -118,6 +119,20 @@ def test_files_and_folders_are_private(host: HostMailbox) -> None:
     paths = [host.folder, host.folder / "inbox", host.folder / "outbox", inbound(host), outbound(host)]
     modes = [stat.S_IMODE(path.stat().st_mode) for path in paths]
     assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
+
+
+def test_a_group_that_shares_the_files_may_write_them(tmp_path: Path) -> None:
+    """mailbox MB-05: with ``mailbox_mode``, also those that `ensure` adds."""
+    mailboxes = Mailboxes(tmp_path, settings=Settings(mailbox_mode="group"))
+    host = mailboxes.create("group", "session")
+    for again in (False, True):
+        if again:
+            outbound(host).unlink()
+            (host.folder / "outbox").rmdir()
+            mailboxes.ensure("group", "session")
+        paths = [host.folder, host.folder / "inbox", host.folder / "outbox", inbound(host), outbound(host)]
+        modes = [stat.S_IMODE(path.stat().st_mode) & 0o777 for path in paths]
+        assert modes == [0o770, 0o770, 0o770, 0o660, 0o660]
 
 
 def test_either_side_opens_its_folder_without_a_store(host: HostMailbox) -> None:

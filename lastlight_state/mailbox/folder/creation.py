@@ -50,7 +50,7 @@ def complete(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -
                 _add_database(place.path, name, fill, file_mode)
         for name in (INBOX, OUTBOX):
             with suppress(FileExistsError):
-                (place.path / name).mkdir(mode=directory_mode)
+                _add_folder(place.path / name, directory_mode)
     except OSError as error:
         raise files.failure(error, place.path) from error
 
@@ -60,10 +60,14 @@ def _fill(folder: Path, fill: Fill, directory_mode: int, file_mode: int) -> None
         _empty_file(folder / name, file_mode)
         fill(folder / name, name)
     for name in (INBOX, OUTBOX):
-        (folder / name).mkdir()
-        (folder / name).chmod(directory_mode)
+        _add_folder(folder / name, directory_mode)
     folder.chmod(directory_mode)
     files.sync_directory(folder)
+
+
+def _add_folder(path: Path, mode: int) -> None:
+    path.mkdir(mode=places.PRIVATE_DIRECTORY)
+    path.chmod(mode)  # of which the process's mask would take a part away
 
 
 def _add_database(folder: Path, name: str, fill: Fill, file_mode: int) -> None:
