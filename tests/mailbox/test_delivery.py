@@ -65,6 +65,29 @@ def test_the_third_failure_ends_it(
         host.outbox.requeue(message.id)
 
 
+def test_what_is_settled_is_not_read_again(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-82: a host reads from behind the last message before which none is open."""
+    sent = [reply(agent) for _ in range(4)]
+    for message in (sent[0], sent[1], sent[3]):
+        host.outbox.mark_delivered(message.id)
+    assert taken(host) == [sent[2].id]
+    assert sql(inbound(host), "SELECT value FROM mailbox_meta WHERE key = 'settled_seq'") == [(str(sent[1].seq),)]
+
+
+def test_the_delay_before_the_next_attempt_doubles(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-84: 5 seconds, then 10."""
+    message = reply(agent)
+    for seconds in (5, 10):
+        assert taken(host) == [message.id]
+        host.outbox.mark_failed(message.id, error="busy")
+        frozen_clock.advance(timedelta(seconds=seconds, milliseconds=-1))
+        assert taken(host) == []
+        frozen_clock.advance(timedelta(milliseconds=1))
+    assert taken(host) == [message.id]
+
+
 def test_the_first_outcome_stays(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-83, case 36: the error carries it."""
     sent, lost = reply(agent), reply(agent)

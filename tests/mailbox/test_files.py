@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from support.mailbox.files import INBOUND, OLD_INBOUND, OUTBOUND, ids, inbound, made, outbound, reply, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, Origin, Routing, When
+from lastlight_state.mailbox import AgentMailbox, Deliver, HostMailbox, Mailboxes, NewDestination, Origin, Routing, When
 from lastlight_state.testing import FrozenClock
 
 ROW = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES (?, ?, 'chat', '2026-01-01T00:00:00.000Z', ?)"
@@ -60,6 +61,21 @@ def test_the_original_uses_files_of_ours(host: HostMailbox, agent: AgentMailbox)
     assert agent.outbox.delivery("a").status == "delivered"
     sql(inbound(host), "UPDATE messages_in SET status = 'completed' WHERE status = 'pending'")
     assert ids(agent.inbox.peek()) == []
+
+
+def test_times_have_the_forms_that_the_original_compares(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-11: a blank in what it compares as text, the house's form elsewhere."""
+    moment = datetime(2026, 2, 3, 12, tzinfo=UTC)
+    message, answer = send(host, process_after=moment), reply(agent, deliver=Deliver(after=moment))
+    agent.inbox.claim(message.id)
+    host.outbox.mark_delivered(answer.id)
+    [(sent, due)] = sql(inbound(host), "SELECT timestamp, process_after FROM messages_in")
+    [(written, after)] = sql(outbound(host), "SELECT timestamp, deliver_after FROM messages_out")
+    [(claimed,)] = sql(outbound(host), "SELECT status_changed FROM processing_ack")
+    [(delivered,)] = sql(inbound(host), "SELECT delivered_at FROM delivered")
+    assert (due, after) == ("2026-02-03T12:00:00.000Z", "2026-02-03 12:00:00.000")
+    plain = sent.replace("T", " ").removesuffix("Z")
+    assert (len(sent), written, claimed, delivered) == (24, plain, plain, plain)
 
 
 def test_an_agent_reads_a_file_that_lacks_later_columns(mailboxes: Mailboxes) -> None:

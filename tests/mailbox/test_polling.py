@@ -43,6 +43,16 @@ def test_context_alone_wakes_nobody(host: HostMailbox, agent: AgentMailbox) -> N
     assert host.inbox.count_due() == 0
 
 
+def test_messages_without_a_number_come_first(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-41: as others store them, by time and id, work and context alike."""
+    numbered = send(host)
+    for name, day, trigger in (("b", 2, 1), ("a", 2, 1), ("c", 1, 1), ("d", 1, 0)):
+        insert = "INSERT INTO messages_in (id, kind, timestamp, trigger, content) VALUES (?, 'chat', ?, ?, '{}')"
+        sql(inbound(host), insert, [name, f"2026-01-0{day} 00:00:00", trigger])
+    assert ids(agent.inbox.peek()) == ["c", "d", "a", "b", numbered.id]
+    assert ids(agent.inbox.peek(limit=2)) == ["c", "a"]
+
+
 def test_a_claim_is_won_once(host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes) -> None:
     """mailbox MB-42: what is held or settled is left out, and an unknown id is refused before any claim."""
     first, second = send(host), send(host)
@@ -174,6 +184,9 @@ def test_an_answer_is_found_by_its_question(host: HostMailbox, agent: AgentMailb
     assert found is not None
     assert found.id == second.id
     assert agent.inbox.find_response("q%1") is None
+    ahead = When(process_after=datetime(2099, 1, 1, tzinfo=UTC))
+    host.inbox.send(kind="system", content={"questionId": "q_2"}, when=ahead)
+    assert agent.inbox.find_response("q_2") is None
 
 
 def test_a_reply_and_what_it_answers_are_one_commit(host: HostMailbox, agent: AgentMailbox) -> None:
@@ -207,12 +220,14 @@ def test_waiting_rests_between_two_looks(agent: AgentMailbox, monkeypatch: pytes
 
 
 def test_acknowledgements_follow_the_live_work(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-46: those of settled messages are removed by the next completion."""
+    """mailbox MB-46: those of settled messages are removed by the next completion, or the next start."""
     sent = [send(host) for _ in range(3)]
     for message in sent:
         agent.inbox.complete(message.id)
         host.sweep.sync()
     assert sql(outbound(agent), "SELECT message_id FROM processing_ack") == [(sent[-1].id,)]
+    assert agent.start().tidied == 1
+    assert sql(outbound(agent), "SELECT message_id FROM processing_ack") == []
 
 
 def test_an_old_acknowledgement_does_not_swallow_a_message_of_its_id(host: HostMailbox, agent: AgentMailbox) -> None:

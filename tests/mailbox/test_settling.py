@@ -20,7 +20,9 @@ from support.run_log.killed import ended, forked
 
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.sqlite import SqliteBackend
+from lastlight_state.errors import BackendBusy
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, When
+from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 
 #: More statements than settling takes.
@@ -75,6 +77,45 @@ def test_settling_that_is_killed_leaves_a_series_with_one_live_message(
         )
         assert dict(rows) == {"completed": 1, "pending": 1}, step
     assert codes == {-signal.SIGKILL, 0}
+
+
+def test_settling_that_meets_a_busy_database_settles_nothing(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-39, MB-50: at each statement; it is no unreadable series, and the next sweep goes on."""
+    hurried = HostMailbox.open(host.folder, settings=Settings(busy_timeout=0.001, retry_seconds=0), clock=frozen_clock)
+    task = host.tasks.create("report", prompt="p", when=When(recurrence="0 9 * * *"))
+    agent.inbox.complete(task.id)
+    acquire = SqliteBackend.acquire
+    left: list[int] = []
+
+    def lend(backend: SqliteBackend, mode: Mode, checkout: Checkout | None = None) -> Checkout:
+        lent = acquire(backend, mode, checkout)
+        execute = lent.execute
+
+        def busy(statement: str, *given: Any) -> Any:
+            if mode is Mode.WRITE and statement.startswith(("SELECT", "INSERT", "UPDATE")):
+                left[0] -= 1
+                if left[0] < 0:
+                    error = sqlite3.OperationalError("database is locked")
+                    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
+                    raise error
+            return execute(statement, *given)
+
+        lent.execute = busy
+        return lent
+
+    monkeypatch.setattr(SqliteBackend, "acquire", lend)
+    reports = []
+    for step in STEPS:
+        left[:] = [step]
+        try:
+            reports.append(hurried.sweep.sync())
+        except BackendBusy:
+            left[:] = [1000]
+            assert [row.status for row in host.inbox.list()] == ["pending"], step
+    assert len(reports) < len(STEPS) - 3
+    assert (reports[0].completed, reports[0].successors, reports[0].unreadable_series) == (1, 1, ())
 
 
 def test_each_side_works_where_it_may_not_write_the_others_file(frozen_clock: FrozenClock) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.mailbox.files import ids, inbound, outbound, send, sql
+from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import LostRace
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, StalePolicy, When, stale
@@ -73,6 +73,38 @@ def test_a_release_frees_without_writing_the_agents_file(
     assert ids(agent.inbox.peek()) == [message.id]
 
 
+def test_a_series_goes_on_after_its_last_try(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-39, MB-52: in the transaction that gives the message up."""
+    task = host.tasks.create("report", prompt="p", when=When(recurrence="0 9 * * *"))
+    sql(inbound(host), "UPDATE messages_in SET tries = 5")
+    agent.inbox.claim(task.id)
+    assert host.sweep.release(reason="killed").exhausted == 1
+    found = host.tasks.get("report")
+    assert (found.status, found.id != task.id) == ("pending", True)
+
+
+def test_a_paused_message_stays_paused_when_its_agent_dies(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-52: also one that has no tries left."""
+    for tries in (0, 5):
+        task = host.tasks.create(prompt="p", when=When())
+        sql(inbound(host), "UPDATE messages_in SET tries = ? WHERE id = ?", [tries, task.id])
+        agent.inbox.claim(task.id)
+        host.tasks.pause(task.id)
+        report = host.sweep.release(reason="killed")
+        assert (report.released, report.exhausted) == (0, 0)
+        assert (host.inbox.get(task.id).status, host.inbox.get(task.id).tries) == ("paused", tries)
+
+
+def test_a_claim_from_the_future_is_freed(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-52, MB-44: one of the original, whose clock goes ahead."""
+    message = send(host)
+    row = (message.id, "processing", "2099-01-01 00:00:00")
+    sql(outbound(host), "INSERT INTO processing_ack (message_id, status, status_changed) VALUES (?, ?, ?)", row)
+    assert host.sweep.release(reason="gone").released == 1
+    frozen_clock.advance(MINUTE)
+    assert ids(agent.inbox.peek()) == [message.id]
+
+
 def test_an_acknowledgement_after_a_release(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
     """mailbox MB-50, case 18: work that was done counts, a failure of an earlier try does not."""
     agent.start()
@@ -81,6 +113,8 @@ def test_an_acknowledgement_after_a_release(host: HostMailbox, agent: AgentMailb
     host.sweep.release(reason="killed")
     agent.inbox.complete(done.id)
     agent.inbox.fail(failed.id, error="late")
+    frozen_clock.advance(MINUTE)
+    assert ids(agent.inbox.peek()) == [failed.id]
     report = host.sweep.sync()
     assert (report.completed, report.failed) == (1, 0)
     assert host.inbox.get(failed.id).status == "pending"
@@ -116,6 +150,24 @@ def test_a_retry_gives_all_tries_again(host: HostMailbox, agent: AgentMailbox) -
         host.inbox.retry(message.id)
 
 
+def test_each_side_counts_what_waits(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-06: each count by itself."""
+    sent = [send(host) for _ in range(6)]
+    send(host, process_after=frozen_clock.now() + MINUTE)
+    task = host.tasks.create(prompt="p", when=When())
+    host.tasks.pause(task.id)
+    agent.inbox.claim(sent[0].id, sent[1].id)
+    for message in sent[2:4]:
+        host.inbox.fail(message.id, error="no")
+    answers = [reply(agent) for _ in range(6)]
+    host.outbox.mark_delivered(answers[0].id)
+    host.outbox.mark_failed(answers[1].id, error="gone", permanent=True)
+    for side in (host, agent):
+        found = side.status()
+        assert (found.pending, found.due, found.claimed, found.paused, found.failed) == (5, 2, 2, 1, 2)
+        assert (found.undelivered, found.undeliverable) == (4, 1)
+
+
 def test_due_work_wakes_and_held_work_does_not(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-32, case 74"""
     send(host, kind="system")
@@ -143,6 +195,22 @@ def test_one_session_does_not_stop_another(mailboxes: Mailboxes, host: HostMailb
     assert [bool(report.errors) for report in reports] == [True, False]
     assert reports[1].session == other.session
     assert "inbound.db" in reports[0].errors[0]
+
+
+def test_a_step_that_fails_stops_no_other(host: HostMailbox) -> None:
+    """mailbox MB-53: what was done stays, and each step that failed is named."""
+    host.inbox.send_many([NewMessage("chat", {}, when=When(trigger=False)) for _ in range(3)])
+    outbound(host).write_bytes(b"no database at all" * 99)
+    report = host.sweep.run(agent_started_at=NOON, policy=StalePolicy(max_context=1))
+    assert [error.partition(":")[0] for error in report.errors] == ["sync", "assessment"]
+    assert (report.sync, report.expired) == (None, 2)
+
+
+def test_acknowledgements_of_unknown_messages_are_counted(host: HostMailbox) -> None:
+    """mailbox MB-50"""
+    acknowledge = "INSERT INTO processing_ack (message_id, status, status_changed) VALUES ('gone', 'completed', 't')"
+    sql(outbound(host), acknowledge)
+    assert host.sweep.sync().ignored == 1
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.mailbox.files import inbound, send, sql
+from support.mailbox.files import PLACE, inbound, send, sql
 
 from lastlight_state.errors import InvalidValue, LostRace, NotFound
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, When, WhenChange
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, Origin, When, WhenChange
+from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
@@ -69,6 +70,14 @@ def test_a_task_that_is_paused_while_it_runs_is_followed_by_a_paused_one(
     assert [status for _, status in live(host)] == ["paused"]
 
 
+def test_a_paused_task_that_its_host_fails_is_followed_by_a_paused_one(host: HostMailbox) -> None:
+    """mailbox MB-39"""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    host.tasks.pause("report")
+    host.inbox.fail("report", error="no paper")
+    assert [status for _, status in live(host)] == ["paused"]
+
+
 def test_missed_periods_are_one_late_run(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
     """mailbox case 28: then the future."""
     host.tasks.create("report", prompt="write it", when=DAILY)
@@ -86,6 +95,40 @@ def test_a_pattern_is_read_in_its_own_zone(host: HostMailbox, agent: AgentMailbo
     agent.inbox.complete("winter")
     host.sweep.sync()
     assert host.tasks.get("winter").process_after == datetime(2026, 2, 3, 14, tzinfo=UTC)
+
+
+def test_a_row_without_a_zone_is_read_in_the_settings_one(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-38"""
+    host.tasks.create("report", prompt="p", when=DAILY)
+    agent.inbox.complete("report")
+    tokyo = HostMailbox.open(host.folder, settings=Settings(mailbox_timezone="Asia/Tokyo"), clock=frozen_clock)
+    tokyo.sweep.sync()
+    assert host.tasks.get("report").process_after == datetime(2026, 2, 4, 0, tzinfo=UTC)
+
+
+def test_an_occurrence_that_is_done_early_is_followed_by_one_after_it(host: HostMailbox) -> None:
+    """mailbox MB-39: its own time is not given a second time."""
+    ahead = datetime(2026, 2, 5, 9, tzinfo=UTC)
+    host.tasks.create("report", prompt="p", when=When(process_after=ahead, recurrence="0 9 * * *"))
+    host.inbox.fail("report", error="done by hand")
+    assert host.tasks.get("report").process_after == ahead + timedelta(days=1)
+
+
+def test_a_next_occurrence_is_the_same_message_again(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-39: with its zone and whether it wakes; its tries begin anew, and nobody sent it."""
+    zone = When(NOON, "0 9 * * *", "America/New_York", trigger=False, on_wake=True)
+    origin = Origin(source_session_id="other")
+    first = host.inbox.send("m", kind="news", content={"a": [1]}, routing=PLACE, when=zone, origin=origin)
+    sql(inbound(host), "UPDATE messages_in SET tries = 3")
+    agent.inbox.complete(first.id)
+    host.sweep.sync()
+    [found] = host.inbox.list(status="pending")
+    second = host.inbox.get(found.id)
+    kept = {"kind", "content", "routing", "recurrence", "timezone", "trigger", "series_id"}
+    assert second.model_dump(include=kept) == first.model_dump(include=kept)
+    assert (second.tries, second.on_wake, second.source_session_id) == (0, False, None)
 
 
 @pytest.mark.parametrize("pattern", ["", "0 0 31 2 *", "60 * * * *"])
