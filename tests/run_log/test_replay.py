@@ -130,6 +130,14 @@ def test_a_summary_tells_what_a_run_did(log: RunLog) -> None:
     assert digest.header is not None
 
 
+def test_a_summary_has_the_beginning_of_long_texts(log: RunLog) -> None:
+    """run-log RL-43: the first 1,000 characters."""
+    asked = line("run.start", input={"type": "text", "text": "a" * 1_001})
+    put(log, [head(), asked, ending() | {"final": "b" * 1_001}])
+    digest = log.replay.summarise(RUN)
+    assert (digest.input_text, digest.final) == ("a" * 1_000, "b" * 1_000)
+
+
 def test_a_summary_adds_tokens_by_model_and_missing_usage_counts_as_none(log: RunLog) -> None:
     """run-log RL-43, case 34."""
 

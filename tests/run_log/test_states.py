@@ -221,6 +221,10 @@ def test_an_update_changes_what_is_stored_and_nothing_else(log: RunLog) -> None:
     second = log.states.update(SESSION, lambda stored: stored.model_copy(update={"meta": {"k": 1}}))
     assert (second.meta, second.invoke_seq) == ({"k": 1}, 3)
     assert second.updated_at == NOW + timedelta(milliseconds=1)
+    later = NOW + timedelta(hours=1)
+    assert (
+        log.states.update(SESSION, lambda stored: stored.model_copy(update={"updated_at": later})).updated_at == later
+    )
     with pytest.raises(InvalidValue):
         log.states.update(SESSION, lambda stored: stored.model_copy(update={"session_id": OTHER_SESSION}))
     with pytest.raises(InvalidValue):
