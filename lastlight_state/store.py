@@ -128,9 +128,9 @@ class StateStore(Domains):
 
         ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that holds it. SQLite is
         migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. An ``engine`` of yours is
-        used and never disposed. Raises `NotMigrated` or `NewerSchema` when the schema does not fit, `InvalidValue` for
-        a URL or setting that is wrong, `BackendUnavailable` when the database cannot be reached; then nothing was
-        created.
+        used and never disposed. Raises `NotMigrated` or `NewerSchema` when the schema does not fit,
+        `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue` for a URL or setting that is
+        wrong, `BackendUnavailable` when the database cannot be reached; then nothing was created.
         """
         in_force = load_settings(
             settings,

@@ -25,7 +25,7 @@ _log = logging.getLogger("lastlight_state.db")
 NOTHING_YET = -1
 #: Between two looks the thread rests this many times as long as the last look took, ...
 REST = 20
-#: ... but for this reason alone never longer than so many seconds.
+#: ... but for this reason alone never longer than so many seconds, and so long after one that failed.
 LONGEST_REST = 0.5
 
 
@@ -108,6 +108,7 @@ class Watch(Generic[K]):
                 return
             except Exception as error:  # noqa: BLE001 - others wait for this thread, and the next look will tell
                 _log.warning("a look for what was committed failed: %s", error)
+                took = LONGEST_REST
                 continue
             took = time.monotonic() - began
             with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 
 import pytest
@@ -26,3 +27,18 @@ def test_a_look_that_fails_is_made_again(failure: Exception, caplog: pytest.LogC
     with watch.waiting_for(["run"], 0.001):
         assert watch.grown({"run": 0}, 10) == {"run": 1}
     assert "a look for what was committed failed" in caplog.text
+
+
+def test_looks_that_fail_are_made_with_a_rest_between_them() -> None:
+    """workflows W-129: two a second, however often somebody wants to look."""
+    looks = []
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        looks.append(keys)
+        raise BackendBusy("busy")
+
+    watch = Watch(read)
+    begun = time.monotonic()
+    with watch.waiting_for(["run"], 0):
+        assert watch.grown({"run": 0}, 0.3) == {}
+    assert 1 <= len(looks) <= 2 * (time.monotonic() - begun) + 1

@@ -176,8 +176,8 @@ class Runs(Repository):
         """End a run with its marker, scratch and error, and close what belongs to it, in one transaction.
 
         A running run may end with any status, a queued or paused one only as failed. A success has no ``failure``; its
-        ``reason`` may say why it stopped. Repeat-safe for the same status
-        and claim; any other end of an ended run is `Conflict` ``run_status`` or `ClaimLost`.
+        ``reason`` may say why it stopped. Repeat-safe for the same status and claim; any other end of an ended run is
+        `Conflict` ``run_status`` or `ClaimLost`.
         """
         now = self._now()
         ending = checks.ending(status, failure, reason)
