@@ -355,3 +355,17 @@ def test_a_copy_that_is_not_finished_is_told(scene: Scene) -> None:
     """maintenance OP-15, OP-55."""
     scene.store.receipts.begin("copy", owner="a", policy={})
     assert {finding.check for finding in findings(scene.store)} == {"DOC-17"}
+
+
+def test_a_file_too_damaged_to_be_examined_is_an_error_and_not_only_a_check_that_failed(tmp_path: Path) -> None:
+    """maintenance OP-15, OP-17."""
+    settings = Settings(url=str(tmp_path / "a.db"), state_dir=tmp_path)
+    with StateStore(connect(settings), settings) as store:
+        migrate(store.backend)
+        found = store.outputs.query.rows("SELECT rootpage FROM sqlite_master WHERE name = 'run_nodes'")
+    with (tmp_path / "a.db").open("r+b") as damaged:
+        damaged.seek((int(str(found.rows[0][0])) - 1) * 4096)
+        damaged.write(b"\xff" * 4096)
+    with StateStore(connect(settings), settings) as store:
+        [told] = findings(store, only=["DOC-07"])
+    assert (told.check, told.severity) == ("DOC-07", "error")
