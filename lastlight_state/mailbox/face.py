@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -192,4 +193,8 @@ def _info(root: Path, group: str, session: str) -> MailboxInfo:
 
 
 def _size(path: Path) -> int | None:
-    return path.lstat().st_size if is_regular(path) else None
+    try:
+        found = path.lstat()
+    except OSError:  # missing, or removed meanwhile
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

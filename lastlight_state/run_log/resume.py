@@ -73,7 +73,7 @@ def prepare_resume(
     Calls without a result and results without a call are dropped. ``system_prompt`` takes the place of the leading
     system messages. Where the environment differs from ``previous``, by default the one of the last plan, a system
     message with the text of ``notice`` follows them; notices of earlier resumes are removed. Raises `NewerSchema` for
-    a state of a version that is not ours.
+    a state of a version that is not ours, and `InvalidValue` for a last plan's environment that cannot be read.
     """
     if type(state.schema_version) is not int or state.schema_version != words.VERSION:
         raise newer(f"session state {state.session_id}", state.schema_version)

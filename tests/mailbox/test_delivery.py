@@ -139,6 +139,26 @@ def test_nothing_is_marked_delivered_that_was_not(host: HostMailbox, agent: Agen
     assert outcomes[2].error == "no adapter for slack"
 
 
+def test_a_message_that_is_given_up_while_it_is_sent_stops_no_other(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-85: the first outcome stays."""
+    sent = [reply(agent) for _ in range(2)]
+
+    def adapter(due: DueMessage) -> str:
+        if due.message.id == sent[0].id:
+            host.outbox.mark_failed(due.message.id, error="x", permanent=True)
+        return "p-1"
+
+    assert host.outbox.drain(adapter).delivered == 2
+    assert [agent.outbox.delivery(message.id).status for message in sent] == ["failed", "delivered"]
+
+
+def test_a_message_to_the_host_itself_needs_no_place(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-85: of the kind ``system``."""
+    agent.outbox.send(kind="system", content={"action": "restart"})
+    report = host.outbox.drain(lambda _due: None)
+    assert (report.delivered, report.failed) == (1, 0)
+
+
 def test_delivery_waits_for_its_time(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
     """mailbox case 38: in either form; messages of one second go out in the order of writing."""
     now = frozen_clock.now()
@@ -162,6 +182,15 @@ def test_an_edit_goes_out_after_its_target(host: HostMailbox, agent: AgentMailbo
     [due] = host.outbox.take_due()
     assert (due.message.id, due.message.content["messageId"]) == (edit.id, "p-7")
     assert [found.error for found in host.outbox.list_failed()].count("target_failed") == 1
+
+
+def test_an_edit_whose_target_is_gone_fails(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-81"""
+    target = reply(agent)
+    edit = agent.outbox.edit(target.seq or 0, text="better")
+    sql(outbound(agent), "DELETE FROM messages_out WHERE id = ?", [target.id])
+    assert taken(host) == []
+    assert [(found.message_out_id, found.error) for found in host.outbox.list_failed()] == [(edit.id, "target_failed")]
 
 
 def test_a_reaction_to_an_inbound_message_names_it_as_the_platform_does(host: HostMailbox, agent: AgentMailbox) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,23 @@ def test_an_empty_file_of_the_other_side_is_an_empty_mailbox(mailboxes: Mailboxe
     assert again.outbox.take_due() == []
     assert again.sweep.claims() == []
     assert send(again).seq == 2
+
+
+def test_a_file_that_vanishes_while_sessions_are_listed_stops_no_list(
+    mailboxes: Mailboxes, host: HostMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-06"""
+    lstat, gone = Path.lstat, outbound(host)
+
+    def seen_last(path: Path) -> os.stat_result:
+        found = lstat(path)
+        if path == gone:
+            path.unlink()
+        return found
+
+    size = gone.stat().st_size
+    monkeypatch.setattr(Path, "lstat", seen_last)
+    assert [[info.outbound_bytes for info in mailboxes.list()] for _ in range(2)] == [[size], [None]]
 
 
 def test_files_and_folders_are_private(host: HostMailbox) -> None:

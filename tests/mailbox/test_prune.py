@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -138,6 +139,24 @@ def test_a_session_goes_whole_when_its_agent_is_gone(
     assert [path.name for path in kept.folder.parent.iterdir()] == ["other"]
     with pytest.raises(NotFound):
         mailboxes.prune("group", "session")
+
+
+def test_a_file_that_vanishes_while_sizes_are_added_up_counts_nothing(
+    mailboxes: Mailboxes, host: HostMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-35"""
+    walk, fleeting = os.walk, host.folder / "fleeting"
+    fleeting.write_bytes(b"12345")
+
+    def walked(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for step in walk(top):
+            fleeting.unlink(missing_ok=True)
+            yield step
+
+    monkeypatch.setattr(os, "walk", walked)
+    assert mailboxes.prune("group", "session").size_bytes == sum(
+        path.stat().st_size for path in host.folder.rglob("*") if path.is_file()
+    )
 
 
 def test_a_planted_link_does_not_lead_a_removal_elsewhere(

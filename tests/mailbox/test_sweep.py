@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 
+from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import LostRace
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, StalePolicy, When, stale
 from lastlight_state.testing import FrozenClock
@@ -95,6 +97,26 @@ def test_a_paused_message_stays_paused_when_its_agent_dies(host: HostMailbox, ag
         assert (host.inbox.get(task.id).status, host.inbox.get(task.id).tries) == ("paused", tries)
 
 
+def test_a_message_that_is_paused_while_it_is_given_up_stays_paused(
+    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-52: paused between the look and the write."""
+    task = host.tasks.create("report", prompt="p", when=When(recurrence="0 9 * * *"))
+    sql(inbound(host), "UPDATE messages_in SET tries = 5")
+    agent.inbox.claim(task.id)
+    acquire = SqliteBackend.acquire
+
+    def paused_first(backend: SqliteBackend, mode: Mode, checkout: Checkout | None = None) -> Checkout:
+        if mode is Mode.WRITE:
+            sql(inbound(host), "UPDATE messages_in SET status = 'paused'")
+        return acquire(backend, mode, checkout)
+
+    monkeypatch.setattr(SqliteBackend, "acquire", paused_first)
+    report = host.sweep.release(reason="killed")
+    assert (report.released, report.exhausted) == (0, 0)
+    assert sql(inbound(host), "SELECT id, status FROM messages_in") == [("report", "paused")]
+
+
 def test_a_claim_from_the_future_is_freed(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
     """mailbox MB-52, MB-44: one of the original, whose clock goes ahead."""
     message = send(host)
@@ -139,9 +161,12 @@ def test_a_retry_gives_all_tries_again(host: HostMailbox, agent: AgentMailbox) -
     """mailbox MB-34, case 76: it is polled in spite of its failed acknowledgement."""
     message = send(host)
     agent.inbox.fail(message.id, error="broken")
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRace) as early:
         host.inbox.retry(message.id)
     host.sweep.sync()
+    with pytest.raises(LostRace) as late:
+        host.inbox.fail(message.id, error="again")
+    assert [lost.value.details["status"] for lost in (early, late)] == ["pending", "failed"]
     found = host.inbox.retry(message.id)
     assert (found.status, found.tries, found.error) == ("pending", 1, None)
     assert ids(agent.inbox.take()) == [message.id]

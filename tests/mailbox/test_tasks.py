@@ -139,6 +139,16 @@ def test_a_pattern_that_never_matches_is_refused(host: HostMailbox, pattern: str
             host.tasks.create(prompt="p", when=when)
 
 
+def test_a_new_pattern_is_checked_in_the_zone_that_the_task_has(host: HostMailbox) -> None:
+    """mailbox MB-38: an unknown one of others is refused until it is replaced."""
+    host.tasks.create("report", prompt="p", when=DAILY)
+    sql(inbound(host), "UPDATE messages_in SET timezone = 'Mars/Olympus'")
+    with pytest.raises(InvalidValue, match="Mars/Olympus"):
+        host.tasks.update("report", when=WhenChange(recurrence="0 8 * * *"))
+    found = host.tasks.update("report", when=WhenChange(recurrence="0 8 * * *", timezone="UTC"))
+    assert (found.recurrence, found.timezone) == ("0 8 * * *", "UTC")
+
+
 def test_a_pattern_of_others_that_cannot_be_read_stops_no_other_series(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox case 30: each sweep names it."""
     for name in ("bad", "good"):

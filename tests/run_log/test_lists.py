@@ -82,6 +82,12 @@ def test_filters_narrow_the_list(log: RunLog) -> None:
         log.runs.list(session_id=SESSION, page_token=token)
 
 
+def test_a_header_without_a_session_leaves_it_to_the_start(log: RunLog) -> None:
+    """run-log RL-62."""
+    put(log, [head(), line("run.start", session_id=SESSION, input={"type": "text", "text": "ask"})])
+    assert [entry.session_id for entry in log.runs.list(session_id=SESSION)] == [SESSION]
+
+
 def test_pages_neither_skip_nor_repeat_while_runs_are_added(log: RunLog) -> None:
     """run-log RL-62."""
     ids = _fill(log)

@@ -86,6 +86,14 @@ def test_a_plan_depends_on_its_input_alone_and_leaves_it_as_it_is() -> None:
         prepare_resume(state(USER, schema_version=2), environment=THERE)
 
 
+def test_an_environment_that_cannot_be_read_is_refused_unless_another_is_given() -> None:
+    """run-log RL-90."""
+    given = state(USER, meta={"x.lastlight.environment": {"cwd": 5}})
+    with pytest.raises(InvalidValue, match="cwd"):
+        prepare_resume(given, environment=THERE)
+    assert prepare_resume(given, environment=THERE, previous=HERE).changes[0].name == "cwd"
+
+
 def test_the_current_prompt_takes_the_place_of_leading_system_messages() -> None:
     """run-log RL-93, case 57."""
     later = {"role": "system", "content": "later"}

@@ -311,3 +311,11 @@ def test_a_lost_state_is_reconstructed_from_the_last_prompt_and_its_answer(log: 
     assert [message["content"] for message in found.messages] == ["a"]
     assert log.states.find(SESSION) is None
     assert log.states.put(found).updated_at == datetime(2026, 2, 3, 12, 0, 30, tzinfo=UTC)
+
+
+def test_the_first_of_two_answers_with_one_number_is_reconstructed(log: RunLog) -> None:
+    """run-log RL-77."""
+    put(log, [head(session_id=SESSION), request(3, "a"), response(3, "first"), response(3, "second")])
+    found = log.states.reconstruct(SESSION)
+    assert found is not None
+    assert [message["content"] for message in found.messages] == ["a", "first"]

@@ -18,12 +18,13 @@ _LONG = timedelta(hours=1)
 
 
 def size(place: Place) -> int:
-    """The bytes of all regular files of the session. No link is followed."""
+    """The bytes of all regular files of the session. No link is followed; what vanishes meanwhile counts nothing."""
     total = 0
     for folder, _, names in os.walk(place.path):
         for name in names:
-            found = os.lstat(Path(folder, name))
-            total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+            with suppress(FileNotFoundError):
+                found = os.lstat(Path(folder, name))
+                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
     return total
 
 

@@ -172,10 +172,7 @@ class HostSweep(Room):
         for head, ack in held:
             tries, base = head["tries"] or 0, head["tries_base"] or 0
             if tries - base >= words.MOST_TRIES:
-                settled = unit.row(sql.SETTLE, _settling(head, "failed", reason, now) | {"outcome": words.EXHAUSTED})
-                exhausted += settled is not None
-                if settled is not None:
-                    series.follow(unit, self._pair, settled, now)
+                exhausted += self._given_up(unit, head, reason, now)
                 continue
             claimed_at = instant(ack["status_changed"])
             values = {
@@ -189,6 +186,16 @@ class HostSweep(Room):
             }
             released += unit.change(sql.RELEASE, values)
         return ReleaseReport(released=released, exhausted=exhausted)
+
+    def _given_up(self, unit: Unit, head: dict[str, Any], reason: str, now: datetime) -> bool:
+        """Fail a message that has no tries left, unless it was paused or replaced after it was looked at."""
+        before = unit.row(sql.HEAD_OF, {"id": head["id"]})
+        if before is None or (before["seq"], before["status"]) != (head["seq"], "pending"):
+            return False
+        settled = unit.row(sql.SETTLE, _settling(head, "failed", reason, now) | {"outcome": words.EXHAUSTED})
+        if settled is not None:
+            series.follow(unit, self._pair, settled, now)
+        return settled is not None
 
 
 def _live(both: Both) -> Any:
