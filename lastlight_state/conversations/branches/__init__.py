@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
-from lastlight_state.conversations.branches import appending, statements as sql
-from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
+from lastlight_state.conversations.branches import appending, making, statements as sql
+from lastlight_state.conversations.kernel import branching, lineage, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
-from lastlight_state.conversations.kernel.metadata import FORK_KEYS, merged, refuse_fork_keys
+from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
 from lastlight_state.conversations.records import (
     Appended,
     Branch,
@@ -31,8 +30,7 @@ from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted
-from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue
-from lastlight_state.ids import new_id
+from lastlight_state.errors import AlreadyExists
 
 T = TypeVar("T")
 
@@ -53,8 +51,9 @@ class Branches(Repository):
         `AlreadyExists` for an id that is stored, of whatever session.
         """
         now = self._now()
-        row, system = self._row(session_id, branch, now)
-        return storing.settled(lambda: self._writing(lambda unit: self._created(unit, row, system, now)))
+        row, system = making.row_of(session_id, branch, now)
+        known = self._remember(KnownClasses)
+        return storing.settled(lambda: self._writing(lambda unit: making.created(unit, known, row, system, now)))
 
     def ensure(self, session_id: str, branch: NewBranch) -> Branch:
         """Make a branch unless it is there; the stored one is not changed. Compares what the caller gives.
@@ -62,12 +61,13 @@ class Branches(Repository):
         Raises `AlreadyExists` with the ``fields`` that differ, the session among them.
         """
         now = self._now()
-        row, system = self._row(session_id, branch, now)
+        row, system = making.row_of(session_id, branch, now)
+        known = self._remember(KnownClasses)
 
         def look(unit: Unit) -> Branch:
             found = unit.find(Branch, branching.GET, {"branch_id": row["id"]})
             if found is None:
-                return self._created(unit, row, system, now)
+                return making.created(unit, known, row, system, now)
             if fields := _differing(found, row, system):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
@@ -99,14 +99,14 @@ class Branches(Repository):
             return self._change(found, lambda _stored: changes)
         checks.metadata("patch.node_metadata", metadata)
         refuse_fork_keys("patch.node_metadata", metadata or {})
-        return self._change(found, lambda stored: {**changes, "node_metadata": _kept(stored, metadata)})
+        return self._change(found, lambda stored: {**changes, "node_metadata": making.kept(stored, metadata)})
 
     def merge_metadata(self, branch_id: str, patch: dict[str, Any]) -> Branch:
         """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`."""
         found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
         codec.encode("patch", given, max_bytes=words.METADATA)
-        return self._change(found, lambda stored: {"node_metadata": _metadata(merged(stored, given))})
+        return self._change(found, lambda stored: {"node_metadata": making.metadata(merged(stored, given))})
 
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
@@ -135,7 +135,10 @@ class Branches(Repository):
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
         [given] = storing.drafts("message", [message], now)
-        return storing.settled(lambda: self._writing(lambda unit: self._system_replaced(unit, found, given, now)))
+        known = self._remember(KnownClasses)
+        return storing.settled(
+            lambda: self._writing(lambda unit: making.system_replaced(unit, known, found, given, now))
+        )
 
     def history(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
@@ -193,50 +196,6 @@ class Branches(Repository):
 
         return self._viewing(read)
 
-    def _row(self, session_id: str, branch: Any, now: datetime) -> tuple[Row, Row | str | None]:
-        given = valid.group("branch", branch, NewBranch)
-        created, exact = checks.created("branch.created_at", given.created_at, now)
-        checks.metadata("branch.node_metadata", given.node_metadata)
-        system = None if given.system is None else storing.drafts("branch.system", [given.system], now)[0]
-        row = {
-            "id": new_id() if given.id is None else valid.identifier("branch.id", given.id),
-            "created_at": created,
-            "created_at_unix": exact,
-            "user": checks.name("branch.user", given.user),
-            "name": checks.name("branch.name", given.name),
-            "session_id": valid.identifier("session_id", session_id),
-            "progression_id": checks.name("branch.progression_id", given.progression_id),
-            "system_msg_id": None if system is None else storing.id_of(system),
-            "parent_branch_id": None,
-            "forked_at_ord": None,
-            "fork_depth": 0,
-            "node_metadata": given.node_metadata,
-            "extra": checks.others("branch.extra", given.extra),
-        }
-        return row, system
-
-    def _created(self, unit: Unit, row: Row, system: Row | str | None, now: datetime) -> Branch:
-        pool = sessions.locked(unit, row["session_id"])
-        origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
-        if origin is not None and row["progression_id"] is not None:
-            raise InvalidValue("branch.progression_id", "must not be given for a fork")
-        if system is not None:
-            orders.locked(unit, [pool])
-            storing.put_all(unit, self._remember(KnownClasses), [system], now)
-            sessions.pool_message(unit, pool, storing.id_of(system))
-        if origin is not None:
-            values = {**row, "parent_branch_id": origin[0]}
-            return branching.fork(unit, values, at=origin[1], where="branch.node_metadata.forked_at_ord", now=now)
-        own = row["progression_id"]
-        if own is None:
-            own = new_id()
-            orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
-        else:
-            orders.locked(unit, [own])
-        return branching.insert_branch(
-            unit, {**row, "progression_id": own, "node_metadata": _metadata(row["node_metadata"])}, now
-        )
-
     def _change(self, branch_id: str, changed: Callable[[Any], Row]) -> Branch:
         """Set columns of a branch, by the metadata that it has, and say that its session changed."""
         now = self._now()
@@ -253,41 +212,10 @@ class Branches(Repository):
 
         return self._writing(change, repeatable=True)
 
-    def _system_replaced(self, unit: Unit, branch_id: str, given: Row | str, now: datetime) -> Branch:
-        branch = appending.head(unit, branch_id)
-        sessions.locked(unit, branch["session_id"])
-        own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
-        former = (unit.row(sql.STATE, {"branch_id": branch_id}) or {})["system_msg_id"]
-        new = storing.id_of(given)
-        storing.put_all(unit, self._remember(KnownClasses), [given], now)
-        at = {"progression_id": own["id"], "ord": own["start_ord"]}
-        first = unit.row(sql.FIRST, at)
-        if former is not None and first is not None and first["message_id"] == former != new:
-            inherited = unit.value(orders.INHERITED, {"progression_id": own["id"]}) or 0
-            if inherited > own["start_ord"]:
-                problem = "a fork has inherited the place of its system message"
-                raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
-            unit.change(sql.RELINK, {**at, "message_id": new})
-            unit.change(orders.CHANGED, at)
-        sessions.pool_message(unit, branch["pool"], new)
-        unit.value(sql.SYSTEM, {"branch_id": branch_id, "message_id": new})
-        sessions.move(unit, branch["session_id"], now)
-        return branching.get(unit, branch_id)
-
 
 def _message(row: Row) -> BranchMessage:
     place = {"ord": row.pop("ord"), "branch_id": row.pop("branch_id")}
     return BranchMessage.of({**place, "message": Message.of(row)})
-
-
-def _metadata(value: dict[str, Any] | None) -> str | None:
-    return checks.metadata("node_metadata", value)
-
-
-def _kept(stored: dict[str, Any] | None, given: dict[str, Any] | None) -> str | None:
-    """New metadata, with the keys of a fork that the stored ones have."""
-    fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
-    return _metadata({**(given or {}), **fork} if fork else given)
 
 
 def _differing(found: Branch, row: Row, system: Row | str | None) -> builtins.list[str]:

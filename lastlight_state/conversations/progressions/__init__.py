@@ -120,7 +120,7 @@ class Progressions(Repository):
         found = valid.sought("progression_id", progression_id)
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
         version = valid.number("expect_version", expect_version)
-        return storing.settled(lambda: self._writing(lambda unit: _replaced(unit, found, ids, version)))
+        return storing.settled(lambda: self._writing(lambda unit: replaced(unit, found, ids, version)))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """A page of the orders that hold a message, and where. An unknown message is in none."""
@@ -144,7 +144,8 @@ class Progressions(Repository):
         return Progression.of(unit.row(sql.GET, {"progression_id": row["id"]}) or {})
 
 
-def _replaced(unit: Unit, progression_id: str, ids: Sequence[str], version: int) -> Progression:
+def replaced(unit: Unit, progression_id: str, ids: Sequence[str], version: int) -> Progression:
+    """Put stored messages in place of an order's own links, if it has this version."""
     order = orders.locked(unit, [progression_id])[progression_id]
     if order["version"] != version:
         raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order["version"])

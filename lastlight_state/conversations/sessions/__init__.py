@@ -33,7 +33,7 @@ class Sessions(Repository):
         Raises `AlreadyExists` for an id that is stored, `NotFound` for an unknown pool.
         """
         row = checks.row(session, self._now())
-        return self._writing(lambda unit: _created(unit, row))
+        return self._writing(lambda unit: created(unit, row))
 
     def ensure(self, session: NewSession) -> ConversationSession:
         """Make a session unless it is there; the stored one is not changed. Compares what the caller gives.
@@ -45,7 +45,7 @@ class Sessions(Repository):
         def look(unit: Unit) -> ConversationSession:
             stored = unit.row(sql.GET, {"session_id": row["id"]})
             if stored is None:
-                return _created(unit, row)
+                return created(unit, row)
             if fields := _differing(stored, row, session):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
@@ -127,7 +127,8 @@ class Sessions(Repository):
         return moved
 
 
-def _created(unit: Unit, row: dict[str, Any]) -> ConversationSession:
+def created(unit: Unit, row: dict[str, Any]) -> ConversationSession:
+    """Insert a session, with a pool of its own unless the row names one. Raises `AlreadyExists`."""
     pool = row["progression_id"]
     if pool is None:
         pool = new_id()

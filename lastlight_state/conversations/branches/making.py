@@ -1,0 +1,102 @@
+"""Making a branch, and giving it another system message: steps of a branch's own calls, and of a tree's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import NewBranch
+from lastlight_state.conversations.branches import appending, statements as sql
+from lastlight_state.conversations.kernel import branching, orders, sessions, storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.metadata import FORK_KEYS
+from lastlight_state.conversations.records import Branch
+from lastlight_state.db import valid
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.ids import new_id
+
+Row = dict[str, Any]
+
+
+def row_of(session_id: str, branch: Any, now: datetime, where: str = "branch") -> tuple[Row, Row | str | None]:
+    """The parameters of a branch, its metadata not encoded yet, and its system message."""
+    given = valid.group(where, branch, NewBranch)
+    created, exact = checks.created(f"{where}.created_at", given.created_at, now)
+    checks.metadata(f"{where}.node_metadata", given.node_metadata)
+    system = None if given.system is None else storing.drafts(f"{where}.system", [given.system], now)[0]
+    row = {
+        "id": new_id() if given.id is None else valid.identifier(f"{where}.id", given.id),
+        "created_at": created,
+        "created_at_unix": exact,
+        "user": checks.name(f"{where}.user", given.user),
+        "name": checks.name(f"{where}.name", given.name),
+        "session_id": valid.identifier("session_id", session_id),
+        "progression_id": checks.name(f"{where}.progression_id", given.progression_id),
+        "system_msg_id": None if system is None else storing.id_of(system),
+        "parent_branch_id": None,
+        "forked_at_ord": None,
+        "fork_depth": 0,
+        "node_metadata": given.node_metadata,
+        "extra": checks.others(f"{where}.extra", given.extra),
+    }
+    return row, system
+
+
+def created(unit: Unit, known: KnownClasses, row: Row, system: Row | str | None, now: datetime) -> Branch:
+    """Insert a branch, with its system message in the pool. Metadata that name a parent make it a fork."""
+    pool = sessions.locked(unit, row["session_id"])
+    origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
+    if origin is not None and row["progression_id"] is not None:
+        raise InvalidValue("branch.progression_id", "must not be given for a fork")
+    if system is not None:
+        orders.locked(unit, [pool])
+        storing.put_all(unit, known, [system], now)
+        sessions.pool_message(unit, pool, storing.id_of(system))
+    if origin is not None:
+        values = {**row, "parent_branch_id": origin[0]}
+        return branching.fork(unit, values, at=origin[1], where="branch.node_metadata.forked_at_ord", now=now)
+    own = row["progression_id"]
+    if own is None:
+        own = new_id()
+        orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
+    else:
+        orders.locked(unit, [own])
+    return branching.insert_branch(
+        unit, {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}, now
+    )
+
+
+def system_replaced(unit: Unit, known: KnownClasses, branch_id: str, given: Row | str, now: datetime) -> Branch:
+    """Move the pointer of a branch, and put the message in the place of the former one where the order begins so."""
+    branch = appending.head(unit, branch_id)
+    sessions.locked(unit, branch["session_id"])
+    own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
+    former = (unit.row(sql.STATE, {"branch_id": branch_id}) or {})["system_msg_id"]
+    new = storing.id_of(given)
+    storing.put_all(unit, known, [given], now)
+    at = {"progression_id": own["id"], "ord": own["start_ord"]}
+    first = unit.row(sql.FIRST, at)
+    if former is not None and first is not None and first["message_id"] == former != new:
+        inherited = unit.value(orders.INHERITED, {"progression_id": own["id"]}) or 0
+        if inherited > own["start_ord"]:
+            problem = "a fork has inherited the place of its system message"
+            raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
+        unit.change(sql.RELINK, {**at, "message_id": new})
+        unit.change(orders.CHANGED, at)
+    sessions.pool_message(unit, branch["pool"], new)
+    unit.value(sql.SYSTEM, {"branch_id": branch_id, "message_id": new})
+    sessions.move(unit, branch["session_id"], now)
+    return branching.get(unit, branch_id)
+
+
+def metadata(value: dict[str, Any] | None) -> str | None:
+    """The metadata of a branch, encoded."""
+    return checks.metadata("node_metadata", value)
+
+
+def kept(stored: dict[str, Any] | None, given: dict[str, Any] | None) -> str | None:
+    """New metadata, with the keys of a fork that the stored ones have."""
+    fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
+    return metadata({**(given or {}), **fork} if fork else given)
