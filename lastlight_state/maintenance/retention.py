@@ -15,7 +15,7 @@ class Retention:
 
 
 _WITH_RUN = Retention(pruned_as=("runs",))
-_CONVERSATION = Retention(kept="conversations are not pruned yet")
+_CONVERSATION = Retention(pruned_as=("sessions",))
 _WORDS = Retention(kept="words that rows of conversations name")
 
 #: Every table of the schema. A table that is added must be added here.

@@ -10,7 +10,9 @@ from lastlight_state.migrations.metadata import METADATA
 
 
 def removed_as(kind: str) -> set[str]:
-    return {KINDS[kind].table_name, *(child.table.name for child in KINDS[kind].children)}
+    found = KINDS[kind]
+    shared = found.shared.tables if found.shared else ()
+    return {found.table_name, *shared, *(child.table.name for child in found.children)}
 
 
 def test_every_table_has_its_retention() -> None:

@@ -23,7 +23,9 @@ PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lamb
 
 
 @command("prune")
-@click.option("--kind", metavar="KIND", help="What to remove: runs, executions, messaging or fires.")
+@click.option(
+    "--kind", metavar="KIND", help="What to remove: sessions (the default), runs, executions, messaging, fires."
+)
 @click.option("--keep-days", metavar="N", type=int, help="Keep what ended in the last N days; each kind has its own.")
 @click.option("--keep-n", metavar="N", type=int, help="Keep the N that ended last; each kind has its own.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only this one, if it may go; several times.")
@@ -52,9 +54,7 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
 
 
 def _policy(kind: str | None, ids: Sequence[str], **more: Any) -> PrunePolicy:
-    if kind is None:
-        raise InvalidValue("--kind", "must be given: nothing is removed by default")
-    return PrunePolicy(kind, ids=ids or None, **more)
+    return PrunePolicy(PrunePolicy.kind if kind is None else kind, ids=ids or None, **more)
 
 
 def _refuse_policy(**given: Any) -> None:

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 class PrunePolicy:
     """What is to be removed: records of one kind that ended long enough ago and are not among the newest.
 
-    ``kind`` is ``runs``, ``executions`` (those that belong to no run), ``messaging`` or ``fires``. A record is removed
-    only if it ended more than ``keep_days`` ago, is not among the ``keep_n`` that ended last, and nothing protects it.
-    None means the kind's own: 30 days and 100 records, for ``messaging`` 7 days and 0, for ``fires`` 35 days and 0.
+    ``kind`` is ``sessions`` (of conversations), ``runs``, ``executions`` (of no run), ``messaging`` or
+    ``fires``. A record is removed only if it ended more than ``keep_days`` ago, is not among the ``keep_n`` that ended
+    last, and nothing protects it; a session of a conversation counts from its last change. None means the kind's own:
+    30 days and 100 records, for ``messaging`` 7 days and 0, for ``fires`` 35 days and 0.
     ``ids`` narrows this to at most 500 records, and never widens it. ``batch_rows`` is how many rows one transaction
     removes; a record is removed whole, also if it alone has more. After ``time_limit`` seconds the prune stops between
     two batches, and can be resumed.
     """
 
-    kind: str
+    kind: str = "sessions"
     keep_days: int | None = None
     keep_n: int | None = None
     ids: Sequence[str] | None = None

@@ -12,6 +12,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import statements as sql, walk
+from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.walk import START, Place, Range
 from lastlight_state.receipts import Receipt, steps
 
@@ -50,14 +51,26 @@ def batch(unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime) -
         again = progress.removed
         return _stepped(unit, receipt, Counter(), Progress(), at), again
     keys = [key for _, key in places]
+    if found.kind.shared is not None:
+        found.kind.shared.lock(unit, keys)
     kept = walk.protected(unit, found.kind, keys, walk.in_use(unit, found.kind))
     victims = [key for key in keys if key not in kept]
     outputs = walk.outputs_of(unit, found.kind)
-    taken = _prefix(walk.sizes(unit, found.kind, victims, outputs), most)
+    chosen = _prefix(_bounds(unit, found.kind, victims, outputs), most)
+    taken = walk.free(chosen, walk.waits(unit, found.kind, chosen))
     removed = _removed(unit, receipt, found, taken, outputs, at) if taken else Counter()
-    last = places[-1] if len(taken) == len(victims) else places[keys.index(taken[-1])]
+    last = places[-1] if len(chosen) == len(victims) else places[keys.index(chosen[-1])]
     progress = Progress(last, progress.removed or bool(taken))
     return _stepped(unit, receipt, removed, progress, at), True
+
+
+def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
+    """For each of these records its rows by table, and about how many it shares."""
+    found = walk.sizes(unit, kind, keys, outputs)
+    if kind.shared is not None:
+        for key, rows in kind.shared.sizes(unit, keys).items():
+            found[key]["shared"] += rows
+    return found
 
 
 def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
@@ -83,11 +96,14 @@ def _removed(
     if kind.buried:
         statement, values = statements.bury.of(keys)
         unit.change(statement, {**values, "receipt_id": receipt.id, "at": at})
+    held = None if kind.shared is None else kind.shared.held(unit, keys)
     for table in outputs:
         counts[table] += unit.change(*sql.output_removal(table).of(keys))
     for table, family in statements.children.items():
         counts[table] += unit.change(*family.of(keys))
     counts[kind.table_name] += unit.change(*statements.own.of(keys))
+    if kind.shared is not None:
+        counts += kind.shared.release(unit, held)
     unit.change(sql.REVOKE, permit)
     return counts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from lastlight_state.db import valid
 from lastlight_state.db.columns import parse_time
@@ -10,6 +11,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import statements as sql, walk
 from lastlight_state.maintenance.prune.checks import Terms
 from lastlight_state.maintenance.prune.kinds import KINDS
+from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.walk import START, Range
 
@@ -34,27 +36,51 @@ def planned(unit: Unit, found: Range, terms: Terms) -> PrunePlan:
     kind = found.kind
     cutoff = parse_time(terms["cutoff"])
     counts: Counter[str] = Counter()
-    protected = Counter({"not_ended": unit.value(found.statements.open, {"cutoff": cutoff})})
-    victims: list[str] = []
+    protected: Counter[str] = Counter()
+    if found.statements.open is not None:
+        protected["not_ended"] = unit.value(found.statements.open, {"cutoff": cutoff})
+    outputs = walk.outputs_of(unit, kind)
+    samples: list[str] = []
     records = 0
-    used, outputs = walk.in_use(unit, kind), walk.outputs_of(unit, kind)
-    for places in walk.walk(unit, found):
-        keys = [key for _, key in places]
-        kept = walk.protected(unit, kind, keys, used)
-        protected.update(kept.values())
-        going = [key for key in keys if key not in kept]
-        victims += going[: SAMPLES - len(victims)]
-        records += len(going)
-        for rows in walk.sizes(unit, kind, going, outputs).values():
+    for keys in _together(unit, kind, _going(unit, found, protected), protected):
+        samples += keys[: SAMPLES - len(samples)]
+        records += len(keys)
+        for rows in walk.sizes(unit, kind, keys, outputs).values():
             counts.update(rows)
+        if kind.shared is not None:
+            counts += kind.shared.count(unit, keys)
     return PrunePlan(
         kind=kind.name,
         cutoff=cutoff,
         records=records,
         counts=dict(sorted(counts.items())),
         protected={reason: count for reason, count in sorted(protected.items()) if count},
-        victims=tuple(victims),
+        victims=tuple(samples),
     )
+
+
+def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
+    """The records that nothing protects, a look at a time; the others are counted by the reason."""
+    used = walk.in_use(unit, found.kind)
+    for places in walk.walk(unit, found):
+        keys = [key for _, key in places]
+        kept = walk.protected(unit, found.kind, keys, used)
+        protected.update(kept.values())
+        yield [key for key in keys if key not in kept]
+
+
+def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Counter[str]) -> Iterable[list[str]]:
+    """These records as they are counted: all at once where they share rows, without those that others hold back."""
+    if kind.shared is None:
+        return going
+    waits: dict[str, set[str]] = {}
+    victims: list[str] = []
+    for keys in going:
+        victims += keys
+        waits |= walk.waits(unit, kind, keys)
+    free = walk.free(victims, waits)
+    protected["forked"] = len(victims) - len(free)
+    return [free]
 
 
 def _refuse_unknown(unit: Unit, name: str, keys: tuple[str, ...]) -> None:

@@ -49,11 +49,7 @@ class Statements:
             .limit(number(1))
             .offset(sa.bindparam("kept", type_=sa.Integer()))
         )
-        self.open = prepared(
-            sa.select(sa.func.count().label("rows"))
-            .select_from(kind.table)
-            .where(kind.open, kind.open_age < bind("cutoff", kind.open_age))
-        )
+        self.open = None if kind.open is None else prepared(_open(kind, kind.open))
         self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)))
         self.protected = Family("key", self._protected)
         self.measured = Family("key", self._measured)
@@ -127,6 +123,11 @@ def _run_id_of(table: str) -> sa.Column[Any]:
 
 def _removal(column: sa.Column[Any]) -> Family:
     return Family("key", lambda keys: sa.delete(column.table).where(column.in_(keys)))
+
+
+def _open(kind: Kind, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    age = kind.age if kind.open_age is None else kind.open_age
+    return sa.select(sa.func.count().label("rows")).select_from(kind.table).where(condition, age < bind("cutoff", age))
 
 
 def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:

@@ -61,15 +61,40 @@ def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str
 def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
     """For each of these records, its rows by table."""
     found = {key: Counter({kind.table_name: 1}) for key in keys}
-    if not keys:
-        return found
-    if kind.children:
-        for row in unit.rows(*sql.STATEMENTS[kind.name].measured.of(keys)):
-            found[row["key"]][row["name"]] += row["rows"]
-    for table in outputs:
-        for row in unit.rows(*sql.output_counts(table).of(keys)):
-            found[row["key"]][table] += row["rows"]
+    for at in range(0, len(keys), sql.LOOK):
+        some = keys[at : at + sql.LOOK]
+        if kind.children:
+            for row in unit.rows(*sql.STATEMENTS[kind.name].measured.of(some)):
+                found[row["key"]][row["name"]] += row["rows"]
+        for table in outputs:
+            for row in unit.rows(*sql.output_counts(table).of(some)):
+                found[row["key"]][table] += row["rows"]
     return found
+
+
+def waits(unit: Unit, kind: Kind, keys: Sequence[str]) -> dict[str, set[str]]:
+    """The other records that must be gone before each of these may go."""
+    return kind.shared.waits(unit, keys) if kind.shared is not None else {}
+
+
+def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
+    """Those of these records that wait for nobody but for others that are free themselves, in their order.
+
+    Records that wait for one another are not free.
+    """
+    left = {key: set(waits.get(key, ())) for key in keys}
+    waiting: dict[str, list[str]] = {}
+    for key, others in left.items():
+        for other in others:
+            waiting.setdefault(other, []).append(key)
+    ready = [key for key, others in left.items() if not others]
+    for gone in ready:  # grows
+        for key in waiting.get(gone, ()):
+            left[key].discard(gone)
+            if not left[key]:
+                ready.append(key)
+    found = set(ready)
+    return [key for key in keys if key in found]
 
 
 def outputs_of(unit: Unit, kind: Kind) -> list[str]:
