@@ -27,7 +27,7 @@ def left(database: Database, table: str = "sessions") -> set[str]:
 
 
 def test_a_session_goes_whole_and_what_it_shares_with_a_survivor_stays(store: Any, database: Database) -> None:
-    """maintenance OP-26, OP-27, OP-29, case 5: orders go with their owner, messages with the last that refers to them."""
+    """maintenance OP-26, OP-27, OP-29, case 5: an order goes with its owner, a message with the last reference."""
     talks = database.open()
     old = begun(talks, "a", "shared", "pointed", branch_id="old")
     database.clock.advance(seconds=31 * DAY)
