@@ -16,6 +16,7 @@ from lastlight_state.db.statements import Family
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.kinds import threads as sql
+from lastlight_state.maintenance.references import LINKED
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
@@ -195,6 +196,6 @@ def test_every_statement_about_what_sessions_share_finds_its_rows_by_an_index(da
     values = {"key_0": "a", "key_1": "b", "order_id": "a", "after": -1}
     found = [one.of(["a", "b"])[0] for one in vars(sql).values() if isinstance(one, Family)]
     assert len(found) == 14
-    for statement in (sql.LINKED, *found):
+    for statement in (LINKED, *found):
         plan = plan_of(database, store, statement, values, in_order=True)
         assert not plan.scans_the_table, plan

@@ -1,0 +1,90 @@
+"""What refers to what in conversations: sessions own orders, orders hold messages, sessions and branches point to them.
+
+Each statement finds its rows by an index, for some hundred keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
+from lastlight_state.db.statements import Family, among, bind, number, prepared
+from lastlight_state.db.unit import Unit
+
+_s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
+
+#: How many keys one statement names, and how many links one reads.
+_KEYS, _READ = 200, 2_000
+
+#: The columns that point to a message, each with the session that it belongs to.
+POINTERS = ((_s.first_msg_id, _s.id), (_s.last_msg_id, _s.id), (_b.system_msg_id, _b.session_id))
+
+
+def family(make: Any) -> Family:
+    """Statements about keys, made of a list of their parameters."""
+    return Family("key", make)
+
+
+#: The orders of sessions: their pools, and those of their branches.
+ORDERS = family(
+    lambda keys: sa.union(
+        sa.select(_s.id.label("key"), _s.progression_id.label("order_id")).where(_s.id.in_(keys)),
+        sa.select(_b.session_id, _b.progression_id).where(_b.session_id.in_(keys)),
+    )
+)
+#: The sessions that own orders.
+OWNERS = family(
+    lambda keys: sa.union(
+        sa.select(_s.progression_id.label("key"), _s.id.label("owner")).where(_s.progression_id.in_(keys)),
+        sa.select(_b.progression_id, _b.session_id).where(_b.progression_id.in_(keys)),
+    )
+)
+#: The messages that sessions and their branches point to.
+POINTED = family(
+    lambda keys: sa.union(
+        *(sa.select(column.label("key")).where(owner.in_(keys), column.is_not(None)) for column, owner in POINTERS)
+    )
+)
+LINKED = prepared(
+    sa.select(_l.ord, _l.message_id)
+    .where(_l.progression_id == bind("order_id", _l.progression_id), _l.ord > bind("after", _l.ord))
+    .order_by(_l.ord)
+    .limit(number(_READ))
+)
+#: The orders that hold messages, and the sessions that point to them.
+HOLDERS = family(lambda keys: sa.select(_l.message_id.label("key"), _l.progression_id).where(_l.message_id.in_(keys)))
+POINTING = family(
+    lambda keys: sa.union(
+        *(sa.select(column.label("key"), owner.label("owner")).where(column.in_(keys)) for column, owner in POINTERS)
+    )
+)
+
+#: Under which condition on a column a session is left alone, by the reason. For columns that sessions have.
+STAYS: Mapping[str, tuple[str, Callable[[Any], sa.ColumnElement[bool]]]] = {
+    "not_ended": ("status", lambda status: among(status, ("running", "pending"))),
+    "held": ("hold_reason", lambda reason: reason.is_not(None)),
+}
+PROTECTIONS = {name: holds(_s[column]) for name, (column, holds) in STAYS.items() if column in _s}
+
+
+def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
+    """These keys, a statement's number of them at a time, in their order."""
+    ordered = sorted(keys)
+    return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
+
+
+def rows(unit: Unit, family: Family, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """What a statement finds for these keys, however many."""
+    for chunk in chunks(keys):
+        yield from unit.rows(*family.of(chunk))
+
+
+def links(unit: Unit, order: str) -> Iterator[dict[str, Any]]:
+    """The links of an order, those included whose positions are below 0."""
+    after = -(2**62)
+    while found := unit.rows(LINKED, {"order_id": order, "after": after}):
+        yield from found
+        after = found[-1]["ord"]
