@@ -10,6 +10,7 @@ from lastlight_state.conversations.message_types import MessageTypes
 from lastlight_state.conversations.messages import Messages
 from lastlight_state.conversations.progressions import Progressions
 from lastlight_state.conversations.sessions import Sessions
+from lastlight_state.conversations.trees import Trees
 from lastlight_state.lazy import Part
 
 
@@ -91,6 +92,13 @@ class AsyncLineage(Face[Lineage]):
     common_point = reading(Lineage.common_point)
 
 
+class AsyncTrees(Face[Trees]):
+    """``store.conversations.trees``"""
+
+    save = writing(Trees.save)
+    load = reading(Trees.load)
+
+
 class AsyncConversations(Face[Conversations]):
     """``store.conversations``"""
 
@@ -106,3 +114,5 @@ class AsyncConversations(Face[Conversations]):
     branches: Part[AsyncBranches] = Part("lastlight_state.aio.conversations.AsyncBranches")
     #: Forks and ancestors of branches.
     lineage: Part[AsyncLineage] = Part("lastlight_state.aio.conversations.AsyncLineage")
+    #: Whole sessions, saved and loaded at once.
+    trees: Part[AsyncTrees] = Part("lastlight_state.aio.conversations.AsyncTrees")

@@ -10,6 +10,7 @@ from lastlight_state.lazy import Part, public
 if TYPE_CHECKING:
     from lastlight_state.conversations.arguments import (
         BranchPatch as BranchPatch,
+        BranchTree as BranchTree,
         MessageFilter as MessageFilter,
         NewBranch as NewBranch,
         NewMessage as NewMessage,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         SessionFilter as SessionFilter,
         SessionPatch as SessionPatch,
         SessionTimes as SessionTimes,
+        SessionTree as SessionTree,
     )
     from lastlight_state.conversations.branches import Branches
     from lastlight_state.conversations.lineage import Lineage
@@ -40,17 +42,19 @@ if TYPE_CHECKING:
         MessageUse as MessageUse,
         Progression as Progression,
         ProgressionUse as ProgressionUse,
+        SaveReport as SaveReport,
         SessionSummary as SessionSummary,
     )
     from lastlight_state.conversations.sessions import Sessions
+    from lastlight_state.conversations.trees import Trees
 
 public(
     globals(),
     {
-        "arguments": "BranchPatch MessageFilter NewBranch NewMessage NewSession Provenance SessionFilter SessionPatch "
-        "SessionTimes",
+        "arguments": "BranchPatch BranchTree MessageFilter NewBranch NewMessage NewSession Provenance SessionFilter "
+        "SessionPatch SessionTimes SessionTree",
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession ForkPoint Link "
-        "Message MessageSummary MessageType MessageUse Progression ProgressionUse SessionSummary",
+        "Message MessageSummary MessageType MessageUse Progression ProgressionUse SaveReport SessionSummary",
     },
     "Conversations",
 )
@@ -71,3 +75,5 @@ class Conversations(Face):
     branches: Part[Branches] = Part("lastlight_state.conversations.branches.Branches")
     #: Forks and ancestors of branches.
     lineage: Part[Lineage] = Part("lastlight_state.conversations.lineage.Lineage")
+    #: Whole sessions, saved and loaded at once.
+    trees: Part[Trees] = Part("lastlight_state.conversations.trees.Trees")

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.conversations import runtime
-from lastlight_state.conversations.words import InvocationKind, SourceKind
+from lastlight_state.conversations.words import MODES, InvocationKind, Mode, SourceKind
+from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.ids import new_id
 
@@ -42,6 +43,10 @@ class NewMessage:
         Keys without a field are kept in ``extra``; `Message.to_runtime` gives all of them back.
         """
         return cls(**runtime.message_fields(mapping))
+
+    def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
+        """The runtime's dictionary of this message, as `Message.to_runtime` gives it."""
+        return runtime.message_mapping(runtime.timed(vars(self)), valid.word("mode", mode, MODES))
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,68 @@ class NewBranch:
     progression_id: str | None = None
     system: NewMessage | str | None = None
     extra: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class BranchTree:
+    """A branch with the messages of its whole history in their order, those that a fork inherits included.
+
+    A message may stand there twice. The system message need not stand there.
+    """
+
+    branch: NewBranch
+    messages: Sequence[NewMessage] = ()
+
+
+@dataclass(frozen=True)
+class SessionTree:
+    """A session with its branches and all their messages, as `store.conversations.trees` saves and loads it.
+
+    The session and each branch have their ids.
+    """
+
+    session: NewSession
+    branches: Sequence[BranchTree] = ()
+
+    @classmethod
+    def from_runtime(cls, mapping: Mapping[str, Any]) -> SessionTree:
+        """The tree of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
+
+        ``branches``, and the ``messages`` of each, are a list, or a pile: ``collections`` with a ``progression``. What
+        has no field, such as logs and the configuration of models, is kept in ``extra``.
+        """
+        fields, given = runtime.session_fields(mapping)
+        branches = []
+        for i, one in enumerate(given):
+            of_branch, system, messages = runtime.branch_fields(one, f"branches[{i}]")
+            if isinstance(system, Mapping):
+                system = NewMessage(**runtime.message_fields(system, f"branches[{i}].system"))
+            said = [
+                NewMessage(**runtime.message_fields(message, f"branches[{i}].messages[{j}]"))
+                for j, message in enumerate(messages)
+            ]
+            branches.append(BranchTree(NewBranch(**of_branch, system=system), tuple(said)))
+        moment = SessionTimes(created_at=fields.pop("created_at"))
+        return cls(NewSession(**fields, times=moment), tuple(branches))
+
+    def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
+        """The runtime's dictionary of this tree, equal to what `from_runtime` took. Provenance is no part of it."""
+        valid.word("mode", mode, MODES)
+        return runtime.session_mapping(
+            runtime.timed({**vars(self.session), "created_at": self.session.times.created_at}),
+            [_branch_mapping(one, mode) for one in self.branches],
+            mode,
+        )
+
+
+def _branch_mapping(tree: BranchTree, mode: Mode) -> dict[str, Any]:
+    system = tree.branch.system
+    return runtime.branch_mapping(
+        runtime.timed(vars(tree.branch)),
+        system.to_runtime(mode) if isinstance(system, NewMessage) else system,
+        [message.to_runtime(mode) for message in tree.messages],
+        mode,
+    )
 
 
 @dataclass(frozen=True)

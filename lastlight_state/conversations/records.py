@@ -189,6 +189,29 @@ class BranchMessage(Record):
     message: Message
 
 
+class SaveReport(Record):
+    """What `trees.save` did: where the tree is now, and what was written.
+
+    ``session_id`` is the tree's, or that of the session that was continued. ``fields_changed`` counts sessions and
+    branches of which other fields than the order were set.
+    """
+
+    session_id: str
+    session_created: bool
+    branches_created: int
+    fields_changed: int
+    messages_created: int
+    messages_revised: int
+    links_added: int
+    systems_replaced: int
+    orders_replaced: int
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was written."""
+        return any(value for name, value in self if name != "session_id")
+
+
 class Ancestor(Record):
     """A branch of a line of ancestors: the history below ``until_ord`` that is not its own parent's comes from it."""
 

@@ -10,11 +10,13 @@ InvocationKind = Literal["agent", "play", "flow", "fanout", "show-play", "engine
 SourceKind = Literal["live", "imported_fs", "imported_codex"]
 OnRepeat = Literal["skip", "keep"]
 Mode = Literal["db", "json", "python"]
+SaveMode = Literal["grow", "replace"]
 
 INVOCATION_KINDS = words(InvocationKind)
 SOURCE_KINDS = words(SourceKind)
 ON_REPEAT = words(OnRepeat)
 MODES = words(Mode)
+SAVE_MODES = words(SaveMode)
 LIVE: SourceKind = "live"
 
 #: The class of a message that names none, and its number.
@@ -36,6 +38,10 @@ BATCH_BYTES = 32 * 1024 * 1024
 BATCH = 1_000
 #: The most ids that one call asks for, and the most that `progressions.collection` returns.
 MANY = 10_000
+#: The most messages of a tree, counted in every branch that has them.
+TREE = 50_000
+#: The most branches of a tree.
+TREE_BRANCHES = 1_000
 #: The most ancestors that a branch has.
 FORK_DEPTH = 1_000
 #: The most numbers of an embedding.

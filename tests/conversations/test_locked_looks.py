@@ -10,7 +10,7 @@ from support.conversations.talk import begun, history, said
 from support.rivals import Look, Wait, after_waiting, check, parameters
 
 from lastlight_state import Conflict, NotFound
-from lastlight_state.conversations import BranchPatch, NewBranch, NewMessage, NewSession
+from lastlight_state.conversations import BranchPatch, BranchTree, NewBranch, NewMessage, NewSession, SessionTree
 from lastlight_state.testing import Database
 
 GROWN = NewMessage("user", "grown", id="m0")
@@ -38,6 +38,10 @@ def _create(store: Any, branch: Any) -> Any:
     return store.conversations.branches.create(branch.session_id, NewBranch(id="new", system="m0"))
 
 
+def _tree(branch: Any) -> SessionTree:
+    return SessionTree(NewSession(branch.session_id), [BranchTree(NewBranch("main"), said("m0", "m1", "m3"))])
+
+
 LOOKS = {
     "Branches.append": Look(_talk, _append, _append, since=3),
     "Branches.create": Look(_talk, _create, _create),
@@ -61,6 +65,7 @@ LOOKS = {
     "Sessions.merge_metadata": Look(
         _talk, lambda s, b: s.conversations.sessions.merge_metadata(b.session_id, {"a": 1}), _append
     ),
+    "Trees.save": Look(_talk, lambda s, b: s.conversations.trees.save(_tree(b)), _append, since=4),
     "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append),
 }
 
@@ -114,6 +119,16 @@ def test_of_two_with_one_id_one_is_made(shared_postgres: Database) -> None:
     for make, code in makers:
         found = after_waiting(shared_postgres, Wait(lambda _store: None, make, make))
         assert getattr(found, "code", None) == code
+
+
+def test_a_tree_that_two_save_at_once_is_there_once(shared_postgres: Database) -> None:
+    """conversations CV-28: Trees.save; the other one finds all of it."""
+    tree = SessionTree(NewSession("talk"), [BranchTree(NewBranch("b"), said("a", "b"))])
+
+    def save(store: Any, _: Any) -> Any:
+        return store.conversations.trees.save(tree)
+
+    assert not after_waiting(shared_postgres, Wait(lambda _store: None, save, save)).changed
 
 
 def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database) -> None:

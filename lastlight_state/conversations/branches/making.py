@@ -53,7 +53,7 @@ def created(unit: Unit, known: KnownClasses, row: Row, system: Row | str | None,
     if system is not None:
         orders.locked(unit, [pool])
         storing.put_all(unit, known, [system], now)
-        sessions.pool_message(unit, pool, storing.id_of(system))
+        sessions.pool_messages(unit, pool, [storing.id_of(system)])
     if origin is not None:
         values = {**row, "parent_branch_id": origin[0]}
         return branching.fork(unit, values, at=origin[1], where="branch.node_metadata.forked_at_ord", now=now)
@@ -85,7 +85,7 @@ def system_replaced(unit: Unit, known: KnownClasses, branch_id: str, given: Row 
             raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
         unit.change(sql.RELINK, {**at, "message_id": new})
         unit.change(orders.CHANGED, at)
-    sessions.pool_message(unit, branch["pool"], new)
+    sessions.pool_messages(unit, branch["pool"], [new])
     unit.value(sql.SYSTEM, {"branch_id": branch_id, "message_id": new})
     sessions.move(unit, branch["session_id"], now)
     return branching.get(unit, branch_id)

@@ -76,6 +76,13 @@ PLACES = _positions.join(LINKS, _AT)
 BRANCH_ID = member_of(_positions.c.value, "branch_id").label("branch_id")
 ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord))
 
+_OWN = prepared(
+    sa.select(_l.message_id)
+    .where(_l.progression_id == bind("progression_id", _l.progression_id))
+    .where(_l.ord >= bind("start", _l.ord), _l.ord < bind("until", _l.ord))
+    .order_by(_l.ord)
+)
+
 
 def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
     """The branch and its ancestors, as far as they contribute positions from ``from_ord`` on.
@@ -110,8 +117,25 @@ def placed(given: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {"positions": as_list(given)}
 
 
+def whole_order(unit: Unit, branch_id: str) -> list[str]:
+    """The ids of a whole history, one statement for each branch of its line. Raises `NotFound` and `CorruptData`."""
+    line = line_of(unit, branch_id)
+    found = [
+        row["message_id"]
+        for one in reversed(line)
+        if one.start < one.until
+        for row in unit.rows(_OWN, {"progression_id": one.progression_id, "start": one.start, "until": one.until})
+    ]
+    _refuse_gaps(branch_id, length_of(line), len(found))
+    return found
+
+
 def refuse_gaps(branch_id: str, wanted: Sequence[dict[str, Any]], found: int) -> None:
     """Raise `CorruptData` where a position of the history has no message."""
-    if found != len(wanted):
-        problem = f"has {len(wanted) - found} positions without a message"
+    _refuse_gaps(branch_id, len(wanted), found)
+
+
+def _refuse_gaps(branch_id: str, wanted: int, found: int) -> None:
+    if found != wanted:
+        problem = f"has {wanted - found} positions without a message"
         raise CorruptData("progression_links", branch_id, "ord", problem=problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -53,8 +54,9 @@ def move_on(unit: Unit, session_id: str, at: datetime, *, first: str | None, las
     unit.change(_MOVE_ON, {"session_id": session_id, "at": at, "first": first, "last": last})
 
 
-def pool_message(unit: Unit, pool: str, message_id: str) -> None:
-    """Put a stored message into the pool of a session that this unit has locked, unless it is there."""
+def pool_messages(unit: Unit, pool: str, ids: Sequence[str]) -> list[str]:
+    """Put stored messages into the pool of a session that this unit has locked; those that were not there."""
     found = orders.locked(unit, [pool])
-    if message_id not in orders.held(unit, {pool: found[pool]["next_ord"]}, [message_id]).get(pool, ()):
-        orders.extend(unit, found, {pool: [message_id]})
+    new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
+    orders.extend(unit, found, {pool: new})
+    return new

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lastlight_state import Conflict, NotFound, StateStore
-from lastlight_state.conversations import NewBranch, NewMessage
+from lastlight_state.conversations import BranchTree, NewBranch, NewMessage, NewSession, SessionTree
 from lastlight_state.testing.contracts.steps import fresh
 
 
@@ -54,3 +54,13 @@ class ConversationsContract:
         grown = messages.put(NewMessage("assistant", "growing", id=new.id, lion_class=new.lion_class))
         assert (grown.revision, grown.embedding, grown.lion_class) == (1, None, new.lion_class)
         assert messages.get(new.id) == grown
+
+    def test_a_tree_is_saved_once_and_loaded(self, store: StateStore) -> None:
+        trees = store.conversations.trees
+        branch = NewBranch(fresh("branch"), system=NewMessage("system", "be kind", created_at=1.25))
+        said = [NewMessage("user", n, created_at=n + 0.5) for n in range(3)]
+        tree = SessionTree(NewSession(fresh("session")), [BranchTree(branch, [*said, said[0]])])
+        report = trees.save(tree)
+        assert (report.messages_created, report.links_added) == (4, 4)
+        assert list(trees.load(report.session_id).branches[0].messages) == [*said, said[0]]
+        assert not trees.save(tree).changed

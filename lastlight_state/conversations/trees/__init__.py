@@ -1,0 +1,53 @@
+"""Trees: whole sessions, with their branches and messages, saved and loaded at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.arguments import SessionTree
+from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.records import SaveReport
+from lastlight_state.conversations.trees import loading, saving
+from lastlight_state.conversations.trees.plans import plan_of
+from lastlight_state.db import valid
+from lastlight_state.db.repository import Repository
+
+
+class Trees(Repository):
+    """``store.conversations.trees``"""
+
+    def save(self, tree: SessionTree, *, mode: words.SaveMode = "grow") -> SaveReport:
+        """Store what a tree has and the database has not; the same tree again writes nothing.
+
+        The session is that of its id, or else the one that has any of its branches, which is continued. New messages
+        are appended, changed ones revised, another system message is put in the place of the former one. Fields that
+        the tree leaves out stay. One transaction for up to 1,000 messages, else one for each branch. At most 50,000.
+
+        An order that lacks or moves what is stored is `StaleVersion`, unless ``mode`` is ``"replace"``. Raises
+        `Conflict` ``fork_prefix`` for a change of what a fork has inherited, `AlreadyExists` for a branch of another
+        session or of another origin, and `NotFound` for a parent that is not stored.
+        """
+        now = self._now()
+        plan = plan_of(tree, now)
+        replaces = valid.word("mode", mode, words.SAVE_MODES) == "replace"
+        known = self._remember(KnownClasses)
+        found: Counter[str] = Counter()
+        whole = saving.Saving(plan, known, now, replaces=replaces)
+        session_id = ""
+        for some in plan.parts(words.BATCH):
+            work = partial(whole.part, some=some)
+            session_id, done = storing.settled(partial(self._writing, work, repeatable=True))
+            found += done
+        return SaveReport.of(saving.report(session_id, found))
+
+    def load(self, session_id: str, *, max_messages: int = words.TREE) -> SessionTree:
+        """A whole session. A fork has its inherited messages, too; what is only in the pool is left out.
+
+        Raises `NotFound`, and `PayloadTooLarge` where the branches have more than ``max_messages`` together.
+        """
+        found = valid.sought("session_id", session_id)
+        most = valid.number("max_messages", max_messages, most=words.TREE)
+        return self._viewing(lambda unit: loading.tree(unit, found, most))

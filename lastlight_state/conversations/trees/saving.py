@@ -1,0 +1,187 @@
+"""Saving a tree: one unit finds what is there, and writes what is not.
+
+Locks are taken in the order of all units: the session, the orders of its branches, then messages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations import words
+from lastlight_state.conversations.branches import appending, making, statements as branch_sql
+from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.progressions import replaced
+from lastlight_state.conversations.records import Branch
+from lastlight_state.conversations.sessions import created, statements as session_sql
+from lastlight_state.conversations.tables import BRANCHES
+from lastlight_state.conversations.trees.plans import BranchPlan, Plan
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.statements import prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict, StaleVersion
+
+Row = dict[str, Any]
+
+_TEXTS, _JSON = ("name", "user"), ("node_metadata", "extra")
+_HEADS = prepared(
+    sa.select(*branching.COLUMNS).where(AmongFew(BRANCHES.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
+)
+
+
+class Saving:
+    """What the units of one save share."""
+
+    def __init__(self, plan: Plan, known: KnownClasses, now: datetime, *, replaces: bool) -> None:
+        self.plan = plan
+        self.known = known
+        self.now = now
+        self.replaces = replaces
+
+    def part(self, unit: Unit, some: list[BranchPlan]) -> tuple[str, Counter[str]]:
+        """Save the session with some of its branches; the id of the session, and what was written."""
+        return _Part(self, unit).save(some)
+
+
+class _Part:
+    """One unit of a save."""
+
+    def __init__(self, of: Saving, unit: Unit) -> None:
+        self.of = of
+        self.unit = unit
+        self.done: Counter[str] = Counter()
+
+    def save(self, some: list[BranchPlan]) -> tuple[str, Counter[str]]:
+        session_id = self._session()
+        pool = sessions.locked(self.unit, session_id)
+        self._session_fields(session_id)
+        there = _heads(self.unit, [one.row["id"] for one in some])
+        orders.locked(self.unit, [pool, *(branch.progression_id for branch in there.values())])
+        self._messages(some)
+        for one in some:
+            self._branch(one, there.get(one.row["id"]), session_id)
+        if self.done["messages_revised"]:
+            sessions.move_on(self.unit, session_id, self.of.now, first=None, last=None)
+        return session_id, self.done
+
+    def _session(self) -> str:
+        """The session of the tree's id, or that of any of its branches, or a new one."""
+        row = self.of.plan.session
+        if self.unit.row(session_sql.GET, {"session_id": row["id"]}) is not None:
+            return str(row["id"])
+        for branch in _heads(self.unit, [one.row["id"] for one in self.of.plan.branches]).values():
+            return branch.session_id
+        try:
+            created(self.unit, row)
+        except AlreadyExists as error:  # another one saved it meanwhile: `settled` begins again
+            raise Conflict(str(error), code="unique") from error
+        self.done["session_created"] += 1
+        return str(row["id"])
+
+    def _session_fields(self, session_id: str) -> None:
+        row = self.of.plan.session
+        if session_id != row["id"] or self.done["session_created"]:
+            return
+        stored = self.unit.row(session_sql.GET, {"session_id": session_id}) or {}
+        changes = _changes(stored, row)
+        if changes:
+            values = {**changes, "updated_at": self.of.now}
+            statement = session_sql.update(frozenset(values), versioned=False)
+            self.unit.row(statement, {**values, "session_id": session_id})
+            self.done["fields_changed"] += 1
+
+    def _messages(self, some: list[BranchPlan]) -> None:
+        bodies = list({message_id: body for one in some for message_id, body in one.bodies.items()}.values())
+        for at in range(0, len(bodies), words.BATCH):
+            batch = bodies[at : at + words.BATCH]
+            there, revised = storing.put_all(self.unit, self.of.known, batch, self.of.now)
+            self.done["messages_created"] += len(batch) - len(there)
+            self.done["messages_revised"] += revised
+
+    def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
+        if stored is None:
+            row = {**plan.row, "session_id": session_id}
+            branch = making.created(self.unit, self.of.known, row, plan.system, self.of.now)
+            self.done["branches_created"] += 1
+        else:
+            _refuse_other(stored, plan, session_id)
+            self._branch_fields(stored, plan.row)
+            branch = stored
+        if plan.system is not None and branch.system_msg_id != plan.system:
+            making.system_replaced(self.unit, self.of.known, branch.id, plan.system, self.of.now)
+            self.done["systems_replaced"] += 1
+        self._order(branch, plan.order)
+
+    def _branch_fields(self, stored: Branch, row: Row) -> None:
+        given = {**row, "node_metadata": None}
+        if row["node_metadata"] is not None:
+            given["node_metadata"] = making.kept(stored.node_metadata, row["node_metadata"])
+        changes = _changes(vars(stored), given)
+        if changes:
+            self.unit.row(branch_sql.update(frozenset(changes)), {**changes, "branch_id": stored.id})
+            sessions.move(self.unit, stored.session_id, self.of.now)
+            self.done["fields_changed"] += 1
+
+    def _order(self, branch: Branch, given: list[str]) -> None:
+        stored = lineage.whole_order(self.unit, branch.id)
+        if given[: len(stored)] == stored:
+            self._append(branch, given[len(stored) :])
+            return
+        at = next((i for i, (a, b) in enumerate(zip(stored, given, strict=False)) if a != b), len(given))
+        start = branch.forked_at_ord or 0
+        if not self.of.replaces or at < start:
+            raise StaleVersion(words.BRANCH, branch.id, expected=_place(given, at), found=_place(stored, at))
+        order = orders.locked(self.unit, [branch.progression_id])[branch.progression_id]
+        replaced(self.unit, order["id"], given[start:], order["version"])
+        pool = sessions.locked(self.unit, branch.session_id)
+        new = sessions.pool_messages(self.unit, pool, list(dict.fromkeys(given[at:])))
+        first, last = (new[0], new[-1]) if new else (None, None)
+        sessions.move_on(self.unit, branch.session_id, self.of.now, first=first, last=last)
+        self.done["orders_replaced"] += 1
+
+    def _append(self, branch: Branch, ids: list[str]) -> None:
+        for at in range(0, len(ids), words.BATCH):
+            some = ids[at : at + words.BATCH]
+            appending.append(self.unit, self.of.known, branch.id, some, skips=False, now=self.of.now)
+        self.done["links_added"] += len(ids)
+
+
+def report(session_id: str, done: Counter[str]) -> Row:
+    """The fields of a `SaveReport`."""
+    names = ("branches_created", "fields_changed", "messages_created", "messages_revised", "links_added")
+    counts = {name: done[name] for name in (*names, "systems_replaced", "orders_replaced")}
+    return {"session_id": session_id, "session_created": bool(done["session_created"]), **counts}
+
+
+def _heads(unit: Unit, ids: list[str]) -> dict[str, Branch]:
+    found = unit.all(Branch, _HEADS, {"ids": as_list([{"id": one} for one in ids])})
+    return {branch.id: branch for branch in found}
+
+
+def _refuse_other(stored: Branch, plan: BranchPlan, session_id: str) -> None:
+    if stored.session_id != session_id:
+        raise AlreadyExists(words.BRANCH, stored.id, session_id=stored.session_id)
+    if plan.origin is not None and plan.origin != (stored.parent_branch_id, stored.forked_at_ord):
+        problem = "already exists with another origin"
+        raise AlreadyExists(words.BRANCH, stored.id, problem=problem, fields=("node_metadata",))
+
+
+def _changes(stored: Any, given: Row) -> Row:
+    """The fields that are given, and stored otherwise."""
+    changes = {name: given[name] for name in _TEXTS if given[name] not in (None, stored[name])}
+    for name in _JSON:
+        told = given[name]
+        if told is not None and codec.canonical(codec.decode(told)) != codec.canonical(stored[name]):
+            changes[name] = told
+    return changes
+
+
+def _place(order: list[str], at: int) -> str | None:
+    return f"{order[at]} at {at}" if at < len(order) else None
