@@ -1,7 +1,7 @@
 """Writes ``docs/schema.md``, the reference of all tables, from the declared models: ``make docs``.
 
-Columns, keys, indexes and guards come from the models; the revision that brought each table and column comes from
-applying the revisions one by one to an empty SQLite file.
+Columns, keys, indexes, guards and reactions come from the models; the revision that brought each table and column comes
+from applying the revisions one by one to an empty SQLite file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from lastlight_state.backends.base import Backend, Options
 from lastlight_state.db.base import COMMENT_PREFIX
 from lastlight_state.db.guards import Guard
 from lastlight_state.db.indexes import ONLY
+from lastlight_state.db.reactions import EVENTS, Reaction
 from lastlight_state.migrations import history, migrate
-from lastlight_state.migrations.metadata import GUARDS, METADATA
+from lastlight_state.migrations.metadata import GUARDS, METADATA, REACTIONS
 
 PAGE = Path(__file__).with_name("schema.md")
 
@@ -40,6 +41,7 @@ Text is `COLLATE "C"` on Postgres, so that both databases sort alike.
 Times are 24-character text (`2026-02-03T12:34:56.789Z`) on SQLite.
 A *guard* is a trigger that refuses a statement, whoever sends it, and says why.
 One with a *permit* lets the statement through while `maintenance_permits` holds a row of that kind.
+A *trigger* that refuses nothing changes other rows, in the transaction of whoever wrote.
 """
 
 Brought = dict[tuple[str, str], str]
@@ -102,6 +104,10 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
     if guards:
         yield ""
         yield from _table(("guard", "on", "says", "permit", "only on"), _guard_rows(guards))
+    for reaction in REACTIONS:
+        if reaction.table == table.name:
+            yield ""
+            yield from _table(("trigger", "after", "does"), _reaction_rows(reaction))
 
 
 def _column_rows(table: sa.Table, first: str, brought: Brought) -> Iterator[tuple[str, ...]]:
@@ -142,6 +148,11 @@ def _guard_rows(guards: Iterable[Guard]) -> Iterator[tuple[str, ...]]:
         on = f"{guard.event}{f' of {_names(guard.of)}' if guard.of else ''}"
         only = "postgresql" if guard.event == "truncate" else guard.only  # SQLite has no such statement
         yield f"`{guard.name}`", on, guard.message, guard.permit or "", only or ""
+
+
+def _reaction_rows(reaction: Reaction) -> Iterator[tuple[str, ...]]:
+    for event in EVENTS:
+        yield f"`{reaction.name}_{event}`", event, reaction.says
 
 
 def _names(parts: Iterable[Any]) -> str:

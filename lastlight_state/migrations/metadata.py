@@ -1,4 +1,4 @@
-"""All models and guards of the central schema together."""
+"""All models, guards and reactions of the central schema together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from lastlight_state.conversations import (
 )
 from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards
+from lastlight_state.db.reactions import declared_reactions
 from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
 from lastlight_state.outputs import guards as outputs_guards, models as outputs_models
 from lastlight_state.receipts import guards as receipts_guards, models as receipts_models
-from lastlight_state.schedules import guards as schedules_guards, models as schedules_models
+from lastlight_state.schedules import (
+    guards as schedules_guards,
+    models as schedules_models,
+    reactions as schedules_reactions,
+)
 from lastlight_state.workflows import (
     guards as workflows_guards,
     indexes as workflows_indexes,
@@ -29,6 +34,7 @@ DECLARED_BY = (
     workflows_guards,
     schedules_models,
     schedules_guards,
+    schedules_reactions,
     messaging_models,
     messaging_guards,
     journal_models,
@@ -43,5 +49,8 @@ DECLARED_BY = (
 #: Every table and index of the central schema.
 METADATA = Base.metadata
 
-#: Every trigger of the central schema.
+#: Every trigger of the central schema that refuses something.
 GUARDS = declared_guards()
+
+#: Every trigger of the central schema that changes something.
+REACTIONS = declared_reactions()

@@ -31,7 +31,8 @@ class CronOverride(Record):
 class CronSummary(Record):
     """A cron as lists show it: its definition, its plan, and what is in effect after an operator's override.
 
-    ``next_run_at`` is None for a cron that is never due. ``effective_enabled`` of a retired cron is False.
+    ``next_run_at`` is None for a cron that is never due, and for one whose ``planned_with`` is ``unplanned``: another
+    program changed its override, and the next `take_due` plans it. ``effective_enabled`` of a retired cron is False.
     """
 
     name: str

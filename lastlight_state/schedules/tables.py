@@ -10,6 +10,7 @@ from lastlight_state.db.base import table_of
 from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import bind, constant, number
 from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
+from lastlight_state.schedules.reactions import UNPLANNED
 
 SCHEDULES = table_of(CronScheduleModel)
 
@@ -32,9 +33,16 @@ OVERRIDDEN = (
 
 WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.name)
 
+#: When a cron is due next. NULL while its plan waits to be made again: then the stored time is no instant, but a mark.
+NEXT_RUN_AT = sa.case((SCHEDULES.c.planned_with.is_distinct_from(constant(UNPLANNED)), SCHEDULES.c.next_run_at))
+
 #: The columns of a schedule, under the names that records use.
 SCHEDULE_COLUMNS = (
-    *(column for column in SCHEDULES.c if column.name != "error_json"),
+    *(
+        NEXT_RUN_AT.label("next_run_at") if column.name == "next_run_at" else column
+        for column in SCHEDULES.c
+        if column.name != "error_json"
+    ),
     SCHEDULES.c.error_json.label("error"),
 )
 

@@ -101,3 +101,26 @@ def test_a_second_statement_cannot_hide_behind_the_first(sql: str) -> None:
 def test_a_backfill_changes_only_what_it_declares(sql: str, problem: str) -> None:
     """migrations MG-10: data backfill that declares its columns."""
     assert problem_with(sql, {"runs": ("version",)}) == problem
+
+
+REACTION = "UPDATE jobs SET next_at = made_at, planned = '' WHERE name IN (OLD.name, NEW.name)"
+LOCK = "PERFORM name FROM jobs WHERE name = OLD.name FOR NO KEY UPDATE"
+
+
+@pytest.mark.parametrize(
+    ("body", "permitted"),
+    [
+        (REACTION, True),
+        (f"{REACTION}; UPDATE jobs SET name = 'x' WHERE 1 = 1", False),
+        (f"{REACTION}; DELETE FROM jobs", False),
+        ("UPDATE jobs SET planned = ''", False),
+    ],
+)
+def test_a_trigger_changes_only_what_its_revision_declares(body: str, permitted: bool) -> None:
+    """migrations MG-10: on Postgres its function does, after it has locked the rows."""
+    declared = {"jobs": ("next_at", "planned")}
+    trigger = f"CREATE TRIGGER t AFTER DELETE ON runs BEGIN {body}; END"
+    function = f"CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $b$ BEGIN IF a THEN {LOCK}; {body}; END $b$"
+    for sql in (trigger, function):
+        assert (problem_with(sql, {}, declared) is None) == permitted
+        assert problem_with(sql, {}) is not None

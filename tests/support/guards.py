@@ -1,10 +1,11 @@
-"""The triggers of declared guards as SQL, to compare with what the revisions make."""
+"""The triggers of declared guards and reactions as SQL, to compare with what the revisions make."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lastlight_state.db.guards import Guard
+from lastlight_state.db.reactions import EVENTS, Reaction
 
 #: Inserts nothing, unless the statement that fired the trigger replaces rows: its policy becomes that of the trigger's
 #: own statements, and REPLACE stores a column's default instead of NULL.
@@ -78,3 +79,28 @@ def _permit_filter(guard: Guard) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
+
+
+def reacting(reaction: Reaction, product: str) -> Iterator[str]:
+    """The statements that create the triggers of a reaction."""
+    if product == "postgresql":
+        yield _reacting_function(reaction)
+    for event, keys in EVENTS.items():
+        body = f"BEGIN {reaction.statement(keys.format(key=reaction.key))}; END"
+        action = body if product == "sqlite" else f"EXECUTE FUNCTION {reaction.function}()"
+        yield (
+            f"CREATE TRIGGER {reaction.name}_{event} AFTER {event.upper()} ON {reaction.table} FOR EACH ROW {action}"
+        )
+
+
+def _reacting_function(reaction: Reaction) -> str:
+    """It locks before it looks, and does nothing for a role that may not change the rows."""
+    keys = EVENTS["update"].format(key=reaction.key)
+    rights = ((reaction.target, "SELECT"), (reaction.target, "UPDATE"), (reaction.table, "SELECT"))
+    may = " AND ".join(f"has_table_privilege('{table}', '{right}')" for table, right in rights)
+    return (
+        f"CREATE FUNCTION {reaction.function}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT "
+        f"AS $reaction$ BEGIN IF {may} THEN "
+        f"PERFORM {reaction.key} FROM {reaction.target} WHERE {reaction.key} IN ({keys}) FOR NO KEY UPDATE; "
+        f"{reaction.statement(keys)}; END IF; RETURN NULL; END $reaction$"
+    )

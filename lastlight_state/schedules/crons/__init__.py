@@ -152,7 +152,8 @@ class Crons(Repository):
     ) -> datetime | None:
         """The next time at which a cron is due or the lease of a running fire ends. None for never.
 
-        With ``names`` or ``targets``, of these crons only, as `take_due` takes them.
+        A time in the past if `take_due` has a cron to plan again, because another program changed its override. With
+        ``names`` or ``targets``, of these crons only, as `take_due` takes them.
         """
         chosen = shared.chosen(names, targets)
         if [] in chosen.values():
@@ -164,9 +165,9 @@ class Crons(Repository):
     def replan(self, name: str | None = None) -> int:
         """Compute again the next instants that no longer match their pattern; returns how many changed.
 
-        Use it after an update of time zone data or after changes by hand. For one cron, or for all. An enabled cron
-        without a next instant gets one. Instants that are due, and instants that a caller set, stay. Raises `NotFound`
-        for an unknown name.
+        Use it after an update of time zone data or after changes of schedules by hand. For one cron, or for all. An
+        enabled cron without a next instant gets one. Instants that are due, and instants that a caller set, stay.
+        Raises `NotFound` for an unknown name.
         """
         now = self._now()
         if name is not None:

@@ -106,8 +106,8 @@ def stored_as(row: Mapping[str, Any], plan: CronPlan) -> dict[str, Any]:
 def after_override(unit: Unit, name: str, now: datetime) -> None:
     """Plan the cron again from now after its override changed, if there is a schedule of that name.
 
-    Without the extra ``cron`` no instant can be computed. Then only a cron that is switched off loses its plan; any
-    other stored plan stays, and `take_due` plans it again because ``planned_with`` no longer matches.
+    Without the extra ``cron`` no instant can be computed. Then a cron that is switched off loses its plan, and any
+    other plan that no longer fits stays marked: whoever has the extra plans the cron again in `take_due`.
     """
     row = rows.find_or_reserve(unit, name)
     if row is None:

@@ -20,6 +20,7 @@ from lastlight_state.schedules.arguments import FireClaim
 from lastlight_state.schedules.crons import plans, take_statements as sql
 from lastlight_state.schedules.crons.plans import CronPlan
 from lastlight_state.schedules.crons.statements import PLAN
+from lastlight_state.schedules.reactions import UNPLANNED
 
 #: Notes of missed fires.
 LATE = "late, and not caught up with"
@@ -41,14 +42,15 @@ def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) ->
     """Decide about the row of a due cron, with its override's columns.
 
     A cron that is switched off does not fire. Nor does one that was planned with another pattern or zone than the
-    effective one. A cron that has no further instant fires this last time.
+    effective one. A cron that has no further instant fires this last time, unless the instant is only a mark.
     """
     held = plans.effective_of(row)
     if row["retired_at"] is not None or not held.enabled:
         return Decision(None, plans.OFF)
     if row["planned_with"] not in (None, held.plan):
         plan = plans.planned(held, now)
-        return Decision(None if plan.error is None else "running", plan)
+        last = plan.error is not None and row["planned_with"] != UNPLANNED
+        return Decision("running" if last else None, plan)
     instant: datetime = row["next_run_at"]
     if row["catch_up"] == "all":
         if now - instant <= backfill_window:

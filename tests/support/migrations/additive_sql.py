@@ -33,6 +33,9 @@ _FUNCTION_BODY = re.compile(r"\$(\w*)\$(.*?)\$\1\$", re.DOTALL)
 _REFUSES = re.compile(
     r"SELECT |INSERT OR IGNORE INTO maintenance_permits \(receipt_id, probe\) VALUES \('', NULL\)$", re.IGNORECASE
 )
+#: Locks the rows that are looked at by the statement after it.
+_LOCKS = re.compile(r"\bPERFORM \w+ FROM \w+ WHERE [^;]*? FOR NO KEY UPDATE(?=;)", re.IGNORECASE)
+_NONE: Mapping[str, tuple[str, ...]] = {}
 #: Words of statements that change something.
 _CHANGES = re.compile(
     r"\b(INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|EXECUTE|PERFORM|CALL|SET)\b",
@@ -40,13 +43,16 @@ _CHANGES = re.compile(
 )
 
 
-def problem_with(sql: str, backfills: Mapping[str, tuple[str, ...]]) -> str | None:
+def problem_with(
+    sql: str, backfills: Mapping[str, tuple[str, ...]], reactions: Mapping[str, tuple[str, ...]] = _NONE
+) -> str | None:
     """What is wrong with the statement, None when it only adds.
 
-    ``backfills`` says which columns of which tables the revision has declared to change.
+    ``backfills`` says which columns of which tables the revision has declared to change, and ``reactions`` which ones
+    its triggers change whenever they fire.
     """
     bare, body = _apart(_bare(sql))
-    if body and not all(_REFUSES.match(statement.strip()) for statement in body.split(";")):
+    if body and not all(_harmless(statement.strip(), reactions) for statement in body.split(";")):
         return "a trigger that changes rows"
     if ";" in bare:
         return "more than one statement"
@@ -55,9 +61,20 @@ def problem_with(sql: str, backfills: Mapping[str, tuple[str, ...]]) -> str | No
         return _problem_with_backfill(backfill[1], backfill[2], backfills)
     if not any(pattern.match(bare) for pattern in _ADDS):
         return "not known to add"
-    if any(_CHANGES.search(_bare(found[2])) for found in _FUNCTION_BODY.finditer(sql)):
-        return "a function that changes something"
+    for found in _FUNCTION_BODY.finditer(sql):
+        statements = _LOCKS.sub("", _bare(found[2])).split(";")
+        if any(_CHANGES.search(each) and not _harmless(each.strip(), reactions) for each in statements):
+            return "a function that changes something"
     return None
+
+
+def _harmless(statement: str, reactions: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a statement of a trigger refuses, or changes declared columns and nothing else."""
+    update = _BACKFILL.match(statement)
+    if update is None:
+        return bool(_REFUSES.match(statement))
+    rest = statement[update.end() :]
+    return _problem_with_backfill(update[1], update[2], reactions) is None and not _CHANGES.search(rest)
 
 
 def _problem_with_backfill(table: str, assignments: str, backfills: Mapping[str, tuple[str, ...]]) -> str | None:

@@ -152,7 +152,10 @@ def _of_sql(sql: str, module: Any) -> Iterator[str]:
     if sql not in getattr(module, "additive_sql", ()):
         yield f"SQL that is not declared in additive_sql: {sql!r}"
         return
-    steps = {step["table"]: tuple(step["columns"]) for step in getattr(module, "data_steps", ())}
-    problem = problem_with(sql, steps)
+    backfills, reactions = (
+        {step["table"]: tuple(step["columns"]) for step in getattr(module, declared, ())}
+        for declared in ("data_steps", "trigger_steps")
+    )
+    problem = problem_with(sql, backfills, reactions)
     if problem is not None:
         yield f"{problem}: {sql!r}"
