@@ -1,0 +1,135 @@
+"""What threads share is used by one after the other: whoever comes meanwhile waits, and finds what was left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.agent_log.logs import SESSION, agent_log, said, text
+from support.run_log.logs import run_log, start
+from support.turns import outcome_of_waiting
+
+from lastlight_state.agent_log import Outcome
+from lastlight_state.agent_log.agents import Recent
+from lastlight_state.db import watch as watches
+from lastlight_state.errors import StateError
+from lastlight_state.ids import IdSource
+from lastlight_state.journal.frames.cache import FrameCache
+from lastlight_state.journal.writer.queue import Entry, Queue
+from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.metrics import Metrics
+
+Call = Callable[[Any], object]
+
+IN_MEMORY: dict[str, tuple[Callable[[], Any], Call, object]] = {
+    "an id": (IdSource, lambda ids: len(ids.fresh()), 36),
+    "a count": (Metrics, lambda metrics: metrics.count("retries"), None),
+    "the counts of a label": (Metrics, lambda metrics: metrics.of("nightly"), {}),
+    "a value that is kept": (Recent, lambda recent: recent.put("k", 1), None),
+    "a kept value": (Recent, lambda recent: recent.find("k"), None),
+    "a frame that is kept": (FrameCache, lambda cache: cache.put(("r", 1, "d"), "text"), None),
+    "a kept frame": (FrameCache, lambda cache: cache.get(("r", 1, "d")), None),
+    "an event of a queue": (
+        lambda: Queue(9, 9),
+        lambda queue: queue.offer(Entry({"payload": ""}, is_keyed=True)),
+        True,
+    ),
+    "a queue that takes no more": (lambda: Queue(9, 9), lambda queue: queue.refuse(StateError("over")), None),
+    "what has grown": (lambda: watches.Watch(dict), lambda watch: watch.grown({"k": 1}, 0), {}),
+    "how often to look": (lambda: watches.Watch(dict), lambda watch: watch._interval(), 0.5),
+    "what to look for": (
+        lambda: watches.Watch(dict),
+        lambda watch: watch._wanted(watch._idle),
+        [],
+    ),
+    "the end of a wait": (lambda: watches.Watch(dict), lambda watch: watch._over(object()), None),
+}
+
+
+@pytest.mark.parametrize("case", IN_MEMORY)
+def test_a_thread_waits_while_another_is_at_the_same_state(case: str) -> None:
+    """house H-43."""
+    make, call, expected = IN_MEMORY[case]
+    owner = make()
+    assert outcome_of_waiting(owner, "_lock", lambda: call(owner)) == expected
+
+
+def test_who_begins_to_wait_has_a_turn_of_its_own() -> None:
+    """house H-43: nobody is added while another thread looks at all who wait."""
+    watch: watches.Watch[str] = watches.Watch(lambda keys: dict.fromkeys(keys, 1))
+    waiting = watch.waiting_for(["k"], 30)
+    seen: list[int] = []
+    with_turn = outcome_of_waiting(watch, "_lock", waiting.__enter__, lambda: seen.append(len(watch._waiting)))
+    waiting.__exit__(None, None, None)
+    assert (with_turn, seen) == (None, [0])
+
+
+def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:
+    """house H-43."""
+    scope: Any = SimpleNamespace()
+
+    def of(name: str) -> object:
+        found: object = watches.watch_of(scope, name, dict)
+        return found
+
+    late = outcome_of_waiting(watches, "_making_lock", lambda: of("queue"))
+    assert of("queue") is late
+
+
+LINES: dict[str, Call] = {
+    "append": lambda writer: writer.append([b"{}\n"]),
+    "seal": lambda writer: writer.seal(),
+    "sync": lambda writer: writer.sync(),
+    "close": lambda writer: writer.close(),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_thread_waits_while_another_holds_the_line_file(tmp_path: Path, name: str) -> None:
+    """agent-log L-26."""
+    with LineWriter(tmp_path / "log.jsonl") as writer:
+        writer.append([b"{}\n"])
+        outcome = outcome_of_waiting(writer, "_mutex", lambda: LINES[name](writer))
+    assert not isinstance(outcome, Exception)
+
+
+WRITES: dict[str, Call] = {
+    "feed": lambda writer: writer.feed(said(text("again"))),
+    "append": lambda writer: writer.append([{"type": "note"}]),
+    "finish": lambda writer: writer.finish(Outcome()),
+    "finish_failed": lambda writer: writer.finish_failed("s-2", Outcome("error_during_execution")),
+    "sync": lambda writer: writer.sync(),
+    "close": lambda writer: writer.close(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_thread_waits_while_another_writes_the_session(tmp_path: Path, name: str) -> None:
+    """agent-log L-26."""
+    with agent_log(tmp_path).writer.open(prompt="go", sync="os") as writer:
+        writer.feed(SESSION)
+        writer.feed(said(text("once")))
+        outcome = outcome_of_waiting(writer, "_lock", lambda: WRITES[name](writer))
+    assert not isinstance(outcome, Exception)
+
+
+ASKED = {"messages": [{"role": "user", "content": "go"}]}
+RUN: dict[str, tuple[Call, Call, int | None]] = {
+    "status": (lambda writer: writer.status("running"), lambda _: None, None),
+    "event": (lambda writer: writer.event({"type": "text"}), lambda writer: writer.event({"type": "text"}), 1),
+    "request": (lambda writer: writer.llm_request(ASKED), lambda writer: writer.llm_request(ASKED), 2),
+    "flush": (lambda writer: writer.flush(), lambda _: None, None),
+    "close": (lambda writer: writer.close(), lambda _: None, None),
+}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_thread_waits_while_another_writes_the_run(tmp_path: Path, name: str) -> None:
+    """run-log RL-23: each finds the number after those that were given meanwhile."""
+    call, meanwhile, expected = RUN[name]
+    with start(run_log(tmp_path)) as writer:
+        writer.run_start("do it")
+        assert outcome_of_waiting(writer, "_lock", lambda: call(writer), lambda: meanwhile(writer)) == expected
