@@ -58,11 +58,17 @@ class LockFile:
         self.release()
 
 
-def acquire(path: Path, timeout: float) -> LockFile:
-    """Hold the lock file, waiting for at most ``timeout`` seconds. Raises `BackendBusy`, `BackendUnavailable`."""
+def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
+    """Hold the lock file, waiting for at most ``timeout`` seconds. Raises `BackendBusy`, `BackendUnavailable`.
+
+    With ``sync``, directories that are made for it are on disk: what is locked is stored in one of them.
+    """
     try:
         while True:
-            with places.directory(path.parent, base=places.ROOT, create=True) as (held, _):
+            with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
+                if sync:
+                    for directory in changed:
+                        files.sync_directory(directory)
                 descriptor = places.opened_file(path, _OPEN | os.O_CREAT, base=places.ROOT)
                 try:
                     is_real = lock.acquire(descriptor, path, timeout)
@@ -96,10 +102,10 @@ def liveness(path: Path) -> Liveness:
         os.close(descriptor)
 
 
-def try_acquire(path: Path) -> LockFile | None:
+def try_acquire(path: Path, *, sync: bool = False) -> LockFile | None:
     """Hold the lock file, or None if another does. Waits for those who only look whether it is held."""
     try:
-        return acquire(path, _LOOKING)
+        return acquire(path, _LOOKING, sync=sync)
     except BackendBusy:
         return None
 

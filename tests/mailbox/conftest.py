@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.open_files import nothing_is_left_open  # noqa: F401 - of every test here
 
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.settings import Settings

@@ -125,7 +125,8 @@ def test_a_file_system_without_links_gets_the_header_all_the_same(log: RunLog, m
 
 def test_new_files_are_private_and_links_are_not_followed(log: RunLog, tmp_path: Path) -> None:
     """run-log RL-04, case 66."""
-    path = start(log).path
+    with start(log) as writer:
+        path = writer.path
     assert path.stat().st_mode & 0o777 == 0o600
     assert {folder.stat().st_mode & 0o777 for folder in list(path.parents)[:4]} == {0o700}
     outside = tmp_path / "outside"

@@ -152,12 +152,14 @@ def size(target: MessageFolder) -> int:
 
 def _write(made: Staged, target: MessageFolder, files: Sequence[Attachment]) -> None:
     try:
-        with places.directory(target.path, base=target.session, create=True) as (held, _):
+        with places.directory(target.path, base=target.session, create=True) as (held, changed):
             for (hidden, _name), file in zip(made._names, files, strict=True):
                 with os.fdopen(os.open(hidden, _NEW, places.PRIVATE_FILE, dir_fd=held), "wb") as written:
                     _fill(written, file)
                     written.flush()
                     os.fsync(written.fileno())
+            for directory in changed:
+                line_files.sync_directory(directory)
     except OSError as error:
         raise line_files.failure(error, target.path) from error
 

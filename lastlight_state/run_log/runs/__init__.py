@@ -74,11 +74,12 @@ class Runs:
             raise InvalidValue("schema_version", f"must be {words.VERSION}")
         path = self._tree.path_to_write(run_id, paths.started(header.started_at))
         line = dump_line(header.to_json(), where="header")
-        held = locks.try_acquire(self._tree.lock_path(run_id))
+        sync = self._writing.sync != "os"
+        held = locks.try_acquire(self._tree.lock_path(run_id), sync=sync)
         if held is None:
             raise AlreadyExists(words.RUN, run_id, problem="is being written")
         with _unless_kept(held):
-            publish(path, run_id, line, sync=self._writing.sync != "os")
+            publish(path, run_id, line, sync=sync)
             return self._writer(Rules(header, invoke_seq=invoke_seq), path, line, held, on_error)
 
     @checked

@@ -1,0 +1,120 @@
+"""What reaches the disk, and in which order: after a power failure a file is there whole, or not at all."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.run_log.logs import NOW, RUN, SESSION, run_log, start
+from support.to_disk import ToDisk
+
+from lastlight_state.mailbox import Attachment, Mailboxes
+from lastlight_state.mailbox.folder import Place, removal
+from lastlight_state.run_log import RunLog, SessionState
+
+DAY = "sessions/2026/02/03"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLog:
+    return run_log(tmp_path, sync="end")
+
+
+@pytest.fixture
+def packed(log: RunLog) -> RunLog:
+    with start(log) as writer:
+        writer.run_start("go")
+        writer.end("completed")
+    log.runs.pack(RUN)
+    return log
+
+
+def test_a_new_log_is_on_disk_with_all_its_directories(
+    log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-26: the header before its name, then the names."""
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    writer = start(log)
+    monkeypatch.undo()
+    writer.close()
+    assert calls == [
+        "sync .",
+        "sync sessions",
+        f"sync {DAY}/.{RUN}.jsonl*.tmp",
+        f"name {RUN}.jsonl",
+        f"remove .{RUN}.jsonl*.tmp",
+        f"sync {DAY}",
+        "sync sessions",
+        "sync sessions/2026",
+        "sync sessions/2026/02",
+    ]
+
+
+def test_a_log_is_packed_before_it_is_removed(log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-82: the packed bytes, their name, and only then the plain log."""
+    with start(log) as writer:
+        writer.run_start("go")
+        writer.end("completed")
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    log.runs.pack(RUN)
+    monkeypatch.undo()
+    assert calls == [
+        f"sync {DAY}/.{RUN}.jsonl.gz*.tmp",
+        f"name {RUN}.jsonl.gz",
+        f"sync {DAY}",
+        f"remove {RUN}.jsonl",
+        f"sync {DAY}",
+        f"remove {RUN}",  # its lock
+    ]
+
+
+def test_removed_logs_stay_removed(packed: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-82."""
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    packed.runs.prune(ended_before=NOW + timedelta(days=1), dry_run=False)
+    monkeypatch.undo()
+    assert calls == [f"remove {RUN}.jsonl.gz", f"sync {DAY}", f"remove {RUN}"]
+
+
+def test_a_snapshot_is_on_disk_before_its_name_and_its_removal_too(
+    log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-70, RL-76."""
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    log.states.put(SessionState(session_id=SESSION, messages=()))
+    first = len(calls)
+    log.states.clear(SESSION)
+    monkeypatch.undo()
+    assert calls[:first] == [
+        "sync .",
+        "sync sessions",
+        "sync sessions/state",
+        f"sync sessions/state/.{SESSION}.json.tmp",
+        f"name {SESSION}.json",
+        "sync sessions/state",
+        f"remove {SESSION}",
+    ]
+    assert calls[first:] == [f"remove {SESSION}.json", "sync sessions/state", f"remove {SESSION}"]
+
+
+def test_a_mailbox_and_its_files_are_on_disk_before_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-61: the folder of a message, its files and their names, before the message is stored."""
+    mailboxes = Mailboxes(tmp_path)
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    host = mailboxes.create("g", "s")
+    assert calls == ["sync g/.new-*", "name s", "sync g"]
+    del calls[:]
+    host.inbox.send("m", kind="chat", content={}, attachments=[Attachment("a.txt", b"x")])
+    assert calls == ["sync g/s/inbox/m/.new-*", "sync g/s/inbox", "name a.txt", "sync g/s/inbox/m", "remove .new-*"]
+
+
+def test_a_removed_mailbox_is_gone_under_its_name_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mailbox MB-03."""
+    Mailboxes(tmp_path).create("g", "s")
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    removal.remove(Place.below(tmp_path, "g", "s"))
+    monkeypatch.undo()
+    assert calls[:2] == ["name .gone-*", "sync g"]
