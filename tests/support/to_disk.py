@@ -33,15 +33,15 @@ class ToDisk:
 
         return call
 
-    def _synced(self, descriptor: int, **_: object) -> None:
+    def _synced(self, descriptor: Any, **_: object) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         self._note(f"sync {path.relative_to(self._root)}" if path.is_relative_to(self._root) else f"sync {path}")
 
-    def _removed(self, name: object, **options: object) -> None:
+    def _removed(self, name: Any, **options: object) -> None:
         if options:  # those of the library name the directory
             self._note(f"remove {Path(str(name)).name}")
 
-    def _named(self, _: object, name: object, **options: object) -> None:
+    def _named(self, _: Any, name: Any, **options: object) -> None:
         self._note(f"name {Path(str(name)).name}")
 
     def _note(self, text: str) -> None:
