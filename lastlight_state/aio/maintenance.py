@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
-from lastlight_state.maintenance import AgentSessions, Chats, Checkpoints, Doctor, Maintenance, Prune, Repair, Vacuum
+from lastlight_state.maintenance import (
+    AgentSessions,
+    Chats,
+    Checkpoints,
+    Copy,
+    Doctor,
+    Maintenance,
+    Prune,
+    Repair,
+    Vacuum,
+)
 from lastlight_state.maintenance.stats import Statistics
 from lastlight_state.maintenance.timeline import Timeline
 
@@ -39,6 +49,14 @@ class AsyncPrune(Face[Prune]):
     plan = reading(Prune.plan)
     run = reading(Prune.run)
     resume = reading(Prune.resume)
+
+
+class AsyncCopy(Face[Copy]):
+    """``store.maintenance.copy``. It reads this store; what it writes goes to another one."""
+
+    plan = reading(Copy.plan)
+    run = reading(Copy.run)
+    resume = reading(Copy.resume)
 
 
 class AsyncTimeline(Face[Timeline]):
@@ -84,6 +102,8 @@ class AsyncMaintenance(Face[Maintenance]):
     doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
+    #: Fills another database with everything, and proves that it arrived.
+    copy: Part[AsyncCopy] = Part("lastlight_state.aio.maintenance.AsyncCopy")
     #: What happened to a run, in order of time.
     timeline: Part[AsyncTimeline] = Part("lastlight_state.aio.maintenance.AsyncTimeline")
     #: The agent's log files, with the newest execution of each session.

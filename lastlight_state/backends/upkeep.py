@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,3 +45,21 @@ class Upkeep:
         Raises `Conflict` ``no_space`` where there is no room for it.
         """
         raise NotSupported(f"{self.name} cannot be vacuumed by this library")
+
+    def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """The rows of a SELECT of these columns as the driver has them, one by one: for results of any size."""
+        raise NotSupported(f"{self.name} cannot be copied by this library")
+
+    def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Insert rows of these columns, in the driver's own types, by the fastest way that there is."""
+        raise NotSupported(f"{self.name} cannot be copied into by this library")
+
+    def advance(self, checkout: Any, table: str, column: str) -> None:
+        """Let the next number that the database gives this column be greater than all that are there."""
+
+    def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
+        """Renew the planner's statistics of these tables, where it has any that matter."""
+
+    def identity(self, checkout: Any) -> Hashable:
+        """What connections to the same tables have in common; None for tables that no other connection can see."""
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from lastlight_state.backends import urls
@@ -59,6 +60,21 @@ def settings_of(call: Call, **more: Any) -> Settings:
     for password in _passwords(settings.url):
         call.secrets.learn(password)
     return settings
+
+
+def other_url(call: Call, url: str | None, file: Path | None) -> str:
+    """The URL of a second database, given by ``--to`` or in the file of ``--to-file``. Its password is hidden, too.
+
+    Raises `InvalidValue` for both, for neither, and for a file that cannot be read.
+    """
+    if (url is None) == (file is None):
+        raise InvalidValue("--to", "either --to or --to-file must be given")
+    found = url_in(file, "--to-file") if file is not None else url or ""
+    if not found.strip():
+        raise InvalidValue("--to", "empty")
+    for password in _passwords(found):
+        call.secrets.learn(password)
+    return found
 
 
 def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backend:

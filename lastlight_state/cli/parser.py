@@ -37,6 +37,7 @@ COMMANDS = {
     "session-state": "List, show, delete and reconstruct the states of sessions.",
     "repair": "Find what is damaged in line files, and mend it without losing a byte.",
     "prune": "Remove what ended long ago, with a dry run and a receipt.",
+    "copy": "Copy everything into an empty database, and prove that it arrived.",
     "checkpoint": "Bring the write-ahead log of a SQLite file into the file.",
     "vacuum": "Give back the space of deleted rows.",
     "query": "Run one statement of SQL that reads.",

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
     from lastlight_state.maintenance.chats import Chats as Chats
     from lastlight_state.maintenance.checkpoint import Checkpoints as Checkpoints
+    from lastlight_state.maintenance.copy import Copy as Copy
+    from lastlight_state.maintenance.copy.records import (
+        CopiedTable as CopiedTable,
+        CopyPlan as CopyPlan,
+        CopyProgress as CopyProgress,
+        CopyReport as CopyReport,
+    )
     from lastlight_state.maintenance.doctor import Doctor as Doctor
     from lastlight_state.maintenance.doctor.records import (
         Finding as Finding,
@@ -55,6 +62,8 @@ public(
         "chat_records": "ChatMessages ChatThread",
         "chats": "Chats",
         "checkpoint": "Checkpoints",
+        "copy": "Copy",
+        "copy.records": "CopiedTable CopyPlan CopyProgress CopyReport",
         "doctor": "Doctor",
         "doctor.records": "Finding Report SkippedCheck",
         "prune": "Prune",
@@ -82,6 +91,8 @@ class Maintenance(Face):
     doctor: Part[Doctor] = Part("lastlight_state.maintenance.doctor.Doctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
+    #: Fills another database with everything, and proves that it arrived.
+    copy: Part[Copy] = Part("lastlight_state.maintenance.copy.Copy")
     #: What happened to a run, in order of time.
     timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
     #: The agent's log files, with the newest execution of each session.

@@ -26,7 +26,7 @@ SEED_TABLES = (
     "messaging_messages",
 )
 
-_COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state = 'running'"
+_COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state IN ('running', 'interrupted')"
 
 
 def read_state(backend: Backend) -> SchemaState:

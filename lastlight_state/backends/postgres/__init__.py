@@ -31,6 +31,7 @@ from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.examining import examined, vacuumed
 from lastlight_state.backends.postgres.measures import measured
+from lastlight_state.backends.postgres.moving import Moving
 from lastlight_state.backends.postgres.originals import PostgresOriginal
 from lastlight_state.backends.postgres.pool import Pool, cancel
 from lastlight_state.backends.postgres.reading import fetched
@@ -60,7 +61,7 @@ _NAMED_LOCK = (
 )
 
 
-class PostgresBackend(Backend):
+class PostgresBackend(Moving, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"

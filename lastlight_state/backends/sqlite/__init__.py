@@ -36,6 +36,7 @@ from lastlight_state.backends.sqlite.examining import checkpointed, examined, ma
 from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
+from lastlight_state.backends.sqlite.moving import Moving
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
 from lastlight_state.backends.sqlite.reading import fetched
@@ -60,7 +61,7 @@ class _Dialect(SQLiteDialect_pysqlite):
     supports_statement_cache = True
 
 
-class SqliteBackend(Backend):
+class SqliteBackend(Moving, Backend):
     """One SQLite file, one database in memory, or what a caller's engine connects to."""
 
     name = "sqlite"

@@ -7,6 +7,7 @@ that decodes what it can. By default texts are read as usual: a factory in Pytho
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 from lastlight_state.backends.cells import Unreadable
@@ -18,15 +19,28 @@ def fetched(cursor: sqlite3.Cursor) -> list[Any]:
     try:
         rows.extend(cursor)  # keeps the rows before an error, which fetchall() drops
     except sqlite3.OperationalError as error:
-        if getattr(error, "sqlite_errorcode", None) is not None:  # said by the database, not by the decoder
-            raise
-        connection = cursor.connection
-        usual, connection.text_factory = connection.text_factory, _text_or_unreadable
-        try:
-            rows.extend(cursor)
-        finally:
-            connection.text_factory = usual
+        rows.extend(_rest(cursor, error))
     return rows
+
+
+def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
+    """The rows as `fetched` gives them, one by one."""
+    try:
+        yield from cursor
+    except sqlite3.OperationalError as error:
+        yield from _rest(cursor, error)
+
+
+def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> list[Any]:
+    """The rows from the one on that the decoder refused. Raises the error if the database said it."""
+    if getattr(error, "sqlite_errorcode", None) is not None:
+        raise error
+    connection = cursor.connection
+    usual, connection.text_factory = connection.text_factory, _text_or_unreadable
+    try:
+        return list(cursor)
+    finally:
+        connection.text_factory = usual
 
 
 def _text_or_unreadable(data: bytes) -> str | Unreadable:

@@ -1,0 +1,35 @@
+"""Whole tables of SQLite, read and written for copies between databases."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+from lastlight_state.backends.sql.quoting import quoted
+from lastlight_state.backends.sqlite.errors import translate
+from lastlight_state.backends.sqlite.reading import each
+from lastlight_state.backends.upkeep import Upkeep
+
+
+class Moving(Upkeep):
+    """The part of the backend that copies between databases use."""
+
+    def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        try:
+            yield from each(checkout.driver.execute(sql, params))
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        listed, places = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
+        try:
+            checkout.driver.executemany(f"INSERT INTO {quoted(table)} ({listed}) VALUES ({places})", rows)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def identity(self, checkout: Any) -> Hashable:
+        if not self.files:
+            return None
+        found = self.files[0].stat()
+        return found.st_dev, found.st_ino

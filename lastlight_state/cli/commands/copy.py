@@ -1,0 +1,95 @@
+"""``copy``: fills another database with everything, and proves that it arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import connected, existing, other_url, settings_of
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import Copy, CopyPlan, CopyProgress, CopyReport
+from lastlight_state.migrations import verify
+from lastlight_state.store import StateStore
+
+TABLES = (
+    Column("TABLE", lambda table: table.name),
+    Column("ROWS", lambda table: table.rows, right=True),
+    Column("DIGEST", lambda table: table.digest[:16]),
+)
+
+
+@command("copy")
+@click.option("--to", "target", metavar="URL", help="The database to fill.")
+@click.option(
+    "--to-file", "target_file", metavar="FILE", type=click.Path(path_type=Path), help="A file that holds that URL."
+)
+@click.option("--to-schema", "target_schema", metavar="NAME", help="Its schema, on Postgres.")
+@click.option("--dry-run", is_flag=True, help="Only read the source, and say what stands in the way.")
+@click.option("--migrate-target", is_flag=True, help="Make the schema in an empty target.")
+@click.option("--resume", is_flag=True, help="Go on with a copy that was interrupted.")
+@click.option("--batch-rows", metavar="N", type=int, default=5_000, show_default=True, help="Rows of one transaction.")
+def run(
+    call: Call, target: str | None, target_file: Path | None, *, dry_run: bool, migrate_target: bool, **options: Any
+) -> Answer:
+    """Copy everything into an empty database of the same schema, then read it again and compare every table.
+
+    The source is the database that --url names. Nothing is written to it, and it may be in use: one moment of it is
+    copied. Line files and mailboxes are no part of it. Until the copy has ended the target cannot be opened.
+    """
+    if options["resume"] and (dry_run or migrate_target):
+        raise InvalidValue("--resume", "must not be given with --dry-run or --migrate-target")
+    settings, url = settings_of(call, read_only=True), other_url(call, target, target_file)
+    with closing(connected(call, settings, glance=True)) as backend, StateStore(backend, settings) as store:
+        verify(existing(backend))
+        if dry_run:
+            plan = store.maintenance.copy.plan(url, schema=options["target_schema"])
+            return Answer({"dry_run": True, **plan.model_dump()}, lambda screen: _planned(plan, screen))
+        report = _report(call, store.maintenance.copy, url, migrate=migrate_target, **options)
+    return Answer({"dry_run": False, **report.model_dump()}, lambda screen: _copied(report, screen))
+
+
+def _report(
+    call: Call, copy: Copy, url: str, *, migrate: bool, resume: bool, target_schema: str | None, batch_rows: int
+) -> CopyReport:
+    tell = _teller(call)
+    try:
+        if resume:
+            return copy.resume(url, schema=target_schema, batch_rows=batch_rows, on_progress=tell)
+        return copy.run(url, schema=target_schema, migrate=migrate, batch_rows=batch_rows, on_progress=tell)
+    except KeyboardInterrupt:
+        call.output.note("interrupted; to go on, run the command with --resume (without --migrate-target)")
+        raise
+
+
+def _teller(call: Call) -> Callable[[CopyProgress], None]:
+    """Notes the end of each table's phase, and every tenth batch of a large one."""
+    told = 0
+
+    def tell(progress: CopyProgress) -> None:
+        nonlocal told
+        told += 1
+        if progress.rows and (progress.rows == progress.total or told % 10 == 0):
+            total = "" if progress.total is None else f" of {progress.total}"
+            call.output.note(f"{progress.phase} {progress.table}: {progress.rows}{total} rows")
+
+    return tell
+
+
+def _planned(plan: CopyPlan, screen: Screen) -> Iterator[object]:
+    yield f"would copy {plan.rows} rows from {plan.source} to {plan.target}"
+    yield from screen.table(TABLES, [table for table in plan.tables if table.rows])
+    for problem in plan.problems:
+        yield f"cannot be copied: {problem}"
+
+
+def _copied(report: CopyReport, screen: Screen) -> Iterator[object]:
+    yield f"copied {report.rows} rows from {report.source} to {report.target}, and compared every table"
+    yield from screen.table(TABLES, [table for table in report.tables if table.rows])
+    yield f"receipt {report.receipt_id}; line files and mailboxes are not copied: take their folders along"

@@ -1,0 +1,234 @@
+"""Copy: fills an empty database with everything that this one holds, on any product, and proves that it arrived.
+
+A copy is a series of short transactions into the target, read from one moment of the source. Until it has ended the
+target cannot be opened, so that nobody works on half of the data; a copy that was interrupted can be resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+from lastlight_state.backends.base import Mode
+from lastlight_state.db import reconcile, valid
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.told import message_of
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import ClaimLost, Conflict, NotFound, StateError
+from lastlight_state.maintenance.copy import contents, target as targets
+from lastlight_state.maintenance.copy.differences import differing
+from lastlight_state.maintenance.copy.records import CopiedTable, CopyPlan, CopyProgress, CopyReport
+from lastlight_state.maintenance.copy.subjects import Subject, subjects
+from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tables, output_tables
+from lastlight_state.migrations import read_state
+from lastlight_state.receipts import Receipt, Receipts
+
+#: The most rows of one batch.
+MOST_ROWS = 100_000
+
+OnProgress = Callable[[CopyProgress], object]
+
+
+class Copy(Repository):
+    """``store.maintenance.copy``"""
+
+    def plan(self, target: str | Path, *, schema: str | None = None) -> CopyPlan:
+        """What `run` would copy: rows and a digest of every table, and what the target cannot hold.
+
+        Reads the whole source at one moment and writes nothing to either side. Raises `Conflict` ``target_not_empty``
+        naming every table of the target that has rows, and `InvalidValue` if both are the same database.
+        """
+        with self._target(target, schema, read_only=True) as context, self._source() as source:
+            backend = context.scope.backend
+            if not targets.is_empty(backend):
+                targets.prepare(source.backend, backend, migrated=False)
+                context.scope.viewing(lambda unit: _refuse(source, unit))
+            return self._planned(source, context, None)[0]
+
+    def run(
+        self,
+        target: str | Path,
+        *,
+        schema: str | None = None,
+        migrate: bool = False,
+        batch_rows: int = 5_000,
+        on_progress: OnProgress | None = None,
+        actor: str | None = None,
+    ) -> CopyReport:
+        """Copy everything into an empty database of the same schema, then read it again and compare.
+
+        ``target`` is a URL or path, ``schema`` the one of Postgres; ``migrate`` makes our tables in an empty database.
+        The source may be written to meanwhile: what is copied is one moment of it. One batch has at most
+        ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each. Raises as `plan`, `Conflict`
+        ``cannot_be_copied`` with its problems before anything is written, and `Conflict` ``copies_differ``, after
+        which the target stays unfinished.
+        """
+        return self._copied(target, schema, batch_rows, on_progress, migrate=migrate, actor=actor)
+
+    def resume(
+        self,
+        target: str | Path,
+        *,
+        schema: str | None = None,
+        batch_rows: int = 5_000,
+        on_progress: OnProgress | None = None,
+    ) -> CopyReport:
+        """Go on with a copy that was interrupted, after its last batch, and compare everything.
+
+        After a process was killed the copy can be taken over when it has been silent for ten minutes: until then this
+        is `Conflict` ``already_running``. Raises `NotFound` where no copy is unfinished, and `Conflict`
+        ``copies_differ`` if the source was changed in the meantime: then begin again with an empty target.
+        """
+        return self._copied(target, schema, batch_rows, on_progress, resumed=True)
+
+    def _copied(
+        self,
+        target: str | Path,
+        schema: str | None,
+        batch_rows: int,
+        on_progress: OnProgress | None,
+        *,
+        migrate: bool = False,
+        resumed: bool = False,
+        actor: str | None = None,
+    ) -> CopyReport:
+        most = valid.number("batch_rows", batch_rows, least=1, most=MOST_ROWS)
+        tell = on_progress or (lambda _progress: None)
+        with self._target(target, schema, read_only=False) as context, self._source() as source:
+            if not resumed:
+                targets.prepare(source.backend, context.scope.backend, migrated=migrate)
+                context.scope.viewing(lambda unit: _refuse(source, unit))
+            plan, copied = self._planned(source, context, tell)
+            if plan.problems:
+                raise Conflict(
+                    f"{len(plan.problems)} things cannot be copied, the first: {plan.problems[0]}",
+                    code="cannot_be_copied",
+                    problems=list(plan.problems),
+                )
+            receipts = Receipts(context)
+            receipt = _unfinished(receipts) if resumed else _begun(receipts, plan, actor)
+            with _interrupted(receipts, Transfer(source, context, receipt, most)) as transfer:
+                _transfer(transfer, context, copied, plan, tell)
+                _compare(source, context, copied, plan, transfer.receipt.id, tell)
+                self._refuse_disturbed()
+                receipts.finish(transfer.receipt)
+            context.scope.reading(lambda unit: _analyze(unit, copied))
+            return CopyReport(source=plan.source, target=plan.target, receipt_id=receipt.id, tables=plan.tables)
+
+    def _planned(self, source: Unit, context: Context, tell: OnProgress | None) -> tuple[CopyPlan, list[Subject]]:
+        copied = subjects(output_tables(source))
+        target = context.scope.backend
+        judge = (
+            contents.not_for_postgres if source.backend.large_values_in_rows != target.large_values_in_rows else None
+        )
+        problems = list(_unknown_columns(source, copied))
+        tables: list[CopiedTable] = []
+        for subject in copied:
+            found = contents.content(source, subject, judge)
+            tables.append(found.result())
+            problems += found.problems
+            if tell is not None:
+                tell(CopyProgress(phase="planned", table=subject.name, rows=found.rows, total=None))
+        plan = CopyPlan(
+            source=source.backend.location,
+            target=target.location,
+            revision=read_state(source.backend).revision or "",
+            tables=tuple(tables),
+            problems=tuple(problems),
+        )
+        return plan, copied
+
+    def _refuse_disturbed(self) -> None:
+        if self._backend.disturbed:
+            raise Conflict("another process wrote to the source meanwhile: stop it, and resume", code="source_changed")
+
+    @contextmanager
+    def _target(self, target: str | Path, schema: str | None, *, read_only: bool) -> Iterator[Context]:
+        with targets.opened(target, schema, self._settings, self._clock, read_only=read_only) as context:
+            yield context
+
+    @contextmanager
+    def _source(self) -> Iterator[Unit]:
+        """A unit that sees one moment of this database."""
+        scope = cast("StoreScope", self._scope)  # transactions have no maintenance
+        with scope.beginning(Mode.SNAPSHOT) as checkout:
+            yield Unit(self._backend, checkout)
+            self._backend.commit(checkout)
+
+
+def _refuse(source: Unit, target: Unit) -> None:
+    targets.refuse_same(source, target)
+    targets.refuse_filled(target, subjects(output_tables(source)))
+
+
+def _unknown_columns(source: Unit, copied: list[Subject]) -> Iterator[str]:
+    """Columns of output tables that the registry does not know: they would not be copied."""
+    known = {subject.name: subject.names for subject in copied if subject.is_output}
+    for name, there in reconcile.present(source, known).items():
+        for column in there.columns:
+            if column not in known[name]:
+                yield f"{name}.{column} is not a column that this library knows"
+
+
+def _begun(receipts: Receipts, plan: CopyPlan, actor: str | None) -> Receipt:
+    policy = {"source": plan.source, "revision": plan.revision}
+    return receipts.begin("copy", policy=policy, owner=_owner(), actor=actor)
+
+
+def _unfinished(receipts: Receipts) -> Receipt:
+    for state in targets.UNFINISHED:
+        for receipt in receipts.list(kind="copy", state=state, limit=1).items:
+            return receipts.resume(receipt.id, owner=_owner())
+    raise NotFound("unfinished copy", None)
+
+
+@contextmanager
+def _interrupted(receipts: Receipts, transfer: Transfer) -> Iterator[Transfer]:
+    """Note in the receipt that the work was interrupted, whatever it was that interrupted it."""
+    try:
+        yield transfer
+    except ClaimLost:  # another process goes on with this work
+        raise
+    except BaseException as error:
+        with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
+            receipts.finish(transfer.receipt, "interrupted", error=message_of(error) or type(error).__name__)
+        raise
+
+
+def _transfer(transfer: Transfer, context: Context, copied: list[Subject], plan: CopyPlan, tell: OnProgress) -> None:
+    context.scope.writing(lambda unit: make_tables(unit, [one.table for one in copied if one.is_output]))
+    places = transfer.places()
+    for subject, table in zip(copied, plan.tables, strict=True):
+        place = places.get(subject.name) or Place()
+        for rows in () if place.done else transfer.copy(subject, place):
+            tell(CopyProgress(phase="copied", table=subject.name, rows=rows, total=table.rows))
+
+
+def _compare(source: Unit, context: Context, copied: list[Subject], plan: CopyPlan, own: str, tell: OnProgress) -> None:
+    """Read the target again. Raises `Conflict` with the keys of rows that are not as in the source."""
+    differences: dict[str, list[str]] = {}
+
+    def compare(unit: Unit) -> Mapping[str, list[str]]:
+        for subject, table in zip(copied, plan.tables, strict=True):
+            found = contents.content(unit, subject, without=own).result()
+            tell(CopyProgress(phase="verified", table=subject.name, rows=found.rows, total=table.rows))
+            if found != table:
+                differences[subject.name] = differing(source, unit, subject, without=own)
+        return differences
+
+    if context.scope.viewing(compare):
+        told = "; ".join(f"{name}: {', '.join(keys[:3])}" for name, keys in differences.items())
+        raise Conflict(f"the copy differs from its source: {told}", code="copies_differ", differences=differences)
+
+
+def _analyze(unit: Unit, copied: list[Subject]) -> None:
+    unit.backend.analyze(unit.checkout, [subject.name for subject in copied])
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()[:200]}:{os.getpid()}"

@@ -1,0 +1,118 @@
+"""What a table holds, in a form that is the same on every database: its digest, and what another one cannot hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import iso_text
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import CorruptData, InvalidValue
+from lastlight_state.maintenance.copy.records import CopiedTable
+from lastlight_state.maintenance.copy.subjects import Row, Subject, batches
+
+#: Rows that are decoded at once.
+_ROWS = 500
+#: How many rows of one table are named.
+MOST_NAMED = 20
+
+_MODULUS = 2**256
+_NO_LIMIT = 2**40
+
+#: Says of a row what the target cannot hold, by column; None for a target that holds whatever the source does.
+Judge = Callable[[Subject, Row], str | None]
+
+
+class Content:
+    """The rows of a table, counted and digested. ``problems`` are those that cannot be read, or not be copied."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._name = subject.name
+        self._sum = 0
+        self.rows = 0
+        self.problems: list[str] = []
+
+    def add(self, form: bytes) -> None:
+        """Count a row by its canonical form."""
+        self.rows += 1
+        self._sum += int.from_bytes(hashlib.sha256(form).digest(), "big")
+
+    def refuse(self, problem: str) -> None:
+        """Note a row that cannot be copied."""
+        self.rows += 1
+        if len(self.problems) < MOST_NAMED:
+            self.problems.append(problem)
+
+    def result(self) -> CopiedTable:
+        return CopiedTable(name=self._name, rows=self.rows, digest=f"{self._sum % _MODULUS:064x}")
+
+
+def content(unit: Unit, subject: Subject, judge: Judge | None = None, *, without: str | None = None) -> Content:
+    """Read a whole table. The row of the key ``without`` is left out."""
+    found = Content(subject)
+    try:
+        for key, form in forms(unit, subject, judge):
+            if isinstance(form, str):
+                found.refuse(form)
+            elif [without] != key:
+                found.add(form)
+    except ValueError as error:  # what a driver cannot load, such as the time "infinity"
+        found.refuse(f"{subject.name}: a value cannot be read: {error}")
+    return found
+
+
+def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[tuple[list[Any], bytes | str]]:
+    """Each row's key and canonical form, in the order of keys; a text that says what is wrong where it has none."""
+    reading = subject.reading(unit)
+    for batch in batches(subject.stream(unit), _ROWS):
+        for row, values in zip(batch, reading.readable(batch), strict=True):
+            key = subject.key(row)
+            if isinstance(values, CorruptData):
+                yield key, str(values)
+                continue
+            problem = judge(subject, row) if judge is not None else None
+            yield key, f"{subject.name} {shown(key)}: {problem}" if problem else _canonical(values)
+
+
+def not_for_postgres(subject: Subject, row: Row) -> str | None:
+    """What Postgres refuses of a row of SQLite: NUL characters and halves of surrogate pairs."""
+    for column, value in zip(subject.columns, row, strict=True):
+        if value.__class__ is str and ("\0" in value or "\\u" in value):
+            problem = _problem(column.name, value)
+            if problem:
+                return problem
+    return None
+
+
+def shown(key: list[Any]) -> str:
+    """A key in words."""
+    return repr(key[0]) if len(key) == 1 else repr(tuple(key))
+
+
+def _problem(name: str, text: str) -> str | None:
+    try:
+        codec.check_text(name, text)
+        if "\\u" in text and text[:1] in '{["':
+            codec.encode(name, codec.decode(text), max_bytes=_NO_LIMIT)
+    except InvalidValue as error:
+        return str(error)
+    except ValueError:  # a text that only looks like JSON
+        return None
+    return None
+
+
+def _canonical(values: dict[str, Any]) -> bytes:
+    return codec.canonical({name: _portable(value) for name, value in values.items()})
+
+
+def _portable(value: Any) -> Any:
+    kind = value.__class__
+    if kind is datetime:
+        return iso_text(value)
+    if kind is bytes:
+        return value.hex()
+    return codec.exact_text(value) if kind is Decimal else value

@@ -1,0 +1,58 @@
+"""Records of copies between databases."""
+
+from __future__ import annotations
+
+from lastlight_state.db.records import Record
+
+
+class CopiedTable(Record):
+    """What a table holds: how many rows, and a digest that equal rows give in any order, on any database.
+
+    The digest is the sum of the SHA-256 of each row's canonical form, 64 hex digits.
+    """
+
+    name: str
+    rows: int
+    digest: str
+
+
+class CopyPlan(Record):
+    """What a copy would do at this moment: nothing is written to find out.
+
+    ``source`` and ``target`` are locations without passwords, ``revision`` is the schema of the source. ``problems``
+    says what the target cannot hold, or what stands in the way; a copy with problems is refused.
+    """
+
+    source: str
+    target: str
+    revision: str
+    tables: tuple[CopiedTable, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(table.rows for table in self.tables)
+
+
+class CopyReport(Record):
+    """A copy that was finished: every table of the target was read again, and has the digest of the source."""
+
+    source: str
+    target: str
+    receipt_id: str
+    tables: tuple[CopiedTable, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(table.rows for table in self.tables)
+
+
+class CopyProgress(Record):
+    """How far a copy came: rows of one table so far. ``phase`` is ``planned``, ``copied`` or ``verified``."""
+
+    phase: str
+    table: str
+    rows: int
+    total: int | None

@@ -1,0 +1,120 @@
+"""The tables of a copy, in the order in which they are copied, and how the rows of each are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db import columns
+from lastlight_state.db.columns import TextJson, in_code_points
+from lastlight_state.db.statements import Compiled, Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.migrations.metadata import METADATA
+
+#: Tables that tell of their own database: facts about its schema, leave to delete, and how far copies into it came.
+APART = frozenset({"lastlight_meta", "maintenance_permits", "copy_progress"})
+#: Tables with rows of the revisions' making, and how many.
+SEEDED = {"message_types": 6, "invocation_kinds": 6, "source_kinds": 3}
+#: Tables whose rows refer to others of the same table, with the column by which those come first.
+DEPTHS = {"branches": "fork_depth"}
+
+#: A batch ends with the row that brings it to this many bytes of text and bytes.
+BATCH_BYTES = 8 * 1024 * 1024
+
+Row = Sequence[Any]
+
+
+class Subject:
+    """A table that is copied.
+
+    Rows are read as the drivers have them, JSON as text, so that a batch can be measured and need not be decoded.
+    """
+
+    def __init__(self, table: sa.Table) -> None:
+        self.table = table
+        self.name = str(table.name)
+        self.columns = tuple(table.columns)
+        self.names = tuple(str(column.name) for column in self.columns)
+        first = [table.c[DEPTHS[table.name]]] if table.name in DEPTHS else []
+        self.order = (*first, *table.primary_key)
+        self._places = tuple(self.names.index(column.name) for column in self.order)
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is an output table, which no revision makes."""
+        return self.name not in METADATA.tables
+
+    @property
+    def numbered(self) -> str | None:
+        """The column whose numbers the database gives, if there is one."""
+        column = self.table.autoincrement_column
+        return None if column is None else column.name
+
+    def key(self, row: Row) -> list[Any]:
+        """The values by which rows are in order."""
+        return [row[place] for place in self._places]
+
+    def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:
+        """All rows, or those after a key, in the order of keys."""
+        compiled = self.reading(unit, after is not None)
+        values = {} if after is None else {f"after_{i}": value for i, value in enumerate(after)}
+        shown = self._shown(unit.backend.large_values_in_rows)
+        return unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), shown)
+
+    def reading(self, unit: Unit, resumed: bool = False) -> Compiled:
+        """The statement on this database, which also makes Python values of the rows."""
+        return (self._rest if resumed else self._all).on(unit.backend)
+
+    @cached_property
+    def _all(self) -> Statement:
+        return Statement(self._select(texts=True), self._select(texts=False))
+
+    @cached_property
+    def _rest(self) -> Statement:
+        after = [sa.bindparam(f"after_{i}", type_=column.type) for i, column in enumerate(self.order)]
+        beyond = sa.tuple_(*map(_sorted, self.order)) > sa.tuple_(*after)
+        return Statement(self._select(texts=True).where(beyond), self._select(texts=False).where(beyond))
+
+    def _select(self, *, texts: bool) -> sa.Select[Any]:
+        """``texts``: the database keeps JSON in a type of its own, and is asked for its text."""
+        return sa.select(*self._shown(not texts)).order_by(*map(_sorted, self.order))
+
+    def _shown(self, as_stored: bool) -> list[Any]:
+        return [column if as_stored or not is_json(column) else _text_of(column) for column in self.columns]
+
+
+def subjects(outputs: Iterable[sa.Table]) -> list[Subject]:
+    """Every table that is copied, each after those that it refers to. ``outputs`` are the output tables."""
+    own = [table for table in METADATA.sorted_tables if table.name not in APART]
+    return [Subject(table) for table in (*own, *outputs)]
+
+
+def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
+    """The rows in lists of at most ``most`` rows, and of not much more than `BATCH_BYTES`."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += sum([len(value) for value in row if value.__class__ is str or value.__class__ is bytes])
+        if len(batch) >= most or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def is_json(column: sa.Column[Any]) -> bool:
+    """Whether the column holds JSON."""
+    return isinstance(column.type, columns.BinaryJson)
+
+
+def _text_of(column: sa.Column[Any]) -> Any:
+    return sa.type_coerce(sa.cast(column, sa.Text), TextJson()).label(column.name)
+
+
+def _sorted(column: sa.Column[Any]) -> Any:
+    """Texts in the order of code points, which is the same on every database, whatever the table's collation."""
+    return in_code_points(column) if isinstance(column.type, sa.Text) else column

@@ -1,0 +1,354 @@
+"""Copies between databases: everything arrives, and what cannot arrive is named before anything is written."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+from support.filled_store import TRIGGER, scene
+from support.maintenance import killed_copy
+
+from lastlight_state import AsyncStateStore, StateStore, codec
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Options
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotMigrated, SchemaMismatch
+from lastlight_state.maintenance import CopyPlan, CopyProgress, CopyReport
+from lastlight_state.maintenance.copy.subjects import APART, DEPTHS, SEEDED, subjects
+from lastlight_state.messaging import MessageDraft
+from lastlight_state.migrations import migrate
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.testing import Database, FrozenClock
+from lastlight_state.workflows import WorkflowRun
+
+DIRECTIONS = ("sqlite to postgresql", "postgresql to sqlite", "sqlite to sqlite")
+#: Values that databases keep in different ways.
+EDGES = {
+    "float": [1e16, -0.0, 1.5e-10, 1e300, 1.2345678901234567e18, 0.1],
+    "integer": [2**63 - 1, -(2**63), 0],
+    "text": ["", "😀", "\u2028", "a\nb\t\\", '{"a": 1}', "\\u0041"],
+    "nothing": [None, {}, [], False],
+}
+
+
+@pytest.fixture(params=DIRECTIONS)
+def direction(request: pytest.FixtureRequest) -> Iterator[tuple[Database, str]]:
+    """A source database, and the URL of an empty one of the same schema."""
+    name: str = request.param
+    source = request.getfixturevalue(f"{'postgres' if name.startswith('postgres') else 'sqlite'}_database")
+    if name.endswith("postgresql"):
+        yield source, request.getfixturevalue("postgres_database").url
+    else:
+        folder: Path = request.getfixturevalue("tmp_path")
+        with StateStore.open(folder / "target.db"):
+            yield source, str(folder / "target.db")
+
+
+@pytest.fixture
+def here(sqlite_database: Database) -> StateStore:
+    """A store with a few runs, whose copy goes to a file."""
+    store = sqlite_database.open()
+    for n in range(5):
+        store.workflows.runs.create(f"workflow-{n}", trigger=TRIGGER, phase="p", context={"n": n})
+    return store
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    return tmp_path / "there.db"
+
+
+def canonical(run: WorkflowRun) -> bytes:
+    """By value: Postgres keeps 1e16 as an integer."""
+    return codec.canonical(run.model_dump(mode="json"))
+
+
+def contents(report: CopyReport | CopyPlan) -> set[tuple[str, int, str]]:
+    return {(table.name, table.rows, table.digest) for table in report.tables if table.name != "maintenance_receipts"}
+
+
+def stopping(at: int) -> Callable[[CopyProgress], None]:
+    """Interrupts the copy with the batch of this number."""
+    batches = count(1)
+
+    def stop(progress: CopyProgress) -> None:
+        if progress.phase == "copied" and next(batches) == at:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def test_every_table_arrives_on_any_database(direction: tuple[Database, str], frozen_clock: FrozenClock) -> None:
+    """maintenance OP-52, OP-53, OP-54, case 37, case 59: and what is written next gets numbers of its own."""
+    source, target = direction
+    store, _ = scene(source)
+    store.workflows.runs.create("edges", trigger=TRIGGER, phase="p", context=EDGES)
+    report = store.maintenance.copy.run(target, batch_rows=7)
+    empty = {table.name for table in report.tables if not table.rows}
+    assert empty <= {"maintenance_receipts", "tombstones", "import_ledger", "second", "third"}
+    with StateStore.open(target, clock=frozen_clock) as copied:
+        assert copied.receipts.get(report.receipt_id).state == "done"
+        for run in store.workflows.runs.list(limit=100):
+            assert canonical(copied.workflows.runs.get(run.id)) == canonical(store.workflows.runs.get(run.id))
+        again = copied.maintenance.copy.plan(source.state_dir / "unmade.db")
+        assert contents(again) == contents(report)
+        known = {message.id for n in range(3) for message in copied.messaging.messages.list(f"ms-{n}")}
+        [appended] = copied.messaging.messages.append_many("ms-0", [MessageDraft("user", "next")])
+        assert appended.message.id not in known
+
+
+def test_a_copy_can_go_to_another_schema_of_the_same_database(postgres_database: Database) -> None:
+    """maintenance OP-50, OP-51."""
+    store = postgres_database.open()
+    store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+    report = store.maintenance.copy.run(postgres_database.url, schema="other", migrate=True)
+    with postgres_database.open(schema="other") as other:
+        assert [run.workflow_name for run in other.workflows.runs.list()] == ["w"]
+    assert {table.name for table in report.tables if table.rows} == {"workflow_runs", "run_transitions", *SEEDED}
+
+
+def test_coroutines_copy_too(here: StateStore, sqlite_database: Database, there: Path) -> None:
+    """maintenance OP-50."""
+
+    async def work() -> CopyReport:
+        async with await AsyncStateStore.open(sqlite_database.url) as store:
+            return await store.maintenance.copy.run(there, migrate=True)
+
+    assert contents(asyncio.run(work())) == contents(here.maintenance.copy.plan(there.with_name("x.db")))
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 5_000])
+def test_the_size_of_a_batch_changes_nothing(here: StateStore, there: Path, batch_rows: int) -> None:
+    """maintenance OP-53, case 40."""
+    said: list[CopyProgress] = []
+    plan = here.maintenance.copy.plan(there)
+    report = here.maintenance.copy.run(there, migrate=True, batch_rows=batch_rows, on_progress=said.append)
+    assert (contents(report), plan.rows) == (contents(plan), report.rows)
+    copied = [step for step in said if step.phase == "copied" and step.table == "workflow_runs"]
+    assert [step.rows for step in copied] == [*range(batch_rows, 5, batch_rows), 5, 5]
+    assert {step.total for step in copied} == {5}
+
+
+def test_a_dry_run_writes_to_neither_side(here: StateStore, there: Path) -> None:
+    """maintenance OP-50, case 41: the target is not even made."""
+    plan = here.maintenance.copy.plan(there)
+    assert {table.name: table.rows for table in plan.tables}["workflow_runs"] == 5
+    assert (there.exists(), plan.problems, here.receipts.list().items) == (False, (), ())
+
+
+def test_a_target_that_holds_anything_is_refused(here: StateStore, there: Path) -> None:
+    """maintenance OP-51, case 38: each table with rows is named."""
+    with StateStore.open(there) as target:
+        target.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        before = target.maintenance.copy.plan(there.with_name("x.db"))
+    for attempt in (here.maintenance.copy.run, here.maintenance.copy.plan):
+        with pytest.raises(Conflict, match=r"workflow_runs \(1 rows\)") as refused:
+            attempt(there)
+        assert refused.value.code == "target_not_empty"
+        assert set(refused.value.details["tables"]) == {"workflow_runs", "run_transitions"}
+    with StateStore.open(there) as target:
+        assert contents(target.maintenance.copy.plan(there.with_name("x.db"))) == contents(before)
+
+
+def test_a_word_more_than_the_revisions_bring_is_a_row_too(here: StateStore, there: Path) -> None:
+    """maintenance OP-51."""
+    with StateStore.open(there) as target:
+        target.conversations.messages.create(NewMessage(role="user", content="c", lion_class="their.Message"))
+    with pytest.raises(Conflict, match=r"message_types \(7 rows\)"):
+        here.maintenance.copy.run(there)
+
+
+def test_the_source_itself_is_no_target(here: StateStore, sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-50, case 38: by whatever name."""
+    link = tmp_path / "link.db"
+    link.symlink_to(sqlite_database.url)
+    for name in (sqlite_database.url, link):
+        with pytest.raises(InvalidValue, match="another database"):
+            here.maintenance.copy.run(name)
+
+
+def test_the_source_itself_is_no_target_on_a_server(postgres_database: Database) -> None:
+    """maintenance OP-50, case 38."""
+    with pytest.raises(InvalidValue, match="another database"):
+        postgres_database.open().maintenance.copy.run(postgres_database.url)
+
+
+def test_both_must_have_the_same_schema(here: StateStore, there: Path) -> None:
+    """maintenance OP-51: the command that helps is in the error."""
+    with pytest.raises(NotMigrated, match="lastlight-state migrate"):
+        here.maintenance.copy.run(there)
+    with closing(open_backend(there, Options())) as backend:
+        migrate(backend, "0011")
+    with pytest.raises(NotMigrated, match="lastlight-state migrate"):
+        here.maintenance.copy.run(there, migrate=True)
+
+
+def test_a_copy_that_was_interrupted_cannot_be_opened_and_is_resumed(
+    direction: tuple[Database, str], frozen_clock: FrozenClock
+) -> None:
+    """maintenance OP-55, OP-56, case 39: between any two batches."""
+    source, target = direction
+    store, _ = scene(source)
+    copy = store.maintenance.copy
+    batches: list[CopyProgress] = []
+    with pytest.raises(KeyboardInterrupt):
+        copy.run(target, batch_rows=5, on_progress=stopping(1))
+    for at in (4, 11, 7):
+        with pytest.raises(KeyboardInterrupt):
+            copy.resume(target, batch_rows=5, on_progress=stopping(at))
+        with pytest.raises(SchemaMismatch, match="unfinished copy") as refused:
+            StateStore.open(target)
+        assert refused.value.code == "unfinished_copy"
+        with pytest.raises(SchemaMismatch, match="unfinished copy"):
+            copy.run(target)
+    report = copy.resume(target, on_progress=batches.append)
+    assert contents(report) == contents(copy.plan(source.state_dir / "unmade.db"))
+    copied = [step.table for step in batches if step.phase == "copied"]
+    assert "cron_fires" not in copied
+    with StateStore.open(target, clock=frozen_clock) as opened:
+        assert len(opened.workflows.runs.list(limit=100).items) == 13
+    with pytest.raises(NotFound, match="unfinished copy"):
+        copy.resume(target)
+
+
+def test_a_copy_that_was_killed_is_resumed_when_it_has_been_silent(
+    sqlite_database: Database, postgres_database: Database, frozen_clock: FrozenClock
+) -> None:
+    """maintenance OP-56, case 39: each row is there once."""
+    store, _ = scene(sqlite_database)
+    program = [sys.executable, "-W", "error", killed_copy.__file__, sqlite_database.url, postgres_database.url]
+    killed = subprocess.run([*program, "3", "8", "5"], capture_output=True, text=True, check=False)
+    assert (killed.returncode, killed.stderr) == (0, "")
+    frozen_clock.set(killed_copy.START + timedelta(minutes=23))
+    with pytest.raises(Conflict, match="is running already"):
+        store.maintenance.copy.resume(postgres_database.url)
+    frozen_clock.advance(seconds=660)
+    report = store.maintenance.copy.resume(postgres_database.url)
+    there = postgres_database.open()
+    assert len(there.workflows.runs.list(limit=100).items) == 13
+    assert there.receipts.get(report.receipt_id).counts["workflow_runs"] == 13
+
+
+def test_a_source_that_changed_between_two_parts_of_a_copy_is_named(
+    here: StateStore, there: Path, sqlite_database: Database
+) -> None:
+    """maintenance OP-54, OP-56, case 39: by table and key, and the target stays unfinished."""
+    wanted = here.workflows.runs.list().items[2].id
+
+    source = sqlite_database.raw()
+    with pytest.raises(KeyboardInterrupt):
+        here.maintenance.copy.run(there, migrate=True, on_progress=stopping(30))
+    source.execute("UPDATE workflow_runs SET scratch = '{}' WHERE id = ?", [wanted])
+    with pytest.raises(Conflict, match="differs from its source") as refused:
+        here.maintenance.copy.resume(there)
+    assert refused.value.code == "copies_differ"
+    assert refused.value.details["differences"] == {"workflow_runs": [repr(wanted)]}
+    with pytest.raises(SchemaMismatch, match="unfinished copy"):
+        StateStore.open(there)
+
+
+def test_what_the_target_lost_or_was_given_meanwhile_is_named(direction: tuple[Database, str]) -> None:
+    """maintenance OP-54, case 40: whichever side has more rows."""
+    source, target = direction
+    store = source.open()
+    for n in range(3):
+        store.workflows.overrides.put(f"workflow-{n}", enabled=False, by="ana")
+    name = "postgresql" if target.startswith("postgres") else "sqlite"
+
+    def tamper(progress: CopyProgress) -> None:
+        if progress.phase == "copied" and progress.table == "branches":
+            there = Database(target, name, source.clock, source.state_dir)
+            there.raw().execute("UPDATE workflow_overrides SET name = 'workflow-9' WHERE name = 'workflow-1'")
+            there.close()
+
+    with pytest.raises(Conflict) as refused:
+        store.maintenance.copy.run(target, on_progress=tamper)
+    assert refused.value.details["differences"] == {"workflow_overrides": ["'workflow-1'", "'workflow-9'"]}
+
+
+def test_what_postgres_cannot_hold_is_named_before_anything_is_written(
+    sqlite_database: Database, postgres_database: Database
+) -> None:
+    """maintenance OP-57, case 42: and what cannot be read at all."""
+    store, raw = sqlite_database.open(), sqlite_database.raw()
+    for n in range(5):
+        store.workflows.overrides.put(f"workflow-{n}", enabled=False, by="ana")
+    raw.execute("UPDATE workflow_overrides SET reason = 'a' || char(0) WHERE name = 'workflow-1'")
+    raw.execute("UPDATE workflow_overrides SET updated_by = CAST(x'ff' AS TEXT) WHERE name = 'workflow-2'")
+    raw.execute("UPDATE workflow_overrides SET updated_at = '2026-01-01 00:00:00' WHERE name = 'workflow-3'")
+    raw.execute("UPDATE workflow_overrides SET reason = '[\"\\u0041 is no JSON' WHERE name = 'workflow-4'")
+    run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+    raw.execute('UPDATE workflow_runs SET scratch = \'{"a": "\\u0000"}\' WHERE id = ?', [run.id])
+    plan = store.maintenance.copy.plan(postgres_database.url)
+    named = " ".join(plan.problems)
+    assert [part in named for part in ("'workflow-1'", "'workflow-2'", "'workflow-3'", run.id)] == [True] * 2 + [
+        False,
+        True,
+    ]
+    assert len(plan.problems) == 3
+    with pytest.raises(Conflict, match="3 things cannot be copied") as refused:
+        store.maintenance.copy.run(postgres_database.url)
+    assert (refused.value.code, refused.value.details["problems"]) == ("cannot_be_copied", list(plan.problems))
+    assert postgres_database.open().receipts.list().items == ()
+    assert store.maintenance.copy.plan(sqlite_database.state_dir / "x.db").problems
+    raw.execute("UPDATE workflow_overrides SET reason = NULL, updated_by = 'ana'")
+    raw.execute("UPDATE workflow_runs SET scratch = '{}'")
+    store.maintenance.copy.run(postgres_database.url)
+    found = {kept.name: kept.updated_at.isoformat() for kept in postgres_database.open().workflows.overrides.list()}
+    assert found["workflow-3"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_a_time_that_python_cannot_hold_is_named(postgres_database: Database, there: Path) -> None:
+    """maintenance OP-57."""
+    store = postgres_database.open()
+    store.workflows.overrides.put("w", enabled=False, by="ana")
+    postgres_database.raw().execute("UPDATE workflow_overrides SET updated_at = 'infinity'")
+    [problem] = store.maintenance.copy.plan(there).problems
+    assert problem.startswith("workflow_overrides: a value cannot be read")
+
+
+def test_a_column_that_the_registry_does_not_know_is_no_silent_loss(sqlite_database: Database, there: Path) -> None:
+    """maintenance OP-57, case 59."""
+    store, _ = scene(sqlite_database)
+    sqlite_database.raw().execute("ALTER TABLE report ADD COLUMN theirs TEXT")
+    assert store.maintenance.copy.plan(there).problems == ("report.theirs is not a column that this library knows",)
+
+
+def test_forks_come_after_what_they_were_forked_from(sqlite_database: Database, postgres_database: Database) -> None:
+    """maintenance OP-52: whatever the order of their ids; classes that a program added come along."""
+    store = sqlite_database.open()
+    store.conversations.sessions.create(NewSession("talk"))
+    c = store.conversations.branches
+    c.create("talk", NewBranch(id="9"))
+    c.append("9", [NewMessage(role="user", content="hi", lion_class="their.Message")])
+    for n in range(8, 0, -1):
+        store.conversations.lineage.fork(str(n + 1), branch_id=str(n))
+    store.maintenance.copy.run(postgres_database.url, batch_rows=1)
+    there = postgres_database.open().conversations.branches
+    assert there.get("1").fork_depth == 8
+    assert [said.message.lion_class for said in there.history("1")] == ["their.Message"]
+
+
+def test_each_table_is_copied_after_those_that_it_refers_to(here: StateStore) -> None:
+    """maintenance OP-6, OP-52, case 59: a table that is added is in the order, or is left out with a reason."""
+    order = [subject.name for subject in subjects([])]
+    assert set(order) | APART == set(METADATA.tables)
+    for place, subject in enumerate(subjects([])):
+        referred = {key.column.table.name for key in subject.table.foreign_keys}
+        assert referred - {subject.name} <= set(order[:place])
+        assert (subject.name in referred) is (subject.name in DEPTHS)
+
+
+def test_the_rows_that_revisions_make_are_known(fresh_database: Database) -> None:
+    """maintenance OP-51."""
+    raw = fresh_database.raw()
+    tables = [name for name in METADATA.tables if name not in APART]
+    counts = {name: raw.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+    assert {name: found for name, found in counts.items() if found} == SEEDED
