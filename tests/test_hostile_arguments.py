@@ -24,6 +24,7 @@ KNOWN: dict[str, Any] = {
     "gate": Gate("review", "Sure?", id="ap-2"), "by": "ana", "reason": "because", "owner": "worker-1",
     "entry": PhaseEntry("build", True), "session_id": "ms-1", "content": "hello", "role": "user",
     "spec": CronSpec("0 9 * * *", "wf"), "cron_name": "nightly", "pattern": "0 9 * * *",
+    "target": "/nowhere/there.db",
     "since": datetime(2026, 1, 1, tzinfo=UTC), "loop_id": "l-1", "iteration": 0, "limit": 5, "claim": None,
 }  # fmt: skip
 
@@ -112,6 +113,8 @@ def contents(store: StateStore) -> dict[str, list[Any]]:
     with store.view() as view:
         connection = view._context.scope.unit.backend.connection(view._context.scope.unit.checkout)  # type: ignore[attr-defined]
         for table in METADATA.sorted_tables:
+            if table.name == "maintenance_receipts":  # a prune that removed nothing, and had no wrong argument, says so
+                continue
             found[table.name] = sorted(map(repr, connection.execute(table.select()).all()))
     return found
 

@@ -97,6 +97,7 @@ class Copy(Repository):
         resumed: bool = False,
         actor: str | None = None,
     ) -> CopyReport:
+        valid.flag("migrate", migrate)
         most = valid.number("batch_rows", batch_rows, least=1, most=MOST_ROWS)
         tell = on_progress or (lambda _progress: None)
         with self._target(target, schema, read_only=False) as context, self._source() as source:
