@@ -14,6 +14,7 @@ from support.turns import outcome_of_waiting
 
 from lastlight_state.agent_log import Outcome
 from lastlight_state.agent_log.agents import Recent
+from lastlight_state.aio.lanes import Lane
 from lastlight_state.db import watch as watches
 from lastlight_state.errors import StateError
 from lastlight_state.ids import IdSource
@@ -65,6 +66,16 @@ def test_who_begins_to_wait_has_a_turn_of_its_own() -> None:
     with_turn = outcome_of_waiting(watch, "_lock", waiting.__enter__, lambda: seen.append(len(watch._waiting)))
     waiting.__exit__(None, None, None)
     assert (with_turn, seen) == (None, [0])
+
+
+def test_one_thread_is_started_for_a_place_of_a_lane() -> None:
+    """house H-43: of two calls that find the place free, the second finds the thread of the first."""
+    lane = Lane("test", 1)
+    assert outcome_of_waiting(lane, "_guard", lane._start) is None
+    lane._start()
+    lane.close()
+    lane.join()
+    assert len(lane._calls.threads) == 1
 
 
 def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:

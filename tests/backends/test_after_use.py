@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
+
 import pytest
 from support.workflows.steps import Raw
 
-from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.errors import StateError
 from lastlight_state.testing import Database
 
@@ -70,3 +73,53 @@ def test_a_connection_whose_rollback_was_cut_off_is_used_no_more(
 
 def _cut_off(checkout: Checkout) -> None:
     raise RecursionError
+
+
+ASKED: dict[str, Callable[[Backend, Checkout], object]] = {
+    "columns": lambda backend, checkout: backend.column_names(checkout, "workflow_runs"),
+    "damages": lambda backend, checkout: backend.damages(checkout, deep=False),
+    "measures": lambda backend, checkout: backend.measures(checkout, ["workflow_runs"]),
+    "vacuum": lambda backend, checkout: backend.vacuum(checkout, ["workflow_runs"], analyze=True, full=False),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_question_on_a_connection_that_was_closed_is_an_error_of_ours(database: Database, name: str) -> None:
+    """house H-50: whoever asks, and whichever driver fails; the next unit has another connection."""
+    store = database.open()
+    checkout = store.backend.acquire(Mode.READ)
+    checkout.driver.close()
+    checkout.broken = True
+    try:
+        with pytest.raises(StateError):
+            ASKED[name](store.backend, checkout)
+    finally:
+        store.backend.release(checkout)
+    assert store.workflows.runs.list().items == ()
+
+
+def test_a_checkpoint_on_a_connection_that_was_closed_is_an_error_of_ours(sqlite_database: Database) -> None:
+    """house H-50."""
+    store = sqlite_database.open()
+    checkout = store.backend.acquire(Mode.READ)
+    checkout.driver.close()
+    checkout.broken = True
+    with pytest.raises(StateError):
+        store.backend.checkpoint(checkout, "passive")
+    store.backend.release(checkout)
+
+
+def test_a_reader_that_broke_is_closed_and_not_lent_again(sqlite_database: Database) -> None:
+    """backends B-45."""
+    store = sqlite_database.open()
+    checkout = store.backend.acquire(Mode.READ)
+    driver = checkout.driver
+    checkout.broken = True
+    store.backend.release(checkout)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        driver.execute("SELECT 1")
+    again = store.backend.acquire(Mode.READ)
+    try:
+        assert again.driver is not driver
+    finally:
+        store.backend.release(again)

@@ -110,6 +110,23 @@ def test_a_file_that_lacks_columns_is_completed_by_its_owner(mailboxes: Mailboxe
     assert (folder / "inbound.db").read_bytes() == before
 
 
+def test_new_files_have_these_indexes(mailboxes: Mailboxes) -> None:
+    """mailbox MB-03, MB-75: what polling, settling, delivering and counting read by."""
+    place = mailboxes.create("group", "new").folder
+    found = {
+        name: {index for (index,) in sql(place / name, "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE%INDEX%'")}
+        for name in ("inbound.db", "outbound.db")
+    }
+    assert found == {
+        "inbound.db": {
+            *"idx_delivered_failed idx_messages_in_failed idx_messages_in_paused idx_messages_in_peer".split(),
+            *"idx_messages_in_place idx_messages_in_ready idx_messages_in_recurring idx_messages_in_series".split(),
+            *"idx_messages_in_tasks uq_messages_in_live_series".split(),
+        },
+        "outbound.db": {"idx_messages_out_place"},
+    }
+
+
 def test_a_file_that_was_left_half_way_is_completed(mailboxes: Mailboxes, folder: Path) -> None:
     """mailbox case 50: a column is there, its index and the names of series are not."""
     for name in ("timezone", "platform_message_id"):

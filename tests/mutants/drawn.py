@@ -21,8 +21,10 @@ TESTS = {
     "db": "db test_store.py test_hostile_arguments.py",
     "jsonl": "jsonl agent_log",
     "receipts": "receipts db",
-    "lastlight_state": "test_store.py test_store_busy.py test_starting.py test_clock.py aio",
+    "lastlight_state": "test_store.py test_store_busy.py test_starting.py test_clock.py test_settings.py aio",
 }
+#: Tests of a kind of change in whatever package.
+OF_KIND = {"defaults": "test_defaults.py", "locks": "test_turns.py", "cleanups": "test_to_disk.py"}
 #: Files of which the recorded schema is made.
 SCHEMA = ("guards", "models", "indexes", "tables")
 
@@ -77,14 +79,19 @@ def _change(name: str, kind: str, file: Path, edit: Edit) -> Change | None:
         first = text.rfind(b"\n", 0, first - 1) + 1
     old, new = text[first:last], text[first : edit.start] + edit.new.encode() + text[edit.end : last]
     inside = file.relative_to(ROOT).as_posix()
-    return Change(name, inside, old.decode(), new.decode(), _tests(inside), "each", kind=kind)
+    return Change(name, inside, old.decode(), new.decode(), _tests(inside, kind), "each", kind=kind)
 
 
-def _tests(file: str) -> str:
+def _tests(file: str, kind: str) -> str:
     parts = Path(file).parts
     package = parts[1] if len(parts) > 2 else parts[0]
     folders = TESTS.get(package, package)
-    if package == "workflows" and (ROOT / "tests" / Path(*parts[1:-1])).is_dir() and len(parts) > 3:
+    if (
+        package == "workflows"
+        and (ROOT / "tests" / Path(*parts[1:-1])).is_dir()
+        and len(parts) > 3
+        and parts[2] != "kernel"
+    ):
         folders = f"{Path(*parts[1:-1])} workflows/test_lost_races.py workflows/test_second_looks.py"
     if package == "aio" and (ROOT / "tests" / Path(file).stem).is_dir():
         folders = f"aio {Path(file).stem}"
@@ -92,4 +99,4 @@ def _tests(file: str) -> str:
         folders = f"test_{Path(file).stem}.py {folders}"
     if Path(file).stem in SCHEMA:
         folders += " db/test_guards.py migrations/test_snapshot.py"
-    return folders
+    return f"{folders} {OF_KIND.get(kind, '')}"

@@ -21,6 +21,12 @@ OPPOSITE = {
 NEXT = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">")}
 
 
+#: Options that change nothing in a sound program, or nothing but its speed.
+UNSEEN = ("strict", "defer_build", "stacklevel")
+#: Errors beside which nothing else is raised in their place.
+ALONE = ("ImportError", "ModuleNotFoundError", "UnicodeEncodeError", "UnicodeDecodeError")
+
+
 class Edit(NamedTuple):
     """The text from ``start`` to ``end``, in bytes, becomes ``new``."""
 
@@ -70,6 +76,8 @@ class Source:
 def _is_said_only(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name in ("__repr__", "__str__")
+    if isinstance(node, ast.Expr):
+        return ast.unparse(node).startswith("_log.")
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
@@ -155,7 +163,7 @@ def defaults(source: Source, node: ast.AST) -> Iterator[Edit]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         given = [*node.args.defaults, *node.args.kw_defaults]
     elif isinstance(node, ast.Call):
-        given = [keyword.value for keyword in node.keywords]
+        given = [keyword.value for keyword in node.keywords if keyword.arg not in UNSEEN]
     elif isinstance(node, ast.Assign | ast.AnnAssign) and re.match(r"_?[A-Z]{2}|\w+: (int|bool)", source.of(node)):
         given = [node.value]
     for value in given:
@@ -184,7 +192,7 @@ def handlers(source: Source, node: ast.AST) -> Iterator[Edit]:
                 yield source.edit(node.type, f"({', '.join(rest)},)")
         else:
             yield source.edit(node.type, "()")
-        if source.of(node.type) not in ("Exception", "BaseException"):
+        if source.of(node.type) not in ("Exception", "BaseException", *ALONE):
             yield source.edit(node.type, "Exception")
 
 

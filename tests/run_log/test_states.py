@@ -107,6 +107,17 @@ def test_a_snapshot_never_goes_backwards_unless_forced(
     assert len(log.states.put(state(USER, USER, **fields), based_on=based_on, force=True).messages) == 2
 
 
+@pytest.mark.parametrize("stored", [{}, {"updated_at": NOW}, {"invoke_seq": 1}, {"updated_at": NOW, "invoke_seq": 1}])
+@pytest.mark.parametrize("given", [{"invoke_seq": 1}, {"updated_at": NOW, "invoke_seq": 1}])
+def test_a_snapshot_without_time_or_number_is_no_later_one(
+    log: RunLog, stored: dict[str, Any], given: dict[str, Any]
+) -> None:
+    """run-log RL-71: whatever other programs left out, the same moment and number replace it."""
+    at = {"updated_at": NOW.isoformat().replace("+00:00", "Z")} if "updated_at" in stored else {}
+    leave(log, json.dumps({"schema_version": 1, "session_id": SESSION, "messages": [], **stored, **at}))
+    assert log.states.put(state(USER, USER, **given)).messages == (USER, USER)
+
+
 def test_equal_numbers_with_other_content_are_written_and_equal_content_is_not(log: RunLog) -> None:
     """run-log RL-71."""
     first = log.states.put(state(updated_at=NOW, invoke_seq=1))

@@ -10,7 +10,7 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows.money import dollars_of, micros_of, mirrored, stored_cost
+from lastlight_state.workflows.money import MOST_MIRRORED, dollars_of, micros_of, mirrored, stored_cost
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_no_cost_is_none() -> None:
 
 
 HALVES = (0.0000005, 0.0000015, 0.0000025, 0.1234565, 0.1234575, -0.0000015, -0.0000025, 0.49999999999999994e-6, 7e9)
-UNBELIEVABLE = (1e300, float("inf"))
+UNBELIEVABLE = (MOST_MIRRORED, -MOST_MIRRORED, 1e300, float("inf"))
 
 
 def test_a_float_alone_says_the_same_amount_in_sql_as_in_a_record(store: StateStore, raw: Raw) -> None:
@@ -77,7 +77,7 @@ def test_a_float_alone_says_the_same_amount_in_sql_as_in_a_record(store: StateSt
         raw.execution(run.id, f"e-{index:02}")
         raw("UPDATE executions SET cost_usd = ? WHERE id = ?", dollars, f"e-{index:02}")
     costs = [each.cost_usd for each in reversed(store.workflows.executions.list(run_id=run.id).items)]
-    assert costs == [*(dollars_of(round(dollars * 1e6)) for dollars in HALVES), None, None]
+    assert costs == [*(dollars_of(round(dollars * 1e6)) for dollars in HALVES), *[None] * len(UNBELIEVABLE)]
     assert costs[:7] == [
         Decimal(each) for each in ("0 0.000002 0.000002 0.123456 0.123458 -0.000002 -0.000002".split())
     ]

@@ -127,6 +127,20 @@ def test_a_fire_that_had_its_owners_is_given_up(store: StateStore, frozen_clock:
         fires.finish(claim, OK)
 
 
+@pytest.mark.parametrize(("most", "owners"), [(1, "its owner"), (2, "2 owners")])
+def test_the_error_of_a_fire_that_was_given_up_counts_its_owners(
+    store: StateStore, frozen_clock: FrozenClock, most: int, owners: str
+) -> None:
+    """schedules F-7."""
+    claim = begun(store)
+    for _ in range(most):
+        frozen_clock.advance(LEASE + MILLISECOND)
+        taken = store.schedules.fires.take_stale(owner="worker-2", max_attempts=most)
+    assert taken == ()
+    message = store.schedules.fires.get(claim.fire_id).error["message"]
+    assert message.startswith(f"{owners} let the lease run out")
+
+
 def test_what_is_given_up_keeps_nothing_behind_it_waiting(store: StateStore, frozen_clock: FrozenClock) -> None:
     """schedules F-7, case 43: it is not counted as taken; with one attempt nothing is ever run again."""
     fires = store.schedules.fires

@@ -1,0 +1,13 @@
+"""What a caller gets who gives nothing does not change by accident."""
+
+from __future__ import annotations
+
+from support import defaults
+
+
+def test_numbers_and_flags_have_the_defaults_that_were_written_down() -> None:
+    """house H-26: those of new calls are written down when the page is made again."""
+    now = defaults.found()
+    kept = {name: value for name, value in defaults.recorded().items() if name in now}
+    assert len(kept) > 200
+    assert {name: now[name] for name in kept} == kept
