@@ -102,6 +102,8 @@ def sql_table(
     known = table.c
     if "row_created_at" in known:
         sa.Index(f"ix_{name}_written", known.row_created_at, known.run_id, known.node_id, known.iteration)
+        # Without it a page of one run reads and sorts all rows of the run, large columns beside.
+        sa.Index(f"ix_{name}_run", known.run_id, known.row_created_at, known.node_id, known.iteration)
     return table
 
 

@@ -58,7 +58,7 @@ def test_what_is_complete_is_looked_at_once_and_never_written(database: Database
     assert len(counted) == 1
 
 
-@pytest.mark.parametrize("which", ["get", "latest", "list", "load", "load of a node"])
+@pytest.mark.parametrize("which", ["get", "latest", "list", "list of a run", "load", "load of a node"])
 def test_reads_go_by_the_key_or_by_the_times(database: Database, which: str) -> None:
     """outputs case 59: nothing scans or sorts the table."""
     store = database.open(migrate=True)
@@ -68,6 +68,7 @@ def test_reads_go_by_the_key_or_by_the_times(database: Database, which: str) -> 
         "get": statements.get,
         "latest": statements.latest,
         "list": statements.newest.statement({}, paged=False),
+        "list of a run": statements.newest.statement({"run_id": "r"}, paged=False),
         "load": statements.load.statement({"run_id": "r"}, paged=False),
         "load of a node": statements.load.statement({"run_id": "r", "node_id": "n"}, paged=False),
     }
