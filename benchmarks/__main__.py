@@ -17,6 +17,7 @@ from benchmarks import (
     beside,
     claims,
     conversations,
+    copying,
     executions,
     journal,
     lines,
@@ -71,6 +72,8 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
     if only in (None, "opening"):
         yield from opening.import_results()
         yield from opening.command_results()
+    if only == "copying":  # copies a million rows three times, so it is asked for
+        yield from copying.results()
     if only == "beside":  # fills some gigabytes, so it is asked for
         yield from beside.results()
 
