@@ -27,6 +27,7 @@ from benchmarks import (
     outputs,
     run_logs,
     runs,
+    vectors,
 )
 from benchmarks.databases import Side, sides
 from benchmarks.measure import Result
@@ -56,6 +57,7 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
         "approvals": approvals.results,
         "messages": messages.results,
         "conversations": conversations.results,
+        "vectors": vectors.results,
         "journal": journal.results,
         "outputs": outputs.results,
         "awaited": awaited.results,

@@ -11,6 +11,7 @@ from lastlight_state.conversations.messages import Messages
 from lastlight_state.conversations.progressions import Progressions
 from lastlight_state.conversations.sessions import Sessions
 from lastlight_state.conversations.trees import Trees
+from lastlight_state.conversations.vectors import Vectors
 from lastlight_state.lazy import Part
 
 
@@ -27,6 +28,7 @@ class AsyncMessages(Face[Messages]):
     count = reading(Messages.count)
     uses = reading(Messages.uses)
     set_embedding = writing(Messages.set_embedding)
+    similar = reading(Messages.similar)
 
 
 class AsyncMessageTypes(Face[MessageTypes]):
@@ -99,6 +101,19 @@ class AsyncTrees(Face[Trees]):
     load = reading(Trees.load)
 
 
+class AsyncVectors(Face[Vectors]):
+    """``store.conversations.vectors``"""
+
+    put = writing(Vectors.put)
+    get = reading(Vectors.get)
+    find = reading(Vectors.find)
+    list = reading(Vectors.list)
+    search = reading(Vectors.search)
+    count = reading(Vectors.count)
+    clear = writing(Vectors.clear)
+    namespaces = reading(Vectors.namespaces)
+
+
 class AsyncConversations(Face[Conversations]):
     """``store.conversations``"""
 
@@ -116,3 +131,5 @@ class AsyncConversations(Face[Conversations]):
     lineage: Part[AsyncLineage] = Part("lastlight_state.aio.conversations.AsyncLineage")
     #: Whole sessions, saved and loaded at once.
     trees: Part[AsyncTrees] = Part("lastlight_state.aio.conversations.AsyncTrees")
+    #: Chunks of text with their embeddings.
+    vectors: Part[AsyncVectors] = Part("lastlight_state.aio.conversations.AsyncVectors")

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
         NewMessage as NewMessage,
         NewSession as NewSession,
         Provenance as Provenance,
+        Search as Search,
         SessionFilter as SessionFilter,
         SessionPatch as SessionPatch,
         SessionTimes as SessionTimes,
         SessionTree as SessionTree,
+        Within as Within,
     )
     from lastlight_state.conversations.branches import Branches
     from lastlight_state.conversations.lineage import Lineage
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         ForkPoint as ForkPoint,
         Link as Link,
         Message as Message,
+        MessageHit as MessageHit,
         MessageSummary as MessageSummary,
         MessageType as MessageType,
         MessageUse as MessageUse,
@@ -47,14 +50,25 @@ if TYPE_CHECKING:
     )
     from lastlight_state.conversations.sessions import Sessions
     from lastlight_state.conversations.trees import Trees
+    from lastlight_state.conversations.vectors import Vectors
+    from lastlight_state.conversations.vectors.arguments import NewChunk as NewChunk
+    from lastlight_state.conversations.vectors.records import (
+        Chunk as Chunk,
+        ChunkSummary as ChunkSummary,
+        ChunkText as ChunkText,
+        VectorHit as VectorHit,
+        VectorNamespace as VectorNamespace,
+    )
 
 public(
     globals(),
     {
-        "arguments": "BranchPatch BranchTree MessageFilter NewBranch NewMessage NewSession Provenance SessionFilter "
-        "SessionPatch SessionTimes SessionTree",
+        "arguments": "BranchPatch BranchTree MessageFilter NewBranch NewMessage NewSession Provenance Search "
+        "SessionFilter SessionPatch SessionTimes SessionTree Within",
+        "vectors.arguments": "NewChunk",
+        "vectors.records": "Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession ForkPoint Link "
-        "Message MessageSummary MessageType MessageUse Progression ProgressionUse SaveReport SessionSummary",
+        "Message MessageHit MessageSummary MessageType MessageUse Progression ProgressionUse SaveReport SessionSummary",
     },
     "Conversations",
 )
@@ -77,3 +91,5 @@ class Conversations(Face):
     lineage: Part[Lineage] = Part("lastlight_state.conversations.lineage.Lineage")
     #: Whole sessions, saved and loaded at once.
     trees: Part[Trees] = Part("lastlight_state.conversations.trees.Trees")
+    #: Chunks of text with their embeddings.
+    vectors: Part[Vectors] = Part("lastlight_state.conversations.vectors.Vectors")

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.conversations import runtime
-from lastlight_state.conversations.words import MODES, InvocationKind, Mode, SourceKind
+from lastlight_state.conversations.words import MODES, Exactness, InvocationKind, Metric, Mode, SourceKind
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.ids import new_id
@@ -209,6 +209,27 @@ class MessageFilter:
     lion_class: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """How embeddings are compared, and from which score on they are found. A greater score is nearer.
+
+    ``l2`` scores are distances, negated. ``approximate`` permits an index to answer; without one it is exact.
+    """
+
+    metric: Metric = "cosine"
+    min_score: float | None = None
+    exactness: Exactness = "exact"
+
+
+@dataclass(frozen=True)
+class Within:
+    """Where messages are searched: in the pool of a session, in the whole history of a branch, or in an order."""
+
+    session_id: str | None = None
+    branch_id: str | None = None
+    progression_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,11 @@ def path(where: str, value: Any) -> str | None:
     return None if value is None else valid.identifier(where, value, words.PATH)
 
 
+def vector(where: str, value: Any) -> bytes:
+    """The bytes of a vector."""
+    return packing.packed(where, value, most=words.DIMENSIONS)
+
+
 def embedding(where: str, value: Any) -> bytes | None:
     """The bytes of an embedding, or None."""
     return None if value is None else packing.packed(where, value, most=words.DIMENSIONS)

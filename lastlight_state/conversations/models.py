@@ -1,4 +1,4 @@
-"""Tables of conversations. All came with revision 0012.
+"""Tables of conversations. All came with revision 0012, but for those of vectors.
 
 A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
 session has a progression with all its messages, and each of its branches has one of its own.
@@ -150,7 +150,39 @@ class BranchModel(Base):
     extra: Mapped[Any] = json_column(shape=dict, nullable=True)
 
 
+class VectorNamespaceModel(Base):
+    """A set of chunks whose embeddings are compared with one another, all of the same length."""
+
+    __tablename__ = "vector_namespaces"
+    __table_args__ = described("sets of chunks whose embeddings have one length")
+
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    dimensions: Mapped[int]
+    model: Mapped[str | None]
+    created_at: Mapped[datetime]
+
+
+class VectorModel(Base):
+    """A chunk of text with its embedding. ``norm`` is the length of the vector. Derived data: it may be deleted."""
+
+    __tablename__ = "vectors"
+    __table_args__ = described("chunks of text with their embeddings")
+
+    namespace: Mapped[str] = mapped_column(ForeignKey("vector_namespaces.namespace"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    document_id: Mapped[str | None]
+    chunk_index: Mapped[int] = mapped_column(server_default=text("0"))
+    dimensions: Mapped[int]
+    norm: Mapped[float]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+    embedding: Mapped[bytes] = mapped_column(columns.Bytes)
+    chunk_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
+    content: Mapped[str]
+
+
 _message = MessageModel.__table__.c
+_vector = VectorModel.__table__.c
 _link = ProgressionLinkModel.__table__.c
 _session = SessionModel.__table__.c
 _branch = BranchModel.__table__.c
@@ -166,6 +198,8 @@ Index("ix_messages_class", _message.lion_class)
 for _name in ("sender", "recipient", "channel"):
     Index(f"ix_messages_{_name}", *_newest(_message[_name]), **where(f"{_name} IS NOT NULL"))
 
+Index("ix_messages_embedded", _message.id, **where("embedding IS NOT NULL"))
+
 Index("ix_progression_links_message", _link.message_id, _link.progression_id)
 
 Index("ix_sessions_newest", _session.updated_at.desc(), _session.id.desc())
@@ -179,3 +213,12 @@ Index("ix_branches_session", _branch.session_id, _branch.created_at, _branch.id)
 Index("ix_branches_progression", _branch.progression_id)
 Index("ix_branches_system_msg", _branch.system_msg_id, **where("system_msg_id IS NOT NULL"))
 Index("ix_branches_parent", _branch.parent_branch_id, **where("parent_branch_id IS NOT NULL"))
+
+Index(
+    "ix_vectors_document",
+    _vector.namespace,
+    _vector.document_id,
+    _vector.chunk_index,
+    _vector.id,
+    **where("document_id IS NOT NULL"),
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, sqrt
+from operator import mul
 from typing import Any
 
 from lastlight_state.db import valid
@@ -34,6 +35,11 @@ def packed(where: str, vector: Any, *, most: int) -> bytes:
 def unpack(data: bytes) -> tuple[float, ...]:
     """The numbers of a stored embedding."""
     return struct.unpack(f"<{len(data) // _WIDTH}f", data)
+
+
+def norm(numbers: Sequence[float]) -> float:
+    """The length of a vector."""
+    return sqrt(sum(map(mul, numbers, numbers)))
 
 
 def _of_numbers(where: str, vector: Any) -> bytes:

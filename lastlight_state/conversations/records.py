@@ -59,6 +59,14 @@ class Message(MessageSummary):
         return runtime.message_mapping(self.__dict__, valid.word("mode", mode, words.MODES))
 
 
+class MessageHit(Record):
+    """A message that a search found. ``approximate`` says that an index may have missed nearer ones."""
+
+    message: Message
+    score: float
+    approximate: bool
+
+
 class MessageUse(Record):
     """Where a message is held: by a ``progression`` at ``ord``, or as the pointer ``kind`` of a session or branch.
 

@@ -9,6 +9,8 @@ from lastlight_state.conversations.models import (
     ProgressionLinkModel,
     ProgressionModel,
     SessionModel,
+    VectorModel,
+    VectorNamespaceModel,
 )
 from lastlight_state.db.base import table_of
 
@@ -23,3 +25,7 @@ LINKS = table_of(ProgressionLinkModel)
 SESSIONS = table_of(SessionModel)
 
 BRANCHES = table_of(BranchModel)
+
+NAMESPACES = table_of(VectorNamespaceModel)
+
+VECTORS = table_of(VectorModel)

@@ -11,12 +11,16 @@ SourceKind = Literal["live", "imported_fs", "imported_codex"]
 OnRepeat = Literal["skip", "keep"]
 Mode = Literal["db", "json", "python"]
 SaveMode = Literal["grow", "replace"]
+Metric = Literal["cosine", "dot", "l2"]
+Exactness = Literal["exact", "approximate"]
 
 INVOCATION_KINDS = words(InvocationKind)
 SOURCE_KINDS = words(SourceKind)
 ON_REPEAT = words(OnRepeat)
 MODES = words(Mode)
 SAVE_MODES = words(SaveMode)
+METRICS = words(Metric)
+EXACTNESS = words(Exactness)
 LIVE: SourceKind = "live"
 
 #: The class of a message that names none, and its number.
@@ -31,7 +35,9 @@ PATH = 4_096
 CONTENT = 8 * 1024 * 1024
 EXTRA = 8 * 1024 * 1024
 METADATA = 256 * 1024
-#: Of all messages of one call.
+#: Of the text of a chunk.
+CHUNK = 1024 * 1024
+#: Of all messages or chunks of one call.
 BATCH_BYTES = 32 * 1024 * 1024
 
 #: The most messages that one call appends.
@@ -46,6 +52,8 @@ TREE_BRANCHES = 1_000
 FORK_DEPTH = 1_000
 #: The most numbers of an embedding.
 DIMENSIONS = 16_384
+#: The most that a search finds.
+TOP = 1_000
 
 # Kinds of record, as `NotFound` and `AlreadyExists` name them.
 MESSAGE = "message"
@@ -53,6 +61,7 @@ MESSAGE_TYPE = "message_type"
 PROGRESSION = "progression"
 SESSION = "session"
 BRANCH = "branch"
+CHUNK_KIND = "chunk"
 
 #: The code of a `Conflict` about what forks have inherited.
 FORK_PREFIX = "fork_prefix"

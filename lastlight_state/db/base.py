@@ -43,6 +43,7 @@ RESERVED_NAMES = frozenset(
         "tool_calls",
         "scores",
         "vectors",
+        "vector_namespaces",
         "tombstones",
         "import_ledger",
         "copy_progress",

@@ -16,6 +16,7 @@ class Retention:
 
 _WITH_RUN = Retention(pruned_as=("runs",))
 _CONVERSATION = Retention(pruned_as=("sessions",))
+_VECTORS = Retention(kept="derived data: `store.conversations.vectors.clear` removes them")
 _WORDS = Retention(kept="words that rows of conversations name")
 
 #: Every table of the schema. A table that is added must be added here.
@@ -44,6 +45,8 @@ RETENTION: Mapping[str, Retention] = {
     "progression_links": _CONVERSATION,
     "sessions": _CONVERSATION,
     "branches": _CONVERSATION,
+    "vector_namespaces": _VECTORS,
+    "vectors": _VECTORS,
     "message_types": _WORDS,
     "invocation_kinds": _WORDS,
     "source_kinds": _WORDS,

@@ -10,7 +10,15 @@ from support.conversations.talk import begun, history, said
 from support.rivals import Look, Wait, after_waiting, check, parameters
 
 from lastlight_state import Conflict, NotFound
-from lastlight_state.conversations import BranchPatch, BranchTree, NewBranch, NewMessage, NewSession, SessionTree
+from lastlight_state.conversations import (
+    BranchPatch,
+    BranchTree,
+    NewBranch,
+    NewChunk,
+    NewMessage,
+    NewSession,
+    SessionTree,
+)
 from lastlight_state.testing import Database
 
 GROWN = NewMessage("user", "grown", id="m0")
@@ -42,6 +50,14 @@ def _tree(branch: Any) -> SessionTree:
     return SessionTree(NewSession(branch.session_id), [BranchTree(NewBranch("main"), said("m0", "m1", "m3"))])
 
 
+def _put(store: Any, _: Any) -> Any:
+    return store.conversations.vectors.put("ns", [NewChunk("a", "", [1]), NewChunk("b", "", [2])])
+
+
+def _chunks(store: Any) -> Any:
+    return _put(store, None)
+
+
 LOOKS = {
     "Branches.append": Look(_talk, _append, _append, since=3),
     "Branches.create": Look(_talk, _create, _create),
@@ -66,6 +82,8 @@ LOOKS = {
         _talk, lambda s, b: s.conversations.sessions.merge_metadata(b.session_id, {"a": 1}), _append
     ),
     "Trees.save": Look(_talk, lambda s, b: s.conversations.trees.save(_tree(b)), _append, since=4),
+    "Vectors.put": Look(_chunks, _put, lambda s, _: s.conversations.vectors.clear("ns", scope="namespace")),
+    "Vectors.clear": Look(_chunks, lambda s, _: s.conversations.vectors.clear("ns", scope="namespace"), _put),
     "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append),
 }
 
@@ -129,6 +147,20 @@ def test_a_tree_that_two_save_at_once_is_there_once(shared_postgres: Database) -
         return store.conversations.trees.save(tree)
 
     assert not after_waiting(shared_postgres, Wait(lambda _store: None, save, save)).changed
+
+
+def test_chunks_that_two_put_at_once_are_there_once(shared_postgres: Database) -> None:
+    """conversations CV-37: Vectors.put, also into a namespace that is deleted meanwhile."""
+
+    def clear(store: Any, _: Any) -> Any:
+        return store.conversations.vectors.clear("ns", scope="namespace")
+
+    assert after_waiting(shared_postgres, Wait(lambda _store: None, _put, _put)) == 2
+    vectors = shared_postgres.open().conversations.vectors
+    assert vectors.count("ns") == 2
+    assert after_waiting(shared_postgres, Wait(_chunks, clear, _put)) == 2
+    assert after_waiting(shared_postgres, Wait(_chunks, _put, clear)) == 2
+    assert vectors.count("ns") == 0
 
 
 def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database) -> None:

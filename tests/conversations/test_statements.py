@@ -16,6 +16,7 @@ from lastlight_state.conversations.lineage import FORKS
 from lastlight_state.conversations.messages import statements as messages
 from lastlight_state.conversations.progressions import statements as progressions
 from lastlight_state.conversations.sessions import statements as sessions
+from lastlight_state.conversations.vectors import statements as vectors
 from lastlight_state.testing import Database, racing
 
 LARGE = ("node_metadata", "content", "embedding,", "extra")
@@ -61,6 +62,9 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "links": (progressions.LINKED, {"progression_id": "p"}),
     "uses": (progressions.CONTAINING, {"message_id": "m"}),
     "forks": (FORKS, {"parent_branch_id": "b"}),
+    "namespaces": (vectors.NAMESPACE_LIST, {}),
+    "chunks": (vectors.LIST, {"namespace": "n"}),
+    "chunks of a document": (vectors.OF_DOCUMENT, {"namespace": "n", "document_id": "d"}),
 }
 
 

@@ -14,7 +14,7 @@ from lastlight_state.migrations.apply import config
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[2]
-LARGE = {"output_text", "error", "policy", "body", "embedding"}
+LARGE = {"output_text", "error", "policy", "body", "content", "embedding"}
 
 
 def test_file_names_tell_the_revisions() -> None:

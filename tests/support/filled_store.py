@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from support.journal.trees import element, text
 
 from lastlight_state import StateStore
-from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
 from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.migrations.metadata import METADATA
@@ -112,6 +112,8 @@ def _fill_conversations(store: StateStore, n: int) -> None:
     c.branches.create("talk-0", NewBranch(id=f"branch-{n}", name="n", node_metadata={"n": n}, extra={"x": 1}))
     said = NewMessage("user", {"n": n}, id=f"msg-{n}", sender="ana", node_metadata={"n": n}, extra={"x": 1})
     c.branches.append(f"branch-{n}", [said])
+    c.vectors.put(f"ns-{n}", [NewChunk("chunk", "text", [1, n], {"n": n})])
+    c.vectors.put("ns-0", [NewChunk(f"chunk-{n}", "text", [1, n], {"n": n}, "doc", n)])
 
 
 def _fill_chats_and_crons(store: StateStore, n: int) -> None:

@@ -73,6 +73,9 @@ def lists(store: Any) -> dict[str, Listed]:
         "conversations": (store.conversations.sessions.list, by_id),
         "branches": (partial(store.conversations.branches.list, "talk-0"), by_id),
         "conversation messages": (store.conversations.messages.list, by_id),
+        "namespaces": (store.conversations.vectors.namespaces, lambda item: item.namespace),
+        "chunks": (partial(store.conversations.vectors.list, "ns-0"), by_id),
+        "chunks of a document": (partial(store.conversations.vectors.list, "ns-0", document_id="doc"), by_id),
         "crons": (s.crons.list, lambda item: item.name),
         "fires": (s.fires.list, by_id),
         "cron overrides": (s.overrides.list, lambda item: item.name),
@@ -128,6 +131,7 @@ def looks(store: Any, n: int) -> dict[str, Callable[[], Any]]:
         "conversation": lambda: store.conversations.sessions.get(f"talk-{n}"),
         "branch": lambda: store.conversations.branches.get(f"branch-{n}"),
         "conversation message": lambda: store.conversations.messages.get(f"msg-{n}"),
+        "chunk": lambda: store.conversations.vectors.get("ns-0", f"chunk-{n}"),
         "cron": lambda: s.crons.get(f"cron-{n}"),
         "cron override": lambda: s.overrides.get(f"cron-{n}"),
     }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 
 from lastlight_state.conversations import checks, words
-from lastlight_state.conversations.arguments import MessageFilter, NewMessage
-from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.arguments import MessageFilter, NewMessage, Search, Within
+from lastlight_state.conversations.kernel import searching, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
-from lastlight_state.conversations.messages import statements as sql
-from lastlight_state.conversations.records import Message, MessageSummary, MessageUse
+from lastlight_state.conversations.messages import similar, statements as sql
+from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
 from lastlight_state.db import pages, valid
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
@@ -17,6 +18,8 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted, placed, window
 from lastlight_state.errors import AlreadyExists, NotFound
+
+_EXACT = Search()
 
 
 class Messages(Repository):
@@ -118,6 +121,27 @@ class Messages(Repository):
         }
         if not self._once(lambda unit: unit.change(sql.EMBED, values), repeatable=True):
             raise valid.not_found(words.MESSAGE, message_id)
+
+    def similar(
+        self,
+        vector: Sequence[float] | bytes,
+        *,
+        within: Within | None = None,
+        role: str | None = None,
+        model: str | None = None,
+        top_k: int = 10,
+        how: Search = _EXACT,
+    ) -> builtins.list[MessageHit]:
+        """The 1 to 1,000 messages whose embeddings are nearest to a vector, the best first; equal ones by their ids.
+
+        Every message with an embedding of this length is compared: of a session's pool, of the whole history of a
+        branch, of an order, or all; of a role, and of the model that made the embedding. Raises `NotFound` for an
+        unknown session, branch or order, and `InvalidValue` for a zero vector under cosine.
+        """
+        asked = searching.asked(vector, top_k, how)
+        place = similar.place("within", within)
+        given = {"role": checks.name("role", role), "model": checks.name("model", model)}
+        return self._viewing(lambda unit: similar.found(unit, place, given, asked))
 
 
 def _use(row: dict[str, object]) -> MessageUse:

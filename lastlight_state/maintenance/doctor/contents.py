@@ -1,4 +1,4 @@
-"""DOC-13 and DOC-14: words, times and JSON that the columns should not hold."""
+"""DOC-13 and DOC-14: words, times, JSON and embeddings that the columns should not hold."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.tables import MESSAGES as TALK, NAMESPACES, VECTORS
 from lastlight_state.db import columns
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, SANDBOXES, TOOL_CALLS
@@ -73,7 +74,7 @@ def _words(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
         yield from fault.look(ahead, snapshot)
 
 
-def _contents(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _contents(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     """Where the database itself sees to the form of times and JSON, nothing is looked at."""
     for table in METADATA.sorted_tables:
         for column in table.columns if table.name in snapshot.tables else ():
@@ -85,6 +86,8 @@ def _contents(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
             if rows:
                 message = f"{column.name} holds text that is no {_form(column)} of ours"
                 yield found(BYTES, "error", str(table.name), message, map(named, rows))
+    for fault in _EMBEDDINGS:
+        yield from fault.look(look, snapshot)
 
 
 def _malformed(snapshot: Snapshot, column: sa.Column[Any]) -> sa.ColumnElement[bool] | None:
@@ -96,6 +99,23 @@ def _form(column: sa.Column[Any]) -> Any:
     if column.type is columns.Timestamp:
         return "time"
     return "JSON" if column.type is columns.Json else None
+
+
+def _wrong(table: sa.Table, wrong: sa.ColumnElement[bool]) -> Fault:
+    find = sa.select(*table.primary_key.columns).where(wrong)
+    return Fault(BYTES, "error", table, "embedding has another length than is stated, or none", find)
+
+
+_EMBEDDINGS = (
+    _wrong(TALK, sa.func.length(TALK.c.embedding) % number(4) != number(0)),
+    _wrong(TALK, sa.func.length(TALK.c.embedding) == number(0)),
+    _wrong(VECTORS, sa.func.length(VECTORS.c.embedding) != VECTORS.c.dimensions * number(4)),
+    _wrong(
+        VECTORS,
+        VECTORS.c.dimensions
+        != sa.select(NAMESPACES.c.dimensions).where(NAMESPACES.c.namespace == VECTORS.c.namespace).scalar_subquery(),
+    ),
+)
 
 
 CHECKS = (Check(WORDS, rows=_words), Check(BYTES, rows=_contents, deep=True))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lastlight_state import Conflict, NotFound, StateStore
-from lastlight_state.conversations import BranchTree, NewBranch, NewMessage, NewSession, SessionTree
+from lastlight_state import Conflict, InvalidValue, NotFound, StateStore
+from lastlight_state.conversations import BranchTree, NewBranch, NewChunk, NewMessage, NewSession, SessionTree, Within
 from lastlight_state.testing.contracts.steps import fresh
 
 
@@ -64,3 +64,22 @@ class ConversationsContract:
         assert (report.messages_created, report.links_added) == (4, 4)
         assert list(trees.load(report.session_id).branches[0].messages) == [*said, said[0]]
         assert not trees.save(tree).changed
+
+    def test_the_nearest_chunks_are_found_and_cleared(self, store: StateStore) -> None:
+        vectors, namespace = store.conversations.vectors, fresh("vectors")
+        chunks = [NewChunk(f"c{n}", f"text {n} ✓", [1, n], {"even": n % 2 == 0}, "doc", n) for n in range(4)]
+        assert vectors.put(namespace, chunks) == vectors.put(namespace, chunks) == 4
+        assert [hit.chunk.id for hit in vectors.search(namespace, [1, 0], top_k=2)] == ["c0", "c1"]
+        [first, _] = vectors.search(namespace, [0, 1], where={"even": True})
+        assert (first.chunk.id, first.chunk.content) == ("c2", "text 2 ✓")
+        with pytest.raises(InvalidValue):
+            vectors.search(namespace, [1, 0, 0])
+        assert (vectors.clear(namespace, ids=["c0"]), vectors.clear(namespace, scope="namespace")) == (1, 3)
+
+    def test_messages_near_to_a_vector_are_found_in_a_history(self, store: StateStore) -> None:
+        c = store.conversations
+        branch = c.branches.create(c.sessions.create().id)
+        c.branches.append(branch.id, [NewMessage("user", n, embedding=[1, n]) for n in range(3)])
+        fork = c.lineage.fork(branch.id, at=2)
+        hits = c.messages.similar([1, 2], within=Within(branch_id=fork.id))
+        assert [hit.message.content for hit in hits] == [1, 0]

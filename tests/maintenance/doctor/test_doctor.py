@@ -13,9 +13,11 @@ import pytest
 from support.cli.calls import files_of
 from support.maintenance.rows import counts, insert, run_row
 from support.maintenance.whole_runs import Report, whole_run
+from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.agent_log import Cwd
+from lastlight_state.conversations import NewChunk, NewMessage
 from lastlight_state.maintenance import Finding
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate
@@ -131,6 +133,15 @@ def _words(scene: Scene) -> None:
 def _contents(scene: Scene) -> None:
     if scene.database.name == "sqlite":
         scene.run("r", context="{", started_at="1999")
+    talks, raw = scene.store.conversations, Raw(scene.database)
+    talks.messages.create(NewMessage("user", 1, id="a", embedding=[1]))
+    talks.messages.create(NewMessage("user", 1, id="b", embedding=[1]))
+    talks.branches.append(talks.branches.create(talks.sessions.create().id).id, ["a", "b"])
+    raw("UPDATE messages SET embedding = ? WHERE id = 'a'", bytes(6))
+    raw("UPDATE messages SET embedding = ? WHERE id = 'b'", b"")
+    talks.vectors.put("ns", [NewChunk("a", "x", [1, 2]), NewChunk("b", "x", [1, 2])])
+    raw("UPDATE vectors SET embedding = ? WHERE id = 'a'", bytes(12))
+    raw("UPDATE vectors SET embedding = ?, dimensions = 3 WHERE id = 'b'", bytes(12))
 
 
 def _stuck(scene: Scene) -> None:
@@ -173,7 +184,7 @@ PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
     "DOC-11": (_lines, 1, 1),
     "DOC-12": (_sequences, 2, 2),
     "DOC-13": (_words, 2, 2),
-    "DOC-14": (_contents, 2, 0),
+    "DOC-14": (_contents, 6, 4),
     "DOC-15": (_stuck, 7, 7),
     "DOC-16": (_agreement, 2, 2),
     "DOC-17": (_left, 2, 2),

@@ -77,6 +77,8 @@ def _literal(value: Any, product: str) -> str:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower() if product == "postgresql" else str(int(value))
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'" if product == "postgresql" else f"x'{value.hex()}'"
     if isinstance(value, int | float):
         return repr(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

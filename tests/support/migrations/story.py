@@ -6,6 +6,7 @@ or a column brings its rows here.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 UNTIL = "(until)"
@@ -551,6 +552,23 @@ STORY: dict[str, list[Row]] = {
             "parent_branch_id": "branch-1",
             "forked_at_ord": 1,
             "fork_depth": 1,
+        },
+    ],
+    "vector_namespaces": [
+        {"namespace": "handbook", "dimensions": 2, "model": "small", "created_at": at("11:00:00.000")},
+    ],
+    "vectors": [
+        {
+            "namespace": "handbook",
+            "id": "chunk-1",
+            "document_id": "releases.md",
+            "chunk_index": 1,
+            "dimensions": 2,
+            "norm": 5.0,
+            "created_at": at("11:00:00.000"),
+            "embedding": struct.pack("<2f", 3.0, -4.0),
+            "chunk_metadata": {"lang": "en"},
+            "content": "Releases are cut on Tuesdays ✓",
         },
     ],
     "maintenance_receipts": [RECEIPT],

@@ -1,0 +1,87 @@
+"""Searching embeddings: rows come in batches of one snapshot, and only the best are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from math import isfinite
+from typing import Any, NamedTuple
+
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import Search
+from lastlight_state.conversations.similarity import Best, Candidate, Query
+from lastlight_state.db import valid
+from lastlight_state.db.statements import Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.windows import Placed, placed, window
+from lastlight_state.errors import InvalidValue
+
+Row = dict[str, Any]
+
+#: Of the embeddings of one batch.
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class Asked(NamedTuple):
+    """A search: the query, how many of the best, and the least score."""
+
+    query: Query
+    top_k: int
+    least: float | None
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the query."""
+        return len(self.query.packed) // 4
+
+
+def asked(vector: Any, top_k: Any, how: Any) -> Asked:
+    """What a caller asks for, checked. A zero vector is refused under cosine."""
+    given = valid.group("how", how, Search)
+    metric = valid.word("how.metric", given.metric, words.METRICS)
+    valid.word("how.exactness", given.exactness, words.EXACTNESS)
+    query = Query(checks.vector("vector", vector), given.metric)
+    if metric == "cosine" and not query.norm:
+        raise InvalidValue("vector", "must not be zero under cosine")
+    return Asked(query, valid.number("top_k", top_k, least=1, most=words.TOP), _least(given.min_score))
+
+
+def best(
+    streams: Iterable[Iterable[list[Row]]], search: Asked, *, passes: Callable[[Row], bool] | None = None
+) -> list[tuple[str, float]]:
+    """The ids and scores of the best rows of these streams, of which each row may come several times."""
+    found = Best(search.top_k, search.least)
+    for batches in streams:
+        for rows in batches:
+            some = rows if passes is None else filter(passes, rows)
+            found.take(search.query, (Candidate(row["id"], row["embedding"], row.get("norm")) for row in some))
+    return found.found
+
+
+def batches(
+    unit: Unit, statement: Statement, values: Row, after: Mapping[str, Any], search: Asked
+) -> Iterator[list[Row]]:
+    """The rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
+
+    The statement has the parameter ``limit``, and for each column of its order ``after_`` with the column's name;
+    ``after`` is a key before all rows.
+    """
+    size = max(1, min(words.BATCH, _BATCH_BYTES // len(search.query.packed)))
+    key: Mapping[str, Any] | None = after
+    while key is not None:
+        given = {**values, **{f"after_{name}": value for name, value in key.items()}}
+        shown = window(partial(_read, unit, statement, given, list(after)), size)
+        yield unit.passing(shown.rows)
+        key = None if shown.last is None else dict(zip(after, shown.last, strict=True))
+
+
+def _read(unit: Unit, statement: Statement, values: Row, key: list[str], most: int) -> Placed:
+    return placed(unit.readable(statement, {**values, "limit": most}), key)
+
+
+def _least(score: Any) -> float | None:
+    if score is None:
+        return None
+    if isinstance(score, bool) or not isinstance(score, int | float) or not isfinite(score):
+        raise InvalidValue("how.min_score", "expected a finite number")
+    return float(score)

@@ -1,0 +1,98 @@
+"""Searching messages by their embeddings: of all, or of those that an order or a history holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.arguments import Within
+from lastlight_state.conversations.kernel import lineage, searching, storing
+from lastlight_state.conversations.records import Message, MessageHit
+from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS, SESSIONS
+from lastlight_state.db import valid
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+
+Row = dict[str, Any]
+
+_m, _l, _p, _s = MESSAGES.c, LINKS.c, PROGRESSIONS.c, SESSIONS.c
+
+_FILTERS = {
+    "role": _m.role == bind("role", _m.role),
+    "model": _m.embedding_model == bind("model", _m.embedding_model),
+}
+_ORDER = prepared(sa.select(_p.id, _p.start_ord, _p.next_ord).where(_p.id == bind("progression_id", _p.id)))
+_POOL = prepared(
+    sa.select(_p.id, _p.start_ord, _p.next_ord)
+    .select_from(SESSIONS.join(PROGRESSIONS, _p.id == _s.progression_id))
+    .where(_s.id == bind("session_id", _s.id))
+)
+
+
+def place(where: str, within: Any) -> tuple[str, str] | None:
+    """Where to search: the name of the field that says it, and its value."""
+    if within is None:
+        return None
+    given = [one for one in vars(valid.group(where, within, Within)).items() if one[1] is not None]
+    if len(given) != 1:
+        raise InvalidValue(where, "expected exactly one of session_id, branch_id and progression_id")
+    [(name, value)] = given
+    return name, valid.sought(f"{where}.{name}", value)
+
+
+def found(unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.Asked) -> list[MessageHit]:
+    """The nearest messages, with their bodies; one that cannot be read is logged and left out."""
+    best = searching.best(_streams(unit, at, given, asked), asked)
+    ids = as_list([{"id": key} for key, _ in best])
+    rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
+    messages = {row["id"]: Message.of(row) for row in rows}
+    return [
+        MessageHit.of({"message": messages[key], "score": score, "approximate": False})
+        for key, score in best
+        if key in messages
+    ]
+
+
+def _streams(
+    unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.Asked
+) -> Iterator[Iterator[list[Row]]]:
+    names = frozenset(name for name, value in given.items() if value is not None)
+    if at is None:
+        yield searching.batches(unit, scan(names, linked=False), dict(given), {"id": ""}, asked)
+        return
+    statement = scan(names, linked=True)
+    for one in _segments(unit, *at):
+        values = {**given, "progression_id": one.progression_id, "until": one.until}
+        yield searching.batches(unit, statement, values, {"ord": one.start - 1}, asked)
+
+
+def _segments(unit: Unit, name: str, key: str) -> list[lineage.Segment]:
+    """The parts of orders that hold the messages."""
+    if name == "branch_id":
+        return lineage.line_of(unit, key)
+    statement, kind = (_POOL, words.SESSION) if name == "session_id" else (_ORDER, words.PROGRESSION)
+    row = unit.row(statement, {name: key})
+    if row is None:
+        raise valid.not_found(kind, key)
+    return [lineage.Segment("", row["id"], row["start_ord"], row["next_ord"])]
+
+
+@lru_cache(maxsize=8)
+def scan(names: frozenset[str], *, linked: bool) -> Statement:
+    """What a search reads of each message, with these filters: of all, or of those that an order links."""
+    key: Any = _l.ord if linked else _m.id
+    shown = [_m.id, _l.ord, _m.embedding] if linked else [_m.id, _m.embedding]
+    conditions = [_m.embedding.is_not(None), key > bind(f"after_{key.name}", key)]
+    conditions += [_FILTERS[name] for name in sorted(names)]
+    select = sa.select(*shown)
+    if linked:
+        conditions += [_l.progression_id == bind("progression_id", _l.progression_id), _l.ord < bind("until", _l.ord)]
+        select = select.select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
+    limit = sa.bindparam("limit", type_=sa.Integer)
+    return prepared(select.where(*conditions).order_by(key).limit(limit))

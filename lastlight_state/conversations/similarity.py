@@ -1,0 +1,119 @@
+"""How near embeddings are to a query: exact scores, greater is nearer.
+
+With numpy, most candidates are left out by scores that are a little off; those that may be among the best are scored
+as without it. So both ways find the same, in the same order and with the same scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import dist, inf, isfinite
+from operator import mul
+from typing import Any, NamedTuple
+
+from lastlight_state.conversations import packing
+from lastlight_state.conversations.words import Metric
+
+#: Far more than numpy's sums are off, in parts of the lengths of the vectors.
+_SLACK = 1e-9
+
+
+class Candidate(NamedTuple):
+    """A vector to compare, by its id. Its norm is computed where it is not known."""
+
+    key: str
+    packed: bytes
+    norm: float | None = None
+
+
+class Query:
+    """A vector to which others are compared: by ``cosine``, by ``dot`` product, or by ``l2`` distance, negated."""
+
+    def __init__(self, packed: bytes, metric: Metric) -> None:
+        self.packed = packed
+        self._metric = metric
+        self._numbers = packing.unpack(packed)
+        self.norm = packing.norm(self._numbers)
+
+    def scores(self, given: Iterable[Candidate], floor: float, most: int) -> Iterator[tuple[str, float]]:
+        """The scores of candidates, the ``most`` best at least, and none below ``floor``.
+
+        Vectors of another length have none, nor under cosine those that are zero, nor those with NaN or infinities.
+        """
+        candidates = [one for one in given if len(one.packed) == len(self.packed)]
+        for one in self._likely(candidates, floor, most):
+            score = self._score(one)
+            if isfinite(score) and score >= floor:
+                yield one.key, score
+
+    def _score(self, one: Candidate) -> float:
+        numbers = packing.unpack(one.packed)
+        if self._metric == "l2":
+            return -dist(self._numbers, numbers)
+        dot = sum(map(mul, self._numbers, numbers))
+        if self._metric == "dot":
+            return dot
+        lengths = self.norm * (packing.norm(numbers) if one.norm is None else one.norm)
+        return dot / lengths if lengths else -inf
+
+    def _likely(self, candidates: Sequence[Candidate], floor: float, most: int) -> Sequence[Candidate]:
+        """The candidates that may be among the ``most`` best; without numpy all."""
+        numpy = _library()
+        if numpy is None or len(candidates) <= most:
+            return candidates
+        rows = numpy.frombuffer(b"".join(one.packed for one in candidates), dtype="<f4")
+        rows = rows.reshape(len(candidates), -1).astype("f8")
+        with numpy.errstate(all="ignore"):
+            scores, off = self._about(numpy, rows, [one.norm for one in candidates])
+            sound = numpy.isfinite(scores)
+            least = (scores - off)[sound]
+            if len(least) > most:
+                floor = max(floor, numpy.partition(least, -most)[-most])
+            kept = sound & (scores + off >= floor)
+        return [candidates[at] for at in numpy.flatnonzero(kept)]
+
+    def _about(self, numpy: Any, rows: Any, norms: list[float | None]) -> tuple[Any, Any]:
+        """The scores of rows, and how far they may be off."""
+        query = numpy.array(self._numbers)
+        if self._metric == "l2":
+            apart = rows - query
+            distances = numpy.sqrt(numpy.einsum("ij,ij->i", apart, apart))
+            return -distances, _SLACK * distances
+        known = None not in norms
+        lengths = numpy.array(norms) if known else numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))
+        lengths = lengths * self.norm
+        dots = rows @ query
+        return (dots, _SLACK * lengths) if self._metric == "dot" else (dots / lengths, _SLACK)
+
+
+class Best:
+    """The best of many scored vectors, each once. Where scores are equal, the id decides."""
+
+    def __init__(self, most: int, least: float | None) -> None:
+        self._most = most
+        self._least = -inf if least is None else least
+        self._found: list[tuple[float, str]] = []
+
+    def take(self, query: Query, candidates: Iterable[Candidate]) -> None:
+        """Look at some more."""
+        scored = {(-score, key) for key, score in query.scores(candidates, self._floor, self._most)}
+        self._found = sorted(scored.union(self._found))[: self._most]
+
+    @property
+    def found(self) -> list[tuple[str, float]]:
+        """Ids and scores, the best first."""
+        return [(key, -negated) for negated, key in self._found]
+
+    @property
+    def _floor(self) -> float:
+        """The score that a vector must have to be among the best."""
+        return max(self._least, -self._found[-1][0]) if len(self._found) == self._most else self._least
+
+
+def _library() -> Any:
+    """numpy, if it is installed."""
+    try:
+        import numpy as np  # noqa: PLC0415 - optional library
+    except ImportError:
+        return None
+    return np

@@ -1,0 +1,189 @@
+"""Vectors: chunks of text with their embeddings, in namespaces, and exact search for the nearest.
+
+The embeddings of a namespace have one length, which its first chunk sets. Chunks are derived data: they may be deleted.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import Search
+from lastlight_state.conversations.kernel import searching, storing
+from lastlight_state.conversations.tables import VECTORS
+from lastlight_state.conversations.vectors import chunks as own, statements as sql
+from lastlight_state.conversations.vectors.arguments import NewChunk
+from lastlight_state.conversations.vectors.records import Chunk, ChunkSummary, ChunkText, VectorHit, VectorNamespace
+from lastlight_state.db import valid
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue
+
+Row = dict[str, Any]
+
+_EXACT = Search()
+
+
+class Vectors(Repository):
+    """``store.conversations.vectors``"""
+
+    def put(self, namespace: str, chunks: Sequence[NewChunk], *, model: str | None = None) -> int:
+        """Store at most 1,000 chunks, or replace those of their ids; all or none. How many there are.
+
+        The first chunk of a namespace sets the length of its embeddings, and the model if it is named. A chunk that is
+        replaced keeps the time of its creation. Raises `InvalidValue` for another length or model.
+        """
+        now = self._now()
+        name = valid.identifier("namespace", namespace)
+        told = checks.name("model", model)
+        rows = own.rows(name, chunks, now)
+        if not rows:
+            return 0
+        first = {"namespace": name, "dimensions": rows[0]["dimensions"], "model": told, "created_at": now}
+
+        def put(unit: Unit) -> int:
+            _pin(unit, first)
+            ids = as_list([{"id": row["id"]} for row in rows])
+            former = {row["id"]: row["created_at"] for row in unit.rows(sql.TAKE_OUT, {"namespace": name, "ids": ids})}
+            new = [{**row, **_kept(former.get(row["id"]), now)} for row in rows]
+            unit.insert(VECTORS, sql.INSERT, new)
+            return len(new)
+
+        return storing.settled(lambda: self._writing(put, repeatable=True))
+
+    def get(self, namespace: str, chunk_id: str) -> Chunk:
+        """The chunk. Raises `NotFound`."""
+        key = (namespace, chunk_id)
+        return self._one(Chunk, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
+
+    def find(self, namespace: str, chunk_id: str) -> Chunk | None:
+        """The chunk, or None."""
+        return self._find(Chunk, sql.GET, _key(namespace, chunk_id))
+
+    def list(
+        self, namespace: str, *, document_id: str | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[ChunkSummary]:
+        """A page of a namespace's chunks by their ids, or of those of a document in their order, without texts."""
+        given = {"namespace": valid.sought("namespace", namespace)}
+        if document_id is None:
+            return self._page(sql.LIST, ChunkSummary.of, given, limit, page_token)
+        of_document = {**given, "document_id": valid.sought("document_id", document_id)}
+        return self._page(sql.OF_DOCUMENT, ChunkSummary.of, of_document, limit, page_token)
+
+    def search(
+        self,
+        namespace: str,
+        vector: Sequence[float] | bytes,
+        *,
+        top_k: int = 10,
+        where: dict[str, Any] | None = None,
+        document_id: str | None = None,
+        how: Search = _EXACT,
+    ) -> builtins.list[VectorHit]:
+        """The 1 to 1,000 chunks that are nearest to a vector, the best first; equal ones by their ids.
+
+        Every chunk of the namespace is compared, or of a document, or those whose metadata have the values of
+        ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
+        length than the namespace's, and under cosine for zero; zero vectors that are stored are left out then.
+        """
+        asked = searching.asked(vector, top_k, how)
+        passes = own.passing(where)
+        values: Row = {"namespace": valid.sought("namespace", namespace)}
+        after: Row = {"id": ""}
+        if document_id is not None:
+            values["document_id"] = valid.sought("document_id", document_id)
+            after = {"chunk_index": -1, "id": ""}
+        statement = sql.SCANS[document_id is not None, passes is not None]
+
+        def search(unit: Unit) -> builtins.list[VectorHit]:
+            known = unit.row(sql.FIND_NAMESPACE, values)
+            if known is None:
+                return []
+            whose = f"namespace {namespace!r}"
+            own.refuse_other_length("vector", asked.dimensions, known["dimensions"], whose)
+            found = searching.best([searching.batches(unit, statement, values, after, asked)], asked, passes=passes)
+            return _hits(unit, values["namespace"], found)
+
+        return self._viewing(search)
+
+    def count(self, namespace: str) -> int:
+        """How many chunks a namespace has. An unknown one has none."""
+        return int(self._value(sql.COUNT, {"namespace": valid.sought("namespace", namespace)}))
+
+    def clear(
+        self,
+        namespace: str,
+        *,
+        ids: Sequence[str] | None = None,
+        document_id: str | None = None,
+        scope: Literal["namespace"] | None = None,
+    ) -> int:
+        """Delete chunks: those of at most 10,000 ids, of a document, or the namespace with all. How many there were.
+
+        Exactly one of the three is given. A namespace that is deleted may come again with another length.
+        """
+        name = valid.sought("namespace", namespace)
+        if sum(given is not None for given in (ids, document_id, scope)) != 1:
+            raise InvalidValue("clear", "expected exactly one of ids, document_id and scope")
+        if scope is not None:
+            valid.word("scope", scope, {"namespace"})
+            return storing.settled(lambda: self._writing(lambda unit: _cleared(unit, name), repeatable=True))
+        if document_id is not None:
+            of_document = {"namespace": name, "document_id": valid.sought("document_id", document_id)}
+            return self._once(lambda unit: unit.change(sql.CLEAR_DOCUMENT, of_document), repeatable=True)
+        wanted = checks.message_ids("ids", ids, words.MANY)
+        given = {"namespace": name, "ids": as_list([{"id": one} for one in wanted])}
+        return self._once(lambda unit: unit.change(sql.CLEAR_IDS, given), repeatable=True) if wanted else 0
+
+    def namespaces(self, *, limit: int = 50, page_token: str | None = None) -> Page[VectorNamespace]:
+        """A page of the namespaces, by their names."""
+        return self._page(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
+
+
+def _key(namespace: str, chunk_id: str) -> Row:
+    return {"namespace": valid.sought("namespace", namespace), "id": valid.sought("chunk_id", chunk_id)}
+
+
+def _pin(unit: Unit, first: Row) -> None:
+    """Make the namespace unless it is there, and keep it; refuse another length or model."""
+    known = unit.row(sql.NAMESPACE, first)
+    if known is None:
+        unit.change(sql.ADD_NAMESPACE, first)
+        known = unit.row(sql.NAMESPACE, first)
+    if known is None:  # another unit made it, and a third deleted it: `settled` begins again
+        raise Conflict("the namespace was deleted meanwhile", code="unique")
+    whose = f"namespace {first['namespace']!r}"
+    own.refuse_other_length("chunks", first["dimensions"], known["dimensions"], whose)
+    if None not in (first["model"], known["model"]) and first["model"] != known["model"]:
+        raise InvalidValue("model", f"{first['model']!r}, but {whose} has {known['model']!r}")
+
+
+def _kept(created_at: Any, now: Any) -> Row:
+    """The times of a chunk that replaces another one."""
+    return {} if created_at is None else {"created_at": created_at, "updated_at": now}
+
+
+def _cleared(unit: Unit, namespace: str) -> int:
+    if unit.row(sql.LOCK_NAMESPACE, {"namespace": namespace}) is None:
+        return 0
+    found = unit.change(sql.CLEAR_ALL, {"namespace": namespace})
+    unit.change(sql.DROP_NAMESPACE, {"namespace": namespace})
+    return found
+
+
+def _hits(unit: Unit, namespace: str, found: Sequence[tuple[str, float]]) -> list[VectorHit]:
+    """The chunks that were found, with their texts; one whose text cannot be read is logged and left out."""
+    if not found:
+        return []
+    ids = as_list([{"id": key} for key, _ in found])
+    rows = unit.sound(sql.TEXTS, {"namespace": namespace, "ids": ids})[0]
+    chunks = {row["id"]: ChunkText.of(row) for row in rows}
+    return [
+        VectorHit.of({"chunk": chunks[key], "score": score, "approximate": False})
+        for key, score in found
+        if key in chunks
+    ]

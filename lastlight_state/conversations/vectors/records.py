@@ -1,0 +1,56 @@
+"""Records of vectors."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Self
+
+from lastlight_state.conversations import packing
+from lastlight_state.db.records import Record
+
+
+class VectorNamespace(Record):
+    """A set of chunks whose embeddings have ``dimensions`` numbers, and the model that made them, if it was told."""
+
+    namespace: str
+    dimensions: int
+    model: str | None
+    created_at: datetime
+
+
+class ChunkSummary(Record):
+    """A chunk as lists show it: without text, metadata and embedding."""
+
+    namespace: str
+    id: str
+    document_id: str | None
+    chunk_index: int
+    dimensions: int
+    created_at: datetime
+    updated_at: datetime | None
+
+
+class ChunkText(ChunkSummary):
+    """A chunk with its text and metadata."""
+
+    chunk_metadata: dict[str, Any] | None
+    content: str
+
+
+class Chunk(ChunkText):
+    """A whole chunk. ``embedding`` is a tuple of numbers of 32 bits."""
+
+    embedding: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        values["embedding"] = packing.unpack(values["embedding"])
+        return super().of(values)
+
+
+class VectorHit(Record):
+    """A chunk that a search found. ``approximate`` says that an index may have missed nearer ones."""
+
+    chunk: ChunkText
+    score: float
+    approximate: bool

@@ -1,0 +1,81 @@
+"""The statements of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations.tables import NAMESPACES, VECTORS
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import listed
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, bind, prepared
+
+_n, _v = NAMESPACES.c, VECTORS.c
+
+_SUMMARY = [
+    _v[name] for name in ("namespace", "id", "document_id", "chunk_index", "dimensions", "created_at", "updated_at")
+]
+_TEXT = [*_SUMMARY, _v.chunk_metadata, _v.content]
+_WITHIN = _v.namespace == bind("namespace", _v.namespace)
+_OF_DOCUMENT = _v.document_id == bind("document_id", _v.document_id)
+_AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.value, "id"))))
+
+#: The namespace, which stays as it is until the unit ends. Shared: puts do not wait for one another.
+NAMESPACE = prepared(
+    sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True)
+)
+FIND_NAMESPACE = prepared(sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)))
+ADD_NAMESPACE = prepared(
+    insert(NAMESPACES)
+    .values({column.name: bind(column.name, column) for column in NAMESPACES.columns})
+    .on_conflict_do_nothing()
+)
+DROP_NAMESPACE = prepared(sa.delete(NAMESPACES).where(_n.namespace == bind("namespace", _n.namespace)))
+LOCK_NAMESPACE = prepared(
+    sa.select(_n.namespace).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update()
+)
+
+INSERT = prepared(sa.insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns}))
+#: Takes chunks out of the way of those that replace them.
+TAKE_OUT = prepared(sa.delete(VECTORS).where(_AMONG).returning(_v.id, _v.created_at))
+CLEAR_IDS = prepared(sa.delete(VECTORS).where(_AMONG))
+CLEAR_DOCUMENT = prepared(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
+CLEAR_ALL = prepared(sa.delete(VECTORS).where(_WITHIN))
+
+GET = prepared(sa.select(*_TEXT, _v.embedding).where(_WITHIN, _v.id == bind("id", _v.id)))
+TEXTS = prepared(sa.select(*_TEXT).where(_AMONG))
+COUNT = prepared(sa.select(sa.func.count()).select_from(VECTORS).where(_WITHIN))
+
+NAMESPACE_LIST = Listing("vector_namespaces", list(NAMESPACES.columns), order=(_n.namespace,), descending=False)
+LIST = Listing("vectors", _SUMMARY, order=(_v.id,), filters={"namespace": _WITHIN}, descending=False)
+OF_DOCUMENT = Listing(
+    "vectors.document",
+    _SUMMARY,
+    order=(_v.chunk_index, _v.id),
+    filters={"namespace": _WITHIN, "document_id": _OF_DOCUMENT},
+    descending=False,
+)
+
+
+def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Statement:
+    """What a search reads of each chunk: the text is read of those that are found."""
+    shown = [_v.id, *(column for column in order if column is not _v.id), _v.norm, _v.embedding]
+    after = sa.tuple_(*order) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in order))
+    scan = sa.select(*shown, *([_v.chunk_metadata] if filtered else [])).where(*conditions, after).order_by(*order)
+    return prepared(scan.limit(sa.bindparam("limit", type_=sa.Integer)))
+
+
+#: By whether they are of a document, and whether metadata are asked for.
+SCANS = {
+    (of_document, filtered): _scan(
+        [_WITHIN, _OF_DOCUMENT] if of_document else [_WITHIN],
+        [_v.chunk_index, _v.id] if of_document else [_v.id],
+        filtered=filtered,
+    )
+    for of_document in (False, True)
+    for filtered in (False, True)
+}
