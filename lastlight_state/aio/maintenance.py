@@ -10,8 +10,10 @@ from lastlight_state.maintenance import (
     Checkpoints,
     Copy,
     Doctor,
+    Erase,
     Maintenance,
     Prune,
+    Redact,
     Repair,
     Vacuum,
 )
@@ -59,6 +61,20 @@ class AsyncCopy(Face[Copy]):
     resume = reading(Copy.resume)
 
 
+class AsyncRedact(Face[Redact]):
+    """``store.maintenance.redact``. It runs in the readers' lane, as a prune does."""
+
+    plan = reading(Redact.plan)
+    run = reading(Redact.run)
+
+
+class AsyncErase(Face[Erase]):
+    """``store.maintenance.erase``. It runs in the readers' lane, as a prune does."""
+
+    plan = reading(Erase.plan)
+    run = reading(Erase.run)
+
+
 class AsyncTimeline(Face[Timeline]):
     """``store.maintenance.timeline``"""
 
@@ -104,6 +120,10 @@ class AsyncMaintenance(Face[Maintenance]):
     prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
     #: Fills another database with everything, and proves that it arrived.
     copy: Part[AsyncCopy] = Part("lastlight_state.aio.maintenance.AsyncCopy")
+    #: Empties messages of conversations.
+    redact: Part[AsyncRedact] = Part("lastlight_state.aio.maintenance.AsyncRedact")
+    #: Takes one person out of conversations and chats.
+    erase: Part[AsyncErase] = Part("lastlight_state.aio.maintenance.AsyncErase")
     #: What happened to a run, in order of time.
     timeline: Part[AsyncTimeline] = Part("lastlight_state.aio.maintenance.AsyncTimeline")
     #: The agent's log files, with the newest execution of each session.

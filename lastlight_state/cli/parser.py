@@ -38,6 +38,8 @@ COMMANDS = {
     "repair": "Find what is damaged in line files, and mend it without losing a byte.",
     "prune": "Remove what ended long ago, with a dry run and a receipt.",
     "copy": "Copy everything into an empty database, and prove that it arrived.",
+    "redact": "Empty messages of conversations, and keep their rows and their order.",
+    "erase": "Take one person out of conversations and chats.",
     "checkpoint": "Bring the write-ahead log of a SQLite file into the file.",
     "vacuum": "Give back the space of deleted rows.",
     "query": "Run one statement of SQL that reads.",

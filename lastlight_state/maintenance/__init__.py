@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Report as Report,
         SkippedCheck as SkippedCheck,
     )
+    from lastlight_state.maintenance.erase import Erase as Erase
     from lastlight_state.maintenance.prune import Prune as Prune
     from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
     from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
         TimelineEntry as TimelineEntry,
         Vacuumed as Vacuumed,
     )
+    from lastlight_state.maintenance.redact import Redact as Redact
+    from lastlight_state.maintenance.redact.arguments import RedactPolicy as RedactPolicy
+    from lastlight_state.maintenance.redact.records import ErasePlan as ErasePlan, RedactPlan as RedactPlan
     from lastlight_state.maintenance.repair import Repair as Repair
     from lastlight_state.maintenance.repair_records import (
         DamagedPart as DamagedPart,
@@ -66,10 +70,14 @@ public(
         "copy.records": "CopiedTable CopyPlan CopyProgress CopyReport",
         "doctor": "Doctor",
         "doctor.records": "Finding Report SkippedCheck",
+        "erase": "Erase",
         "prune": "Prune",
         "prune.arguments": "PrunePolicy",
         "prune.records": "PrunePlan",
         "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry Vacuumed",
+        "redact": "Redact",
+        "redact.arguments": "RedactPolicy",
+        "redact.records": "ErasePlan RedactPlan",
         "repair": "Repair",
         "vacuum": "Vacuum",
         "repair_records": "DamagedPart LineFileScan Repaired",
@@ -93,6 +101,10 @@ class Maintenance(Face):
     prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
     #: Fills another database with everything, and proves that it arrived.
     copy: Part[Copy] = Part("lastlight_state.maintenance.copy.Copy")
+    #: Empties messages of conversations.
+    redact: Part[Redact] = Part("lastlight_state.maintenance.redact.Redact")
+    #: Takes one person out of conversations and chats.
+    erase: Part[Erase] = Part("lastlight_state.maintenance.erase.Erase")
     #: What happened to a run, in order of time.
     timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
     #: The agent's log files, with the newest execution of each session.

@@ -89,3 +89,20 @@ def _before_on_sqlite(element: before, compiler: SQLCompiler, **options: Any) ->
 def _before_on_postgres(element: before, compiler: SQLCompiler, **options: Any) -> str:
     text, mark = (compiler.process(clause, **options) for clause in element.clauses)
     return f"CASE WHEN strpos({text}, {mark}) > 0 THEN split_part({text}, {mark}, 1) END"
+
+
+class bytes_of(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
+    """The bytes of a value's text, as the product writes it."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(bytes_of, "sqlite")
+def _bytes_on_sqlite(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"length(CAST({compiler.process(*element.clauses, **options)} AS BLOB))"
+
+
+@compiles(bytes_of, "postgresql")
+def _bytes_on_postgres(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"octet_length(CAST({compiler.process(*element.clauses, **options)} AS TEXT))"

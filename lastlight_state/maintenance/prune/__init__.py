@@ -6,8 +6,6 @@ removed whole records only, its receipt says exactly which rows, and it can be r
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +15,7 @@ from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import message_of
 from lastlight_state.errors import ClaimLost, InvalidValue, StateError
+from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune import checks, plans
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.batches import batch
@@ -51,7 +50,7 @@ class Prune(Repository):
         terms = checks.terms(policy, self._now())
         found = self._viewing(lambda unit: plans.range_of(unit, terms))
         terms["until"] = [iso_text(found.until[0]), found.until[1]]
-        receipt = self._receipts.begin("prune", scope=policy.kind, policy=terms, owner=_owner(), actor=actor)
+        receipt = self._receipts.begin("prune", scope=policy.kind, policy=terms, owner=work.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
 
     def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
@@ -64,7 +63,7 @@ class Prune(Repository):
         known = self._receipts.get(receipt_id)
         if known.kind != "prune":
             raise InvalidValue("receipt_id", f"must be the receipt of a prune, this one is of a {known.kind}")
-        return self._carried_on(self._receipts.resume(receipt_id, owner=_owner()), time_limit)
+        return self._carried_on(self._receipts.resume(receipt_id, owner=work.owner()), time_limit)
 
     def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
         until, key = receipt.policy["until"]
@@ -96,7 +95,3 @@ def _timer(seconds: float | None) -> Callable[[], bool]:
         return lambda: True
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
-
-
-def _owner() -> str:
-    return f"{socket.gethostname()[:200]}:{os.getpid()}"

@@ -1,0 +1,45 @@
+"""``redact``: empties messages of conversations, with a dry run and a receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.views.emptying import emptied
+from lastlight_state.maintenance import RedactPolicy
+
+
+@command("redact")
+@click.option("--older-than", metavar="DAYS", type=click.IntRange(0, 36_500), help="Messages created before that.")
+@click.option("--session", metavar="ID", help="Messages of this session.")
+@click.option("--message", "messages", metavar="ID", multiple=True, help="This message; several times.")
+@click.option("--role", "roles", metavar="ROLE", multiple=True, help="Only messages of this role; several times.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be emptied.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def run(
+    call: Call,
+    older_than: int | None,
+    session: str | None,
+    messages: Sequence[str],
+    roles: Sequence[str],
+    dry_run: bool,
+    yes: bool,
+) -> Answer:
+    """Empty messages of conversations: contents, embeddings and extra go, rows and their order stay.
+
+    The flags narrow one another, and one of --older-than, --session and --message is needed. Messages in sessions that
+    run or are held stay as they are. There is no undo.
+    """
+    age = None if older_than is None else timedelta(days=older_than)
+    policy = RedactPolicy(age, roles or None, session, messages or None)
+    return emptied(
+        call,
+        lambda store: store.maintenance.redact.plan(policy),
+        lambda store: store.maintenance.redact.run(policy),
+        dry_run=dry_run,
+        yes=yes,
+    )

@@ -1,0 +1,246 @@
+"""Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
+
+Chats of connectors are deleted with their messages. Conversations keep their rows and their order: their messages are
+emptied, and they forget whose they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
+from lastlight_state.db import columns, valid
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.statements import Family, Statement, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance import work
+from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
+from lastlight_state.maintenance.redact import messages
+from lastlight_state.maintenance.redact.messages import Row
+from lastlight_state.maintenance.redact.records import ErasePlan
+from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
+from lastlight_state.messaging.tables import MESSAGES as SAID, SESSIONS as CHATS
+from lastlight_state.receipts import Receipt, Receipts, steps
+
+_m, _s, _b, _c = MESSAGES.c, SESSIONS.c, BRANCHES.c, CHATS.c
+
+#: The most agent sessions that a plan names, and how many chats one transaction removes.
+MOST_NAMED, CHATS_AT_ONCE = 500, 20
+
+_person = sa.bindparam("person", type_=columns.Text)
+_held = PROTECTIONS.get("held", sa.false())
+
+
+def _named(key: Any, column: Any, *more: Any) -> Statement:
+    return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key))
+
+
+#: What bears the person's name. Sessions, branches and chats are found by a scan: a person is erased rarely.
+_SENT, _RECEIVED = _named(_m.id, _m.sender), _named(_m.id, _m.recipient)
+_OWNED = _named(_s.id, _s.user, _held.label("held"))
+_BRANCHED = _named(_b.id, _b.user)
+_CHATTED = _named(_c.id, _c.user_id, _c.agent_session_id)
+
+_LOCK_SESSIONS = family(
+    lambda keys: sa.select(_s.id, _held.label("held")).where(_s.id.in_(keys), _s.user == _person).with_for_update()
+)
+_LOCK_CHATS = family(lambda keys: sa.select(_c.id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update())
+_OWN = family(
+    lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person))
+)
+_SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
+_UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
+_FORGET = family(
+    lambda keys: (
+        sa.update(MESSAGES)
+        .where(_m.id.in_(keys))
+        .values(
+            sender=sa.func.nullif(_m.sender, _person),
+            recipient=sa.func.nullif(_m.recipient, _person),
+            node_metadata=sa.null(),
+        )
+    )
+)
+_FORGET_SESSIONS = family(
+    lambda keys: (
+        sa.update(SESSIONS)
+        .where(_s.id.in_(keys))
+        .values(user=sa.null(), name=sa.null(), node_metadata=sa.null(), extra=sa.null(), version=_s.version + 1)
+    )
+)
+#: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
+_FORGET_BRANCHES = family(
+    lambda keys: sa.update(BRANCHES).where(_b.id.in_(keys)).values(user=sa.null(), name=sa.null(), extra=sa.null())
+)
+
+
+class Found(NamedTuple):
+    """What belongs to a person: ids of rows."""
+
+    messages: set[str]
+    sessions: list[str]
+    branches: list[str]
+    chats: list[str]
+    agent_sessions: list[str]
+
+
+#: Does one transaction's part of the work, and returns the rows by table.
+Job = Callable[[Unit, Receipt, datetime], Counter[str]]
+
+
+class Erase(Repository):
+    """``store.maintenance.erase``"""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._receipts = Receipts(context)
+
+    def plan(self, person: str) -> ErasePlan:
+        """What `run` would do now, from one snapshot. Writes nothing, and holds no lock."""
+        name = valid.identifier("person", person)
+        return self._viewing(lambda unit: _planned(unit, name))
+
+    def run(self, person: str, *, actor: str | None = None) -> Receipt:
+        """Erase the person, as conversations name users, senders and recipients, and connectors their users.
+
+        Messages that the person sent or received, and those of the person's sessions, are emptied as `Redact` does it,
+        without the person's name and without metadata; one that also stands in the session of another user stays,
+        unless the person sent or received it. The person's sessions and branches lose user, name and extra, sessions
+        their metadata too. Chats of the person are removed with their messages. What stands in a held session stays.
+
+        Works in short transactions; doing it again goes on where it was interrupted. The receipt has counts and a
+        digest of the name. Raises `Conflict` ``already_running`` while another erasure runs.
+        """
+        name = valid.identifier("person", person)
+        jobs = list(_jobs(self._viewing(lambda unit: _found(unit, name)), name))
+        policy = {"person": f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"}
+        begun = self._receipts.begin("redact", scope="person", policy=policy, owner=work.owner(), actor=actor)
+
+        def step(receipt: Receipt) -> tuple[Receipt, bool]:
+            done = receipt.cursor or 0
+            if done == len(jobs):
+                return receipt, False
+            return self._writing(lambda unit: _batch(unit, receipt, jobs[done], self._now())), True
+
+        return work.ended(self._receipts, begun, step, again="the same command")
+
+
+def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
+    steps.confirm(unit, receipt)
+    permit = {"receipt_id": receipt.id}
+    unit.change(PERMIT, permit)
+    counts = Counter(receipt.counts) + job(unit, receipt, at)
+    unit.change(REVOKE, permit)
+    return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=(receipt.cursor or 0) + 1, at=at)
+
+
+def _found(unit: Unit, person: str) -> Found:
+    values = {"person": person}
+    sessions = [row["key"] for row in unit.rows(_OWNED, values)]
+    chats = unit.rows(_CHATTED, values)
+    return Found(
+        _of_sessions(unit, sessions) | {row["key"] for sql in (_SENT, _RECEIVED) for row in unit.rows(sql, values)},
+        sessions,
+        [row["key"] for row in unit.rows(_BRANCHED, values)],
+        [row["key"] for row in chats],
+        sorted({row["agent_session_id"] for row in chats} - {None}),
+    )
+
+
+def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
+    """The messages that these sessions hold or point to."""
+    found = {row["key"] for row in rows(unit, POINTED, sessions)}
+    for order in {row["order_id"] for row in rows(unit, ORDERS, sessions)}:
+        found.update(row["message_id"] for row in links(unit, order))
+    return found
+
+
+def _parted(unit: Unit, person: str, ids: Iterable[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
+    """Those of these messages that are to forget the person, those of them with contents, and why others stay."""
+    full = {row["id"]: row for row in messages.full(unit, ids, locked=locked)}
+    own = {row["id"] for row in _rows(unit, _OWN, ids, person)}
+    kept: Counter[str] = Counter()
+    going = set()
+    for key, sessions in messages.holders(unit, own | set(full)).items():
+        reason = messages.reason(sessions, ("held",))
+        if reason is None and key not in own and any(row["user"] not in (None, person) for row in sessions):
+            reason = "shared"
+        if reason is None:
+            going.add(key)
+        else:
+            kept[reason] += 1
+    return going, [row for key, row in full.items() if key in going], kept
+
+
+def _planned(unit: Unit, person: str) -> ErasePlan:
+    found = _found(unit, person)
+    free = [row["key"] for row in unit.rows(_OWNED, {"person": person}) if not row["held"]]
+    counts = Counter({"sessions": len(free), "branches": len(found.branches), "messaging_sessions": len(found.chats)})
+    counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
+    protected: Counter[str] = Counter()
+    size = 0
+    for ids in chunks(found.messages):
+        going, full, kept = _parted(unit, person, ids, locked=False)
+        counts["messages"] += len(going)
+        protected += kept
+        size += sum(row["bytes"] for row in full)
+    return ErasePlan(
+        counts=dict(sorted((+counts).items())),
+        bytes=size,
+        protected=protected,
+        agent_sessions=tuple(found.agent_sessions[:MOST_NAMED]),
+    )
+
+
+def _jobs(found: Found, person: str) -> Iterator[Job]:
+    """The work in transactions. Sessions come after the messages, and are looked at again under their locks."""
+    yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
+    yield from (partial(_session, person, key) for key in found.sessions)
+    yield from (partial(_branches, ids) for ids in chunks(found.branches))
+    for first in range(0, len(found.chats), CHATS_AT_ONCE):
+        yield partial(_chats, found.chats[first : first + CHATS_AT_ONCE])
+
+
+def _empty(person: str, ids: Iterable[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
+    going, full, _kept = _parted(unit, person, ids, locked=True)
+    messages.empty(unit, full, at)
+    for some in chunks(going):
+        statement, keys = _FORGET.of(some)
+        unit.change(statement, {**keys, "person": person})
+    return Counter(messages=len(going))
+
+
+def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
+    """Empty what was appended meanwhile, and forget whose the session was."""
+    locked = list(_rows(unit, _LOCK_SESSIONS, [key], person))
+    if not locked or locked[0]["held"]:
+        return Counter()
+    late = {row["id"] for row in messages.full(unit, _of_sessions(unit, [key]), locked=False)}
+    counts = _empty(person, late, unit, receipt, at)
+    return counts + Counter(sessions=unit.change(*_FORGET_SESSIONS.of([key])))
+
+
+def _branches(ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
+    return Counter(branches=unit.change(*_FORGET_BRANCHES.of(ids)))
+
+
+def _chats(ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
+    """Remove chats of connectors. Tombstones keep an import from bringing them back."""
+    list(rows(unit, _LOCK_CHATS, ids))
+    statement, keys = STATEMENTS["messaging"].bury.of(ids)
+    unit.change(statement, {**keys, "receipt_id": receipt.id, "at": at})
+    said = unit.change(*_UNSAY.of(ids))
+    return Counter(messaging_messages=said, messaging_sessions=unit.change(*STATEMENTS["messaging"].own.of(ids)))
+
+
+def _rows(unit: Unit, statements: Family, ids: Iterable[str], person: str) -> Iterator[Row]:
+    for some in chunks(ids):
+        statement, keys = statements.of(some)
+        yield from unit.rows(statement, {**keys, "person": person})

@@ -1,0 +1,88 @@
+"""Messages of conversations are emptied: content, embedding and extra go; the row, its place and its size stay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.backends.sql.scalars import bytes_of
+from lastlight_state.clock import iso_text
+from lastlight_state.conversations.tables import MESSAGES, SESSIONS
+from lastlight_state.db import columns
+from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.references import HOLDERS, OWNERS, POINTING, PROTECTIONS, family, rows
+
+Row = dict[str, Any]
+
+#: The only key of an emptied content.
+MARK = "lion_content_pruned"
+
+_m, _s = MESSAGES.c, SESSIONS.c
+
+#: Whether a message has its content. An emptied one begins with the mark.
+IS_FULL = sa.cast(_m.content, sa.Text).not_like(sa.literal_column(f"'{{\"{MARK}\":%'", columns.Text))
+
+_SHOWN = (_m.id, _m.created_at, _m.role, _m.sender, _m.recipient, bytes_of(_m.content).label("bytes"))
+_EMPTY = prepared(
+    sa.update(MESSAGES)
+    .where(_m.id == bind("id", _m.id))
+    .values(
+        content=bind("content", _m.content),
+        embedding=sa.null(),
+        embedding_model=sa.null(),
+        extra=sa.null(),
+        revision=_m.revision + 1,
+        revised_at=bind("at", _m.created_at),
+    )
+)
+_OWNERS = family(
+    lambda keys: sa.select(
+        _s.id.label("key"), _s.user, *(condition.label(reason) for reason, condition in PROTECTIONS.items())
+    ).where(_s.id.in_(keys))
+)
+
+
+def _full(keys: Any) -> sa.Select[Any]:
+    return sa.select(*_SHOWN).where(_m.id.in_(keys), IS_FULL).order_by(_m.id)
+
+
+FULL, LOCK_FULL = family(_full), family(lambda keys: _full(keys).with_for_update())
+
+
+def full(unit: Unit, ids: Iterable[str], *, locked: bool) -> list[Row]:
+    """Those of these messages that have their content, without it."""
+    return list(rows(unit, LOCK_FULL if locked else FULL, ids))
+
+
+def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:
+    """The sessions in which each of these messages stands: with their user, and whether they are left alone."""
+    orders: dict[str, set[str]] = {}
+    for row in rows(unit, HOLDERS, ids):
+        orders.setdefault(row["progression_id"], set()).add(row["key"])
+    found: dict[str, set[str]] = {}
+    for row in rows(unit, OWNERS, orders):
+        found.setdefault(row["owner"], set()).update(orders[row["key"]])
+    for row in rows(unit, POINTING, ids):
+        found.setdefault(row["owner"], set()).add(row["key"])
+    holding: dict[str, list[Row]] = {key: [] for key in ids}
+    for row in rows(unit, _OWNERS, found):
+        for key in found[row["key"]]:
+            holding[key].append(row)
+    return holding
+
+
+def reason(sessions: Sequence[Row], reasons: Iterable[str] = PROTECTIONS) -> str | None:
+    """Why a message that stands in these sessions is left alone, or None."""
+    return next((name for name in reasons for row in sessions if row.get(name)), None)
+
+
+def empty(unit: Unit, found: Iterable[Row], at: datetime) -> None:
+    """Take the contents of these messages out."""
+    for row in found:
+        mark = {MARK: {"at": iso_text(at), "original_bytes": row["bytes"]}}
+        unit.change(_EMPTY, {"id": row["id"], "content": codec.encode_sound(mark).decode(), "at": at})

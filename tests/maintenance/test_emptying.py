@@ -1,0 +1,201 @@
+"""Messages that are emptied by age, role, session or id, and people who are erased."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.cli.calls import lastlight_state
+from support.conversations.talk import begun, history, said
+from support.maintenance.rows import counts, difference, insert
+from support.workflows.plans import plan_of
+
+from lastlight_state import InvalidValue, NotFound
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.db.statements import Family
+from lastlight_state.maintenance import RedactPolicy, erase as erasing, redact as redacting
+from lastlight_state.maintenance.redact import messages
+from lastlight_state.messaging import ConversationKey, MessageDraft
+from lastlight_state.testing import Database, racing
+
+DAY = 86_400
+
+
+def emptied(store: Any, *ids: str) -> list[bool]:
+    """Whether the content of each is gone."""
+    contents = [store.conversations.messages.get(one).content for one in ids]
+    return [isinstance(content, dict) and messages.MARK in content for content in contents]
+
+
+def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_nothing(
+    store: Any, database: Database
+) -> None:
+    """maintenance OP-32, case 16."""
+    talks = database.open()
+    talks.conversations.messages.put(NewMessage("user", "hello", id="a", embedding=[1.0], extra={"k": 1}, sender="ana"))
+    begun(talks, branch_id="main")
+    talks.conversations.branches.append("main", ["a", *said("b")])
+    database.clock.advance(seconds=2 * DAY)
+    talks.conversations.branches.append("main", said("young"))
+    before, policy = counts(database), RedactPolicy(older_than=timedelta(days=1))
+    size = len('{"text":"b"}' if database.name == "sqlite" else '{"text": "b"}') + len('"hello"')
+    assert store.maintenance.redact.plan(policy) == redacting.RedactPlan(
+        counts={"messages": 2}, bytes=size, protected={}
+    )
+    receipt = store.maintenance.redact.run(policy, actor="ops")
+    assert (receipt.kind, receipt.state, receipt.actor, receipt.counts) == ("redact", "done", "ops", {"messages": 2})
+    found = talks.conversations.messages.get("a")
+    assert found.content[messages.MARK]["original_bytes"] == 7
+    assert (found.embedding, found.extra, found.sender, found.revision) == (None, None, "ana", 1)
+    assert (history(talks, "main"), emptied(talks, "a", "b", "young")) == (["a", "b", "young"], [True, True, False])
+    assert difference(before, counts(database)) == {}
+    assert store.maintenance.redact.run(policy).counts == {}
+    assert talks.conversations.messages.get("a") == found
+
+
+def test_session_ids_and_roles_narrow_what_is_emptied(database: Database) -> None:
+    """maintenance OP-32."""
+    store = database.open()
+    session = begun(store, "a", "b", branch_id="one").session_id
+    store.conversations.branches.append("one", said("told", role="assistant"))
+    begun(store, "c", branch_id="two")
+    redact = store.maintenance.redact
+    assert redact.plan(RedactPolicy(session_id=session)).counts == {"messages": 3}
+    assert redact.plan(RedactPolicy(timedelta(days=1), session_id=session)).counts == {}
+    assert redact.run(RedactPolicy(session_id=session, roles=["assistant"])).counts == {"messages": 1}
+    assert redact.run(RedactPolicy(session_id=session, message_ids=["a", "c"])).counts == {"messages": 1}
+    assert redact.run(RedactPolicy(message_ids=["c", "a"])).counts == {"messages": 1}
+    assert emptied(store, "a", "b", "c", "told") == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (RedactPolicy(), InvalidValue),
+        (RedactPolicy(roles=["user"]), InvalidValue),
+        (RedactPolicy(timedelta(days=-1)), InvalidValue),
+        (RedactPolicy(message_ids=["x"] * 501), InvalidValue),
+        (RedactPolicy(message_ids=["none"]), NotFound),
+        (RedactPolicy(session_id="none"), NotFound),
+    ],
+    ids=str,
+)
+def test_a_wrong_policy_empties_nothing(database: Database, wrong: RedactPolicy, error: type[Exception]) -> None:
+    """maintenance OP-32, case 57."""
+    store = database.open()
+    for call in (store.maintenance.redact.plan, store.maintenance.redact.run):
+        with pytest.raises(error):
+            call(wrong)
+    assert store.receipts.list().items == ()
+
+
+def test_many_messages_are_emptied_in_short_transactions(database: Database) -> None:
+    """maintenance OP-32: one that is interrupted says so, and doing it again does the rest."""
+    store, now = database.open(), database.clock.now()
+    row = {"role": "user", "content": '"x"', "created_at": now - timedelta(days=3)}
+    insert(database.raw(), "messages", *({"id": f"m{n}", **row} for n in range(450)))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    policy = RedactPolicy(timedelta(days=1))
+    with racing(store) as race:
+        race.before_unit(4, interrupt)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            store.maintenance.redact.run(policy)
+    assert raised.value.__notes__ == ["interrupted; to go on: the same command"]
+    assert [one.counts for one in store.receipts.list(state="interrupted")] == [{"messages": 200}]
+    assert store.maintenance.redact.run(policy).counts == {"messages": 250}
+
+
+def shared_place(store: Any) -> tuple[str, str]:
+    """Sessions of two people who share messages, and two chats. Returns the first session and the first chat."""
+    own = store.conversations.sessions.create(NewSession(id="own", user="ana", name="Ana's", node_metadata={"k": 1}))
+    store.conversations.branches.create(own.id, NewBranch(id="own", user="ana", node_metadata={"k": 1}))
+    store.conversations.branches.append("own", said("a", "both"))
+    other = store.conversations.sessions.create(NewSession(id="other", user="bob"))
+    store.conversations.branches.create(other.id, NewBranch(id="other"))
+    sent = [NewMessage("user", "x", id=key, node_metadata={"k": 1}, **{key: "ana"}) for key in ("sender", "recipient")]
+    store.conversations.branches.append("other", ["both", *sent, *said("bobs")])
+    chats = [store.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in ("ana", "bob")]
+    for chat in chats:
+        store.messaging.messages.append_many(chat, [MessageDraft("user", "x")] * 3)
+    store.messaging.sessions.ensure_agent_session(chats[0], "agent-1")
+    return own.id, chats[0]
+
+
+def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: Any, database: Database) -> None:
+    """maintenance OP-77: the plan is the truth, and the receipt has neither name nor contents."""
+    talks = database.open()
+    own, chat = shared_place(talks)
+    before, plan = counts(database), store.maintenance.erase.plan("ana")
+    receipt = store.maintenance.erase.run("ana")
+    gone = {"messaging_messages": 3, "messaging_sessions": 1}
+    assert plan.counts == receipt.counts == {"branches": 1, "messages": 3, "sessions": 1, **gone}
+    assert (plan.protected, plan.agent_sessions) == ({"shared": 1}, ("agent-1",))
+    assert difference(before, counts(database)) == gone
+    assert emptied(talks, "a", "sender", "recipient", "both", "bobs") == [True, True, True, False, False]
+    told = [talks.conversations.messages.get(key) for key in ("sender", "recipient")]
+    assert [(one.sender, one.recipient, one.node_metadata) for one in told] == [(None, None, None)] * 2
+    session, branch = talks.conversations.sessions.get(own), talks.conversations.branches.get("own")
+    assert (session.user, session.name, session.node_metadata) == (None, None, None)
+    assert (branch.user, branch.node_metadata, history(talks, "own")) == (None, {"k": 1}, ["a", "both"])
+    assert talks.messaging.sessions.find(chat) is None
+    assert len(talks.messaging.sessions.list().items) == 1
+    assert "ana" not in str(receipt)
+    buried = database.raw().execute("SELECT kind, id FROM tombstones").fetchall()
+    assert [tuple(row) for row in buried] == [("messaging_session", chat)]
+    assert store.maintenance.erase.run("ana").counts == {}
+
+
+def test_what_is_said_while_a_person_is_erased_goes_with_the_session(database: Database) -> None:
+    """maintenance OP-77: a session is looked at again before it forgets whose it was."""
+    store, other = database.open(), database.open()
+    shared_place(store)
+    with racing(store) as race:
+        race.before_unit(4, lambda: other.conversations.branches.append("own", said("late")))
+        receipt = store.maintenance.erase.run("ana")
+    assert (race.left, emptied(store, "late"), receipt.counts["messages"]) == (0, [True], 4)
+
+
+def test_a_session_that_somebody_else_gets_meanwhile_stays(database: Database) -> None:
+    """maintenance OP-77."""
+    store = database.open()
+    shared_place(store)
+    with racing(store) as race:
+        change = "UPDATE sessions SET \"user\" = 'eve' WHERE id = 'own'"
+        race.before_unit(4, lambda: database.raw().execute(change))
+        assert "sessions" not in store.maintenance.erase.run("ana").counts
+    assert race.left == 0
+
+
+def test_statements_about_messages_find_them_by_an_index(database: Database) -> None:
+    """maintenance OP-32, OP-77."""
+    store, now = database.open(), database.clock.now()
+    values = {"key_0": "a", "key_1": "b", "person": "p", "after_id": "", **dict.fromkeys(("after_at", "cutoff"), now)}
+    families = [one for module in (messages, erasing) for one in vars(module).values() if isinstance(one, Family)]
+    for statement in (redacting.OLDER, erasing._SENT, erasing._RECEIVED, *(one.of(["a", "b"])[0] for one in families)):
+        plan = plan_of(database, store, statement, values, in_order=True)
+        assert not plan.scans_the_table, plan
+
+
+def test_the_commands_ask_say_and_leave_a_receipt(database: Database) -> None:
+    """maintenance OP-32, OP-77, OP-70, OP-71."""
+    store = database.open()
+    shared_place(store)
+
+    def run(*words: object) -> Any:
+        return lastlight_state(*words, "--url", database.url)
+
+    assert run("redact", "--role", "user").code == 2
+    planned = run("redact", "--message", "a", "--message", "bobs", "--dry-run", "--json")
+    assert (planned.data["counts"], planned.data["receipt"]) == ({"messages": 2}, None)
+    assert "would change 2 rows" in run("redact", "--message", "a", "--message", "bobs", "--dry-run").out
+    assert run("redact", "--message", "bobs", "--json").error == "not_confirmed"
+    assert run("redact", "--message", "bobs", "--older-than", 0, "-y", "--json").data["receipt"]["state"] == "done"
+    told = run("erase", "ana", "--dry-run").out
+    assert ("agent-1" in told, "shared" in told) == (True, True)
+    done = run("erase", "ana", "-y")
+    assert (done.code, "messaging_messages" in done.out) == (0, True)
+    assert run("erase", "ana", "-y", "--json").data["counts"] == {}
