@@ -8,24 +8,18 @@ from typing import Any
 import pytest
 from support.cli.calls import lastlight_state
 from support.conversations.talk import begun, history, said
+from support.maintenance.people import emptied, shared_place
 from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
 
 from lastlight_state import InvalidValue, NotFound
-from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.conversations import NewMessage
 from lastlight_state.db.statements import Family
-from lastlight_state.maintenance import RedactPolicy, erase as erasing, redact as redacting
+from lastlight_state.maintenance import RedactPlan, RedactPolicy, erase as erasing, redact as redacting
 from lastlight_state.maintenance.redact import messages
-from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
-
-
-def emptied(store: Any, *ids: str) -> list[bool]:
-    """Whether the content of each is gone."""
-    contents = [store.conversations.messages.get(one).content for one in ids]
-    return [isinstance(content, dict) and messages.MARK in content for content in contents]
 
 
 def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_nothing(
@@ -40,9 +34,7 @@ def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_no
     talks.conversations.branches.append("main", said("young"))
     before, policy = counts(database), RedactPolicy(older_than=timedelta(days=1))
     size = len('{"text":"b"}' if database.name == "sqlite" else '{"text": "b"}') + len('"hello"')
-    assert store.maintenance.redact.plan(policy) == redacting.RedactPlan(
-        counts={"messages": 2}, bytes=size, protected={}
-    )
+    assert store.maintenance.redact.plan(policy) == RedactPlan(counts={"messages": 2}, bytes=size, protected={})
     receipt = store.maintenance.redact.run(policy, actor="ops")
     assert (receipt.kind, receipt.state, receipt.actor, receipt.counts) == ("redact", "done", "ops", {"messages": 2})
     found = talks.conversations.messages.get("a")
@@ -109,22 +101,6 @@ def test_many_messages_are_emptied_in_short_transactions(database: Database) -> 
     assert store.maintenance.redact.run(policy).counts == {"messages": 250}
 
 
-def shared_place(store: Any) -> tuple[str, str]:
-    """Sessions of two people who share messages, and two chats. Returns the first session and the first chat."""
-    own = store.conversations.sessions.create(NewSession(id="own", user="ana", name="Ana's", node_metadata={"k": 1}))
-    store.conversations.branches.create(own.id, NewBranch(id="own", user="ana", node_metadata={"k": 1}))
-    store.conversations.branches.append("own", said("a", "both"))
-    other = store.conversations.sessions.create(NewSession(id="other", user="bob"))
-    store.conversations.branches.create(other.id, NewBranch(id="other"))
-    sent = [NewMessage("user", "x", id=key, node_metadata={"k": 1}, **{key: "ana"}) for key in ("sender", "recipient")]
-    store.conversations.branches.append("other", ["both", *sent, *said("bobs")])
-    chats = [store.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in ("ana", "bob")]
-    for chat in chats:
-        store.messaging.messages.append_many(chat, [MessageDraft("user", "x")] * 3)
-    store.messaging.sessions.ensure_agent_session(chats[0], "agent-1")
-    return own.id, chats[0]
-
-
 def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: Any, database: Database) -> None:
     """maintenance OP-77: the plan is the truth, and the receipt has neither name nor contents."""
     talks = database.open()
@@ -147,27 +123,6 @@ def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: 
     buried = database.raw().execute("SELECT kind, id FROM tombstones").fetchall()
     assert [tuple(row) for row in buried] == [("messaging_session", chat)]
     assert store.maintenance.erase.run("ana").counts == {}
-
-
-def test_what_is_said_while_a_person_is_erased_goes_with_the_session(database: Database) -> None:
-    """maintenance OP-77: a session is looked at again before it forgets whose it was."""
-    store, other = database.open(), database.open()
-    shared_place(store)
-    with racing(store) as race:
-        race.before_unit(4, lambda: other.conversations.branches.append("own", said("late")))
-        receipt = store.maintenance.erase.run("ana")
-    assert (race.left, emptied(store, "late"), receipt.counts["messages"]) == (0, [True], 4)
-
-
-def test_a_session_that_somebody_else_gets_meanwhile_stays(database: Database) -> None:
-    """maintenance OP-77."""
-    store = database.open()
-    shared_place(store)
-    with racing(store) as race:
-        change = "UPDATE sessions SET \"user\" = 'eve' WHERE id = 'own'"
-        race.before_unit(4, lambda: database.raw().execute(change))
-        assert "sessions" not in store.maintenance.erase.run("ana").counts
-    assert race.left == 0
 
 
 def test_statements_about_messages_find_them_by_an_index(database: Database) -> None:

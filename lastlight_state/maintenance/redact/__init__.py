@@ -22,7 +22,7 @@ from lastlight_state.maintenance import work
 from lastlight_state.maintenance.redact import messages
 from lastlight_state.maintenance.redact.arguments import RedactPolicy
 from lastlight_state.maintenance.redact.records import RedactPlan
-from lastlight_state.maintenance.references import ORDERS, POINTED, links, rows
+from lastlight_state.maintenance.references import ORDERS, POINTED, family, links, rows
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 #: How many messages one transaction looks at.
@@ -44,7 +44,7 @@ OLDER = prepared(
     .order_by(_m.created_at, _m.id)
     .limit(number(LOOK))
 )
-_KNOWN = messages.family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)))
+_KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)))
 
 
 class Redact(Repository):
