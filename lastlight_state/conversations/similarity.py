@@ -50,7 +50,7 @@ class Query:
         numbers = packing.unpack(one.packed)
         if self._metric == "l2":
             return -dist(self._numbers, numbers)
-        dot = sum(map(mul, self._numbers, numbers))
+        dot: float = sum(map(mul, self._numbers, numbers))
         if self._metric == "dot":
             return dot
         lengths = self.norm * (packing.norm(numbers) if one.norm is None else one.norm)

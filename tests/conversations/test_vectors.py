@@ -28,7 +28,7 @@ def chunk(key: str, *numbers: float, **fields: Any) -> NewChunk:
     return NewChunk(key, f"text of {key}", numbers, **fields)
 
 
-def found(hits: Any) -> list[tuple[str, float]]:
+def found(hits: Any) -> list[tuple[str, Any]]:
     return [(hit.chunk.id, pytest.approx(hit.score, abs=1e-6)) for hit in hits]
 
 
@@ -73,7 +73,7 @@ def test_a_second_put_replaces_in_its_own_namespace(every_backend: StateStore, f
     "bad",
     [chunk("b", 1, 2, 3), chunk("a", 1, 2), chunk("b"), chunk("b", float("nan"), 1), chunk("b", 1e39, 1),
      NewChunk("b", "", bytes(7)), NewChunk("b", "", [True, 1]), chunk(" ", 1, 2), chunk("b", 1, 2, chunk_index=-1),
-     NewChunk("b", "x" * (1024 * 1024 + 1), [1, 2]), NewChunk("b", None, [1, 2]), "b"],
+     NewChunk("b", "x" * (1024 * 1024 + 1), [1, 2]), NewChunk("b", None, [1, 2]), "b"],  # type: ignore[arg-type]
 )  # fmt: skip
 def test_one_bad_chunk_rejects_all(store: StateStore, bad: Any) -> None:
     """conversations CV-36, CV-37, case 43."""
@@ -113,7 +113,7 @@ def test_chunks_are_cleared_by_ids_by_document_or_all(every_backend: StateStore)
     assert vectors.clear("ns", document_id="d1") == 3
     for wrong in ({}, {"ids": [], "scope": "namespace"}, {"scope": "all"}):
         with pytest.raises(InvalidValue):
-            vectors.clear("ns", **wrong)  # type: ignore[arg-type]
+            vectors.clear("ns", **wrong)
     assert (vectors.clear("ns", scope="namespace"), vectors.clear("ns", scope="namespace")) == (2, 0)
     assert vectors.put("ns", [chunk("a", 1)]) == 1
     assert [one.namespace for one in vectors.namespaces()] == ["ns", "other"]
