@@ -19,7 +19,7 @@ import lastlight_state
 
 PAGE = Path(__file__).parents[1] / "fixtures" / "defaults.txt"
 #: What is below the call paths, or helps with tests.
-LEFT_OUT = ("testing", "cli", "backends", "db", "jsonl")
+LEFT_OUT = ("testing", "backends", "db", "jsonl")
 
 
 def found() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What is true of Postgres alone: the pool, schemas, timeouts, connections that die."""
 
 import logging
+import select
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from psycopg.pq import DiagnosticField
 from sqlalchemy import make_url
 from support.busy import Naps
 from support.old_server import old_server
@@ -354,3 +356,20 @@ def test_threads_share_the_pool(postgres_database: Database) -> None:
     for thread in threads:
         thread.join()
     assert len(store.workflows.runs.list(limit=500)) == 60
+
+
+def test_what_a_connection_is_doing_is_cancelled_before_it_is_closed(postgres_url: str) -> None:
+    """backends B-87: the server does not go on with a statement that nobody waits for."""
+    with connect(postgres_url) as driver:
+        driver.pgconn.send_query(b"SELECT pg_sleep(600)")
+        for _ in range(300):
+            pool.cancel(driver)  # again, if it came before the statement had begun
+            if select.select([driver.fileno()], [], [], 0.1)[0]:
+                break
+        else:
+            driver.close()
+            pytest.fail("the statement goes on")
+        result = driver.pgconn.get_result()
+        assert result is not None
+        assert result.error_field(DiagnosticField.SQLSTATE) == b"57014"
+        assert driver.pgconn.get_result() is None
