@@ -11,7 +11,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.backends.base import Backend
 from lastlight_state.db.statements import Statement
 
 NEW = "new_"
@@ -40,10 +39,6 @@ class Chain:
         self.head = Statement(head)
         self.tail = Statement(self._separate_tail())
         self.whole = Statement(self._single_statement())
-
-    def joined_on(self, backend: Backend) -> bool:
-        """Whether this backend runs the chain as one statement."""
-        return backend.writes_in_ctes
 
     def _separate_tail(self) -> Any:
         values = {

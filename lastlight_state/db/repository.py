@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from enum import Enum
 from inspect import isfunction
 from typing import Any, Final, Literal, TypeVar, cast
@@ -94,7 +93,7 @@ class Repository:
 
     def __init__(self, context: Context) -> None:
         scope = context.scope
-        self._clock = context.clock
+        self._now = context.clock.now
         self._settings = context.settings
         self._listeners = context.listeners
         self._scope = scope
@@ -112,9 +111,6 @@ class Repository:
     @property
     def _metrics(self) -> Metrics:
         return self._scope.metrics
-
-    def _now(self) -> datetime:
-        return self._clock.now()
 
     def _find(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> R | None:
         """The first row as a record, or None."""

@@ -19,6 +19,7 @@ from lastlight_state.db.columns import read_time
 from lastlight_state.db.parameters import Convert
 
 Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
+BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
 
 #: `read_time` inlined for the usual case, a time in UTC.
 _TIME = "(t if (t := iso({0})).tzinfo is utc else read_time({0}))"
@@ -52,10 +53,12 @@ def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
     return kind is NoneType or (kind is not Unreadable if stored is None else kind in stored)
 
 
-def builder(keys: Sequence[str], converters: Mapping[str, Convert], sound: Sound | None = None) -> Build:
-    """The function that makes dicts of rows. NULL becomes None without a call of the column's converter.
+def builders(
+    keys: Sequence[str], converters: Mapping[str, Convert], sound: Sound | None = None
+) -> tuple[BuildOne, Build]:
+    """The functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
 
-    The function raises one of `lastlight_state.db.statements.UNREADABLE` for a value that its column cannot hold.
+    Both raise one of `lastlight_state.db.statements.UNREADABLE` for a value that its column cannot hold.
     """
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
@@ -66,9 +69,9 @@ def builder(keys: Sequence[str], converters: Mapping[str, Convert], sound: Sound
     names = ", ".join(f"{name}={name}" for name in scope)
     kinds = "".join(f"v{i}.__class__, " for i in range(len(keys))) or "()"
     checked = f"(k := ({kinds})) in known or sound(k)"
-    exec(f"def build(rows, {names}):\n    return [{{{pairs}}} for {row} in rows if {checked}]\n", scope)  # noqa: S102
-    built: Build = scope["build"]
-    return built
+    exec(f"def many(rows, {names}):\n    return [{{{pairs}}} for {row} in rows if {checked}]\n", scope)  # noqa: S102
+    exec(f"def one(row, {names}):\n    {row} = row\n    {checked}\n    return {{{pairs}}}\n", scope)  # noqa: S102
+    return scope["one"], scope["many"]
 
 
 def _expression(i: int, convert: Convert | None) -> str:

@@ -39,6 +39,11 @@ def of_known_run(run_id: str, write: Callable[[], T]) -> T:
     try:
         return write()
     except Conflict as error:
-        if error.code != "foreign_key":
-            raise
+        refuse_unknown_run(run_id, error)
+        raise
+
+
+def refuse_unknown_run(run_id: str, error: Conflict) -> None:
+    """Raise `NotFound` where the error says that a row of this run was refused because there is no such run."""
+    if error.code == "foreign_key":
         raise valid.not_found(RUN, run_id) from error

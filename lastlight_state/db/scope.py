@@ -17,7 +17,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
@@ -43,6 +43,12 @@ _READ, _SNAPSHOT, _ONE, _WRITE = Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE
 _SAVEPOINT = "lastlight_call"
 
 
+class Way(Protocol):
+    """How a work is run that writes."""
+
+    def __call__(self, work: Work[T], *, repeatable: bool = False) -> T: ...
+
+
 class Scope(ABC):
     """What a `lastlight_state.db.repository.Repository` runs its work in."""
 
@@ -64,10 +70,10 @@ class Scope(ABC):
     @abstractmethod
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
-    def chained(self, work: Work[T], *, repeatable: bool = False) -> T:
+    @property
+    def chained(self) -> Way:
         """For a work that is one `Chain`: one statement where the database can, else a transaction."""
-        run = self.once if self.backend.writes_in_ctes else self.writing
-        return run(work, repeatable=repeatable)
+        return self.once if self.backend.writes_in_ctes else self.writing
 
 
 class StoreScope(Scope):

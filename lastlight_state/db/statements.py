@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import columns, stored
 from lastlight_state.db.parameters import Convert, Gather, gatherer
-from lastlight_state.db.rows import Sound, builder
+from lastlight_state.db.rows import Sound, builders
 from lastlight_state.errors import CorruptData
 
 Values = Mapping[str, Any]
@@ -36,7 +36,7 @@ SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_build", "_cells", "_element", "parameters", "sql")
+    __slots__ = ("_build", "_build_one", "_cells", "_element", "parameters", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         self._element = element
@@ -59,7 +59,7 @@ class Compiled:
             by_position=bool(compiled.positional),
         )
         self._cells = tuple(stored.cell(entry, dialect) for entry in compiled._result_columns)
-        self._build = builder(
+        self._build_one, self._build = builders(
             [cell.name for cell in self._cells],
             {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
             Sound([cell.types for cell in self._cells]),
@@ -72,7 +72,7 @@ class Compiled:
     def row(self, found: Sequence[Any]) -> dict[str, Any]:
         """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
         try:
-            return self._build((found,))[0]
+            return self._build_one(found)
         except UNREADABLE as error:
             raise self._damage((found,)) from error
 
@@ -100,7 +100,7 @@ class Compiled:
 
     def _row_or_damage(self, row: Sequence[Any]) -> dict[str, Any] | CorruptData:
         try:
-            return self._build((row,))[0]
+            return self._build_one(row)
         except UNREADABLE:
             return self._damage((row,))
 
@@ -114,19 +114,20 @@ class Statement:
     ``beside`` is what runs instead where large values lie inside the rows (`db.beside`).
     """
 
-    __slots__ = ("_beside", "_compiled", "element")
+    __slots__ = ("_beside", "compiled", "element")
 
     def __init__(self, element: sa.Executable, beside: sa.Executable | None = None) -> None:
         self.element = element
         self._beside = element if beside is None else beside
-        self._compiled: dict[tuple[str, str | None], Compiled] = {}
+        #: By the backend's key. Looked into before `on` is called: a call costs more than the look.
+        self.compiled: dict[tuple[str, str | None], Compiled] = {}
 
     def on(self, backend: Backend) -> Compiled:
         """The statement as this backend runs it."""
-        found = self._compiled.get(backend.key)
+        found = self.compiled.get(backend.key)
         if found is None:
             element = self._beside if backend.large_values_in_rows else self.element
-            found = self._compiled[backend.key] = Compiled(element, backend)
+            found = self.compiled[backend.key] = Compiled(element, backend)
         return found
 
 

@@ -31,7 +31,7 @@ class Found(NamedTuple):
 class Unit:
     """One unit on one connection. Not for use by two threads, nor after the call that it was made for."""
 
-    __slots__ = ("_execute", "_fetched", "backend", "checkout", "hooks")
+    __slots__ = ("_execute", "_fetched", "_key", "backend", "checkout", "hooks")
 
     def __init__(self, backend: Backend, checkout: Checkout) -> None:
         self.backend = backend
@@ -39,26 +39,37 @@ class Unit:
         self.hooks: list[Callable[[], object]] = []
         self._execute = checkout.execute
         self._fetched = backend.fetched
+        self._key = backend.key
 
     def change(self, statement: Statement, values: Values = NO_VALUES) -> int:
         """Run a write; the number of rows it changed."""
-        compiled = statement.on(self.backend)
-        return int(self._run(compiled, values).rowcount)
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        sql, parameters = compiled.sql, compiled.parameters(values)
+        try:
+            return int(self._execute(sql, parameters).rowcount)
+        except self.backend.driver_errors as error:
+            again = self.backend.persist(self.checkout, error, partial(self._execute, sql, parameters))
+            return int(again.rowcount)
+        except UnicodeEncodeError:
+            raise InvalidValue("text", "lone surrogate") from None
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
 
     def row(self, statement: Statement, values: Values = NO_VALUES) -> dict[str, Any] | None:
         """The only (or first) row, as Python values by column name, or None."""
-        compiled = statement.on(self.backend)
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         found = self._fetch(compiled, values)
         return compiled.row(found[0]) if found else None
 
     def rows(self, statement: Statement, values: Values = NO_VALUES) -> list[dict[str, Any]]:
         """All rows."""
-        compiled = statement.on(self.backend)
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         return compiled.rows(self._fetch(compiled, values))
 
     def readable(self, statement: Statement, values: Values = NO_VALUES) -> Found:
         """All rows; one that cannot be read is a `CorruptData` in its place, and counted."""
-        compiled = statement.on(self.backend)
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
         rows = compiled.readable(stored)
         damaged = sum(isinstance(row, CorruptData) for row in rows)
@@ -104,7 +115,7 @@ class Unit:
 
     def chain(self, chain: Chain, values: Values) -> dict[str, Any] | None:
         """Run both writes of a chain; what they returned, or None when the head changed nothing."""
-        if chain.joined_on(self.backend):
+        if self.backend.writes_in_ctes:
             return self.row(chain.whole, values)
         head = self.row(chain.head, values)
         if head is None:
@@ -120,7 +131,7 @@ class Unit:
 
         ``statement`` inserts one row; its parameters have the names of the columns.
         """
-        compiled = statement.on(self.backend)
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         try:
             self.backend.insert_rows(self.checkout, table.name, compiled.sql, compiled.many(rows))
         except self.backend.driver_errors as error:
@@ -146,18 +157,6 @@ class Unit:
             self._execute(sql)
         except self.backend.driver_errors as error:
             raise self.backend.translate(error) from error
-
-    def _run(self, compiled: Compiled, values: Values) -> Any:
-        sql, parameters = compiled.sql, compiled.parameters(values)
-        try:
-            return self._execute(sql, parameters)
-        except self.backend.driver_errors as error:
-            return self.backend.persist(self.checkout, error, partial(self._execute, sql, parameters))
-        except UnicodeEncodeError:
-            raise InvalidValue("text", "lone surrogate") from None
-        except BaseException:  # from outside, in the middle of the statement
-            self.checkout.broken = True
-            raise
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""

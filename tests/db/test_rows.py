@@ -1,41 +1,52 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from lastlight_state.db.columns import read_time
-from lastlight_state.db.rows import builder
+from lastlight_state.db.rows import builders
+
+
+def build(keys: Sequence[str], converters: dict[str, Any], *rows: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """The rows as dicts, which are the same one by one."""
+    one, many = builders(keys, converters)
+    found = many(rows)
+    assert [one(row) for row in rows] == found
+    return found
 
 
 def test_a_row_becomes_a_dict_in_the_order_of_its_columns() -> None:
-    build = builder(("b", "a"), {"a": str.upper})
-    assert build([(1, "x"), (None, "y")]) == [{"b": 1, "a": "X"}, {"b": None, "a": "Y"}]
-    assert list(build([(1, "x")])[0]) == ["b", "a"]
+    found = build(("b", "a"), {"a": str.upper}, (1, "x"), (None, "y"))
+    assert found == [{"b": 1, "a": "X"}, {"b": None, "a": "Y"}]
+    assert list(found[0]) == ["b", "a"]
 
 
 def test_null_is_none_whatever_the_converter() -> None:
-    build = builder(("a", "at"), {"a": int, "at": read_time})
-    assert build([(None, None)]) == [{"a": None, "at": None}]
+    assert build(("a", "at"), {"a": int, "at": read_time}, (None, None)) == [{"a": None, "at": None}]
 
 
 def test_a_statement_without_columns_has_rows_all_the_same() -> None:
-    assert builder((), {})([(), ()]) == [{}, {}]
+    assert build((), {}, (), ()) == [{}, {}]
 
 
 def test_any_name_of_a_column_is_a_name() -> None:
-    build = builder(("it's", 'a"b\\n', "class"), {})
-    assert build([(1, 2, 3)]) == [{"it's": 1, 'a"b\\n': 2, "class": 3}]
+    assert build(("it's", 'a"b\\n', "class"), {}, (1, 2, 3)) == [{"it's": 1, 'a"b\\n': 2, "class": 3}]
 
 
 @given(moment=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))]) | st.none()))
 def test_times_are_read_as_by_the_column(moment: datetime | None) -> None:
     """house H-31: our own form, and those that other programs left."""
     text = None if moment is None else moment.isoformat()
-    assert builder(("at",), {"at": read_time})([(text,)]) == [{"at": read_time(text)}]
+    assert build(("at",), {"at": read_time}, (text,)) == [{"at": read_time(text)}]
 
 
 def test_what_a_converter_raises_is_raised() -> None:
+    one, many = builders(("at",), {"at": read_time})
     with pytest.raises(ValueError, match="no time"):
-        builder(("at",), {"at": read_time})([("no time",)])
+        one(("no time",))
+    with pytest.raises(ValueError, match="no time"):
+        many([("no time",)])

@@ -27,11 +27,16 @@ _log = logging.getLogger("lastlight_state.backends")
 class Connections(ABC):
     """Lends connections. Writers come one at a time, in the order they asked."""
 
+    #: Whether nothing needs to be done with the writer's connection when it is given back.
+    _stays = False
+
     def __init__(self, options: Options) -> None:
         self._options = options
         self._line = Line()
         #: Who has the writer's connection, from before it is lent until nothing is left to undo on it.
         self._user: Checkout | None = None
+        #: The writer's connection, where one is kept between units and lent as it is.
+        self._writer: sqlite3.Connection | None = None
 
     @property
     def disturbed(self) -> bool:
@@ -59,7 +64,11 @@ class Connections(ABC):
             if self._user is not None:
                 self._discard(self._user)
             self._user = checkout
-            self._lend_writer(checkout)
+            kept = self._writer
+            if kept is None:
+                self._lend_writer(checkout)
+            else:
+                checkout.lend(kept)
         except BaseException:
             self.give_back_writer(checkout)
             raise
@@ -68,7 +77,8 @@ class Connections(ABC):
         """End a writer's turn. Nothing happens when it has ended."""
         try:
             if self._user is checkout:
-                self._take_back_writer(checkout)
+                if checkout.broken or not self._stays:
+                    self._take_back_writer(checkout)
                 self._user = None
         finally:
             self._line.leave(checkout)

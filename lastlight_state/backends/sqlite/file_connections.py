@@ -29,13 +29,12 @@ class FileConnections(Connections):
         carrier = files.file_system(path)
         self._for_readers = tuple(pragmas(options, carrier))
         self._for_writer = tuple(pragmas(options, carrier, writes=True))
-        self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         #: Who has which reader, or is about to open one. A reader is taken by being noted here.
         self._lent: dict[object, Checkout] = {}
         self._closed = False
         #: Whether connections stay open between units.
-        self._keeps = not options.across_mounts
+        self._keeps = self._stays = not options.across_mounts
         self._abandoned = Abandoned(path, copied)
         self._glance = Glance(path) if options.glance and options.read_only else None
 
@@ -65,7 +64,8 @@ class FileConnections(Connections):
             self._close_reader(connection)
         else:
             self._lent.pop(connection, None)
-            self._close_late()
+            if self._closed:  # while it was given back
+                self._close_idle()
 
     def recover(self, checkout: Checkout) -> None:
         if checkout.mode.writes:
@@ -76,7 +76,7 @@ class FileConnections(Connections):
                     self._close_reader(connection)
 
     def close(self) -> None:
-        self._closed = True
+        self._stays, self._closed = False, True
         self._close_idle()
         closing = Checkout(Mode.ONE)
         try:
@@ -98,16 +98,14 @@ class FileConnections(Connections):
         self._readers, self._lent, self._writer = [], {}, None
 
     def _lend_writer(self, checkout: Checkout) -> None:
-        if self._writer is None:
-            if self._keeps:
-                files.create_private_file(self._path)
-            files.refuse_unwritable(self._path)
-            self._writer = self._connect(self._for_writer)
+        if self._keeps:
+            files.create_private_file(self._path)
+        files.refuse_unwritable(self._path)
+        self._writer = self._connect(self._for_writer)
         checkout.lend(self._writer)
 
     def _take_back_writer(self, checkout: Checkout) -> None:
-        if checkout.broken or self._closed or not self._keeps:
-            self._discard(checkout)
+        self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
         writer = self._writer
@@ -148,10 +146,6 @@ class FileConnections(Connections):
             with suppress(ValueError):  # somebody else closes it too
                 self._readers.remove(connection)
         self._lent.pop(connection, None)
-
-    def _close_late(self) -> None:
-        if self._closed:  # while it was given back
-            self._close_idle()
 
     def _close_idle(self) -> None:
         closing = Checkout(Mode.READ)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import refuse_in_transaction
 from lastlight_state.db.records import Page
@@ -48,19 +49,17 @@ class Events(Numbered):
         repeated, but `BackendUnavailable`. ``node_id`` is what the payload says under ``nodeId`` or ``node_id``
         unless given. Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
         """
-        given = NewEvent(type, payload, at, event_id, node_id)
         found = valid.identifier("run_id", run_id)
-        row = checks.event(found, given, self._now())
+        moment = self._now() if at is None else aware_utc("at", at)
+        row = checks.row(found, type, payload, moment, event_id, node_id)
         if at is None and event_id is None:
             return self._append(
                 found,
                 lambda: self._chained(
-                    lambda unit: appending.appended(
-                        {**row, "seq": self._stream.one(unit, sql.APPEND, row)}, created=True
-                    )
+                    lambda unit: appending.appended(row, self._stream.one(unit, sql.APPEND, row), created=True)
                 ),
             )
-        draft = Draft(row, checks.is_replay(given))
+        draft = Draft(row, is_replay=event_id is None)
         return self._append(
             found, lambda: self._writing(lambda unit: appending.append_one(unit, draft), repeatable=True)
         )

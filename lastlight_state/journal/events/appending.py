@@ -44,14 +44,15 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
         run_id = draft.row["run_id"]
         earlier = known.find(draft)
         if earlier is None:
-            earlier = {**draft.row, "seq": next_seqs[run_id]}
-            next_seqs[run_id] += 1
-            fresh.append(earlier)
+            seq = next_seqs[run_id]
+            next_seqs[run_id] = seq + 1
+            row = {**draft.row, "seq": seq}
+            fresh.append(row)
             if not draft.is_fresh:
-                known.add(earlier)
-            outcomes.append(appended(earlier, created=True))
+                known.add(row)
+            outcomes.append(appended(row, seq, created=True))
         else:
-            outcomes.append(appended(earlier, created=False))
+            outcomes.append(appended(earlier, earlier["seq"], created=False))
     if fresh:
         sql.STREAM.raise_all(unit, {row["run_id"]: next_seqs[row["run_id"]] for row in fresh})
         unit.insert(sql.STREAM.table, sql.INSERT, fresh)
@@ -64,9 +65,8 @@ def append_one(unit: Unit, draft: Draft) -> Appended:
     sql.STREAM.locked(unit, run_id)
     earlier = _Known(_stored_like(unit, draft), by_content=draft.is_replay).find(draft)
     if earlier is not None:
-        return appended(earlier, created=False)
-    seq = sql.STREAM.one(unit, sql.APPEND, draft.row)
-    return appended({**draft.row, "seq": seq}, created=True)
+        return appended(earlier, earlier["seq"], created=False)
+    return appended(draft.row, sql.STREAM.one(unit, sql.APPEND, draft.row), created=True)
 
 
 def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]:
@@ -78,12 +78,12 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]
         first = unit.value(stream.begin, taking)
     numbered = [{**row, "seq": first + i} for i, row in enumerate(rows)]
     unit.insert(stream.table, sql.INSERT, numbered)
-    return [appended(row, created=True) for row in numbered]
+    return [appended(row, row["seq"], created=True) for row in numbered]
 
 
-def appended(row: Row, *, created: bool) -> Appended:
+def appended(row: Row, seq: int, *, created: bool) -> Appended:
     """What appending an event returns."""
-    found = {"created": created, "seq": row["seq"], "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
+    found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
     return made(Appended, found)
 
 

@@ -17,17 +17,32 @@ Row = dict[str, Any]
 
 
 def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> Row:
-    """The parameters of an event. ``replayed`` says that the caller gave its time and no key."""
-    payload = given.payload if given.payload is not None else {}
-    if not isinstance(payload, dict):
-        raise InvalidValue(f"{where}payload", f"expected an object, got {type(payload).__name__}")
+    """The parameters of an event, which happens now unless it says when. ``where`` begins the names of what is bad."""
+    at = now if given.at is None else aware_utc(where + "at", given.at)
+    return row(run_id, given.type, given.payload, at, given.event_id, given.node_id, where)
+
+
+def row(
+    run_id: str,
+    kind: str,
+    payload: dict[str, Any] | None,
+    at: datetime,
+    event_id: str | None,
+    node_id: str | None,
+    where: str = "",
+) -> Row:
+    """The parameters of an event of that time, given in parts: a call makes no `NewEvent` of its arguments."""
+    if payload is None:
+        payload = {}
+    elif not isinstance(payload, dict):
+        raise InvalidValue(where + "payload", f"expected an object, got {type(payload).__name__}")
     return {
         "run_id": run_id,
-        "type": valid.identifier(f"{where}type", given.type, words.TYPE),
-        "occurred_at": now if given.at is None else aware_utc(f"{where}at", given.at),
-        "node_id": _node(where, given.node_id, payload),
-        "event_id": valid.optional(f"{where}event_id", given.event_id),
-        "payload": codec.encode(f"{where}payload", payload, max_bytes=words.PAYLOAD),
+        "type": valid.identifier(where + "type", kind, words.TYPE),
+        "occurred_at": at,
+        "node_id": _node(where, node_id, payload),
+        "event_id": None if event_id is None else valid.identifier(where + "event_id", event_id),
+        "payload": codec.encode(where + "payload", payload, max_bytes=words.PAYLOAD),
     }
 
 
@@ -78,18 +93,8 @@ def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | No
     """
     told = payload["nodeId"] if "nodeId" in payload else payload.get("node_id")
     if argument is None:
-        return told if _could_be_node(told) else None
-    node_id = valid.identifier(f"{where}node_id", argument)
-    if _could_be_node(told) and told != node_id:
-        raise InvalidValue(f"{where}node_id", "differs from the node that the payload names")
+        return told if told is not None and valid.is_identifier(told) else None
+    node_id = valid.identifier(where + "node_id", argument)
+    if told != node_id and valid.is_identifier(told):
+        raise InvalidValue(where + "node_id", "differs from the node that the payload names")
     return node_id
-
-
-def _could_be_node(told: Any) -> bool:
-    if not isinstance(told, str):
-        return False
-    try:
-        valid.identifier("node_id", told)
-    except InvalidValue:
-        return False
-    return True

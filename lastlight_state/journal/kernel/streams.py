@@ -18,7 +18,7 @@ from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.runs import of_known_run
+from lastlight_state.db.runs import of_known_run, refuse_unknown_run
 from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
@@ -158,8 +158,9 @@ class Numbered(Repository):
         transaction, which is not repeated, it is `CorruptData`.
         """
         try:
-            return of_known_run(run_id, write)
+            return write()
         except Conflict as error:
+            refuse_unknown_run(run_id, error)
             if error.code not in _TAKEN_ALREADY or not self._is_behind(run_id):
                 raise
             if isinstance(self._scope, TransactionScope):
