@@ -31,6 +31,9 @@ _SMALLEST, _GREATEST = -(2**63), 2**64 - 1
 #: From this float on, Postgres returns a whole float as an integer of its shortest digits, which is another number.
 _ROUNDED = 2.0**53
 _PLAIN = frozenset({str, bool, type(None)})
+_TEXT = frozenset({str})
+#: How a NUL character looks in JSON text, unless a backslash stands before it.
+_NUL = b"\\u0000"
 
 
 def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH, hint: str | None = None) -> str:
@@ -39,7 +42,12 @@ def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH
     Raises `InvalidValue` naming the path of what cannot be stored, `PayloadTooLarge` past ``max_bytes`` (UTF-8).
     Tuples are stored as arrays.
     """
-    data = encode_bytes(where, value, max_depth=max_depth)
+    try:
+        data = orjson.dumps(value) if _is_sound(value, max_depth) else None
+    except TypeError:  # a lone surrogate
+        data = None
+    if data is None or _NUL in data:  # what is wrong is named, and what may be changed is changed
+        data = encode_bytes(where, value, max_depth=max_depth)
     if len(data) > max_bytes:
         raise PayloadTooLarge(where, limit=max_bytes, actual=len(data), hint=hint)
     return data.decode()
@@ -55,7 +63,7 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
     except TypeError:  # a lone surrogate: the walk above does not look into texts
         _raise_for(where, value, max_depth)
         raise
-    if b"\\u0000" in data:
+    if _NUL in data:
         _raise_for(where, value, max_depth, only_if_found=True)
     return data
 
@@ -113,9 +121,8 @@ def _is_sound(root: Any, max_depth: int) -> bool:
         if kind is dict:
             if depth >= max_depth:
                 return False
-            for key in value:
-                if type(key) is not str:
-                    return False
+            if not _TEXT.issuperset(map(type, value)):
+                return False
             children = value.values()
         elif kind is list or kind is tuple:
             if depth >= max_depth:
@@ -125,6 +132,8 @@ def _is_sound(root: Any, max_depth: int) -> bool:
             continue
         else:
             return False
+        if _PLAIN.issuperset(map(type, children)):
+            continue
         for child in children:
             kind = type(child)
             if kind in _PLAIN:

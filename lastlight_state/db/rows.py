@@ -25,6 +25,9 @@ BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
 _TIME = "(t if (t := iso({0})).tzinfo is utc else read_time({0}))"
 
 
+#: What converters raise for stored values that they cannot read, a value of another type included.
+UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
+
 #: Combinations of types that are remembered for one statement.
 _MOST_KINDS = 4_096
 
@@ -54,11 +57,15 @@ def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
 
 
 def builders(
-    keys: Sequence[str], converters: Mapping[str, Convert], sound: Sound | None = None
+    keys: Sequence[str],
+    converters: Mapping[str, Convert],
+    sound: Sound | None = None,
+    damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
 ) -> tuple[BuildOne, Build]:
     """The functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
 
-    Both raise one of `lastlight_state.db.statements.UNREADABLE` for a value that its column cannot hold.
+    For a value that its column cannot hold the first raises ``damage`` of the row, where that is given, and the second
+    one of `UNREADABLE`.
     """
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
@@ -70,7 +77,10 @@ def builders(
     kinds = "".join(f"v{i}.__class__, " for i in range(len(keys))) or "()"
     checked = f"(k := ({kinds})) in known or sound(k)"
     exec(f"def many(rows, {names}):\n    return [{{{pairs}}} for {row} in rows if {checked}]\n", scope)  # noqa: S102
-    exec(f"def one(row, {names}):\n    {row} = row\n    {checked}\n    return {{{pairs}}}\n", scope)  # noqa: S102
+    body = f"{row} = row; {checked}; return {{{pairs}}}"
+    scope |= {"unreadable": () if damage is None else UNREADABLE, "damage": damage}
+    failing = "except unreadable as error: raise damage((row,)) from error"
+    exec(f"def one(row, {names}):\n    try: {body}\n    {failing}\n", scope)  # noqa: S102
     return scope["one"], scope["many"]
 
 

@@ -17,6 +17,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
@@ -148,7 +149,7 @@ class StoreScope(Scope):
         try:
             return self._attempt(mode, work, in_doubt)
         except BackendError as error:
-            return self.retry.again(lambda: self._attempt(mode, work, in_doubt), error, repeatable=repeatable)
+            return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
 
     def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
         backend = self.backend

@@ -19,15 +19,12 @@ from sqlalchemy.types import TypeEngine
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import columns, stored
 from lastlight_state.db.parameters import Convert, Gather, gatherer
-from lastlight_state.db.rows import Sound, builders
+from lastlight_state.db.rows import UNREADABLE, BuildOne, Sound, builders
 from lastlight_state.errors import CorruptData
 
 Values = Mapping[str, Any]
 
 NO_VALUES: Values = {}
-
-#: What converters raise for stored values that they cannot read, a value of another type included.
-UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
 
 #: How many values a list of parameters can hold. Few sizes, so that few statements are ever compiled.
 SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
@@ -36,7 +33,7 @@ SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_build", "_build_one", "_cells", "_element", "parameters", "sql")
+    __slots__ = ("_build", "_cells", "_element", "parameters", "row", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         self._element = element
@@ -59,22 +56,14 @@ class Compiled:
             by_position=bool(compiled.positional),
         )
         self._cells = tuple(stored.cell(entry, dialect) for entry in compiled._result_columns)
-        self._build_one, self._build = builders(
+        #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
+        self.row: BuildOne
+        self.row, self._build = builders(
             [cell.name for cell in self._cells],
             {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
             Sound([cell.types for cell in self._cells]),
+            self._damage,
         )
-
-    def many(self, rows: Iterable[Values]) -> list[Any]:
-        """The driver's parameters of each row."""
-        return list(map(self.parameters, rows))
-
-    def row(self, found: Sequence[Any]) -> dict[str, Any]:
-        """One stored row as Python values by column name. Raises `CorruptData` where one cannot be read."""
-        try:
-            return self._build_one(found)
-        except UNREADABLE as error:
-            raise self._damage((found,)) from error
 
     def rows(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
         """Stored rows as `row` gives them."""
@@ -100,9 +89,9 @@ class Compiled:
 
     def _row_or_damage(self, row: Sequence[Any]) -> dict[str, Any] | CorruptData:
         try:
-            return self._build_one(row)
-        except UNREADABLE:
-            return self._damage((row,))
+            return self.row(row)
+        except CorruptData as damage:
+            return damage
 
     def _damage(self, found: Sequence[Sequence[Any]]) -> CorruptData:
         return stored.damage(self._cells, found, UNREADABLE, self._element)

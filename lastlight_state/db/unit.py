@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -126,14 +126,15 @@ class Unit:
         inserted = self.row(chain.tail, {**values, **head})
         return {**head, **{NEW + name: value for name, value in (inserted or {}).items()}}
 
-    def insert(self, table: sa.Table, statement: Statement, rows: Sequence[Values]) -> None:
+    def insert(self, table: sa.Table, statement: Statement, rows: Iterable[Values]) -> None:
         """Insert many rows, in the order given, by the fastest way of the database.
 
-        ``statement`` inserts one row; its parameters have the names of the columns.
+        ``statement`` inserts one row; its parameters have the names of the columns. Rows that are made one by one are
+        made while a server takes those before; what is raised meanwhile is raised here, and no row is inserted.
         """
-        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        compiled = statement.on(self.backend)
         try:
-            self.backend.insert_rows(self.checkout, table.name, compiled.sql, compiled.many(rows))
+            self.backend.insert_rows(self.checkout, table.name, compiled.sql, map(compiled.parameters, rows))
         except self.backend.driver_errors as error:
             raise self.backend.translate(error) from error
 

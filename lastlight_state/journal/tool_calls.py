@@ -151,8 +151,8 @@ class ToolCalls(Numbered):
 
     def _stored(self, run_id: str, row: Row) -> ToolCall:
         if row["call_id"] is None:
-            return self._append(run_id, lambda: self._chained(lambda unit: _insert(unit, row)))
-        return self._append(run_id, lambda: self._writing(lambda unit: _insert_once(unit, row), repeatable=True))
+            return self._append(run_id, self._chained, lambda unit: _insert(unit, row))
+        return self._append(run_id, self._writing, lambda unit: _insert_once(unit, row), repeatable=True)
 
 
 def _insert(unit: Unit, row: Row) -> ToolCall:

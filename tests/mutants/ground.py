@@ -43,8 +43,8 @@ DB = (
     Change(
         "D208",
         _D + "unit.py",
-        "            self.checkout.broken = True\n            raise\n\n    def _fetch(",
-        "            raise\n\n    def _fetch(",
+        "            self.checkout.broken = True\n            raise\n\n    def row(",
+        "            raise\n\n    def row(",
         "db faults/test_interrupts.py",
     ),
     Change(

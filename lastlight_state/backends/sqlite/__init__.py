@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -111,7 +111,14 @@ class SqliteBackend(Moving, Backend):
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         if mode.begins:
-            self._begin(checkout, "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED")
+            begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
+            try:
+                checkout.driver.execute(begin)
+            except sqlite3.Error as error:
+                self._begin_late(checkout, begin, error)
+            except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
+                self._give_up(checkout)
+                raise
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
@@ -162,8 +169,8 @@ class SqliteBackend(Moving, Backend):
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
-    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Sequence[Any]) -> None:
-        insert_rows(checkout.driver, sql, rows)
+    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Iterable[Any]) -> None:
+        insert_rows(checkout.driver, sql, list(rows))
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
@@ -295,17 +302,17 @@ class SqliteBackend(Moving, Backend):
     def close(self) -> None:
         self._connections.close()
 
-    def _begin(self, checkout: Checkout, begin: str) -> None:
-        execute = checkout.driver.execute
+    def _begin_late(self, checkout: Checkout, begin: str, error: sqlite3.Error) -> None:
+        """Begin after an error that only asks to wait. Raises any other, and then nothing is held."""
         try:
-            try:
-                execute(begin)
-            except sqlite3.Error as error:
-                self.persist(checkout, error, partial(execute, begin))
-        except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
-            self.rollback(checkout)
-            self.release(checkout)
+            self.persist(checkout, error, partial(checkout.driver.execute, begin))
+        except BaseException:
+            self._give_up(checkout)
             raise
+
+    def _give_up(self, checkout: Checkout) -> None:
+        self.rollback(checkout)
+        self.release(checkout)
 
     def _migration(self, checkout: Checkout, lock_timeout: float, *, rebuilds: bool) -> Iterator[Connection]:
         execute = checkout.driver.execute

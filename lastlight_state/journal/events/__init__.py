@@ -55,14 +55,11 @@ class Events(Numbered):
         if at is None and event_id is None:
             return self._append(
                 found,
-                lambda: self._chained(
-                    lambda unit: appending.appended(row, self._stream.one(unit, sql.APPEND, row), created=True)
-                ),
+                self._chained,
+                lambda unit: appending.appended(row, sql.STREAM.one(unit, sql.APPEND, row), created=True),
             )
         draft = Draft(row, is_replay=event_id is None)
-        return self._append(
-            found, lambda: self._writing(lambda unit: appending.append_one(unit, draft), repeatable=True)
-        )
+        return self._append(found, self._writing, lambda unit: appending.append_one(unit, draft), repeatable=True)
 
     def append_many(self, run_id: str, events: Sequence[NewEvent]) -> builtins.list[Appended]:
         """Append 1 to 1,000 events, all or none, with consecutive numbers in this order.
@@ -74,12 +71,10 @@ class Events(Numbered):
         given = checks.batch(events)
         rows = checks.events(found, given, now)
         if all(one.event_id is None and one.at is None for one in given):
-            return self._append(found, lambda: self._writing(lambda unit: appending.append_plain(unit, found, rows)))
+            return self._append(found, self._writing, lambda unit: appending.append_plain(unit, found, rows))
         drafts = [Draft(row, checks.is_replay(one)) for row, one in zip(rows, given, strict=True)]
         repeatable = all(one.event_id is not None or one.at is not None for one in given)
-        return self._append(
-            found, lambda: self._writing(lambda unit: appending.append(unit, drafts), repeatable=repeatable)
-        )
+        return self._append(found, self._writing, lambda unit: appending.append(unit, drafts), repeatable=repeatable)
 
     def ensure_start(self, run_id: str, start_seq: int) -> int:
         """Let the first event of a run have the number ``start_seq``, and return the number that comes next.
@@ -100,7 +95,7 @@ class Events(Numbered):
                 raise InvalidValue("start_seq", problem, most=following)
             return int(unit.value(self._stream.raise_to, values))
 
-        return self._append(found, lambda: self._writing(work, repeatable=True))
+        return self._append(found, self._writing, work, repeatable=True)
 
     def get(self, run_id: str, seq: int) -> Event:
         """The event of this number. Raises `NotFound`."""

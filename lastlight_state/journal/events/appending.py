@@ -76,9 +76,15 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]
     first = unit.value(stream.take, taking)
     if first is None:
         first = unit.value(stream.begin, taking)
-    numbered = [{**row, "seq": first + i} for i, row in enumerate(rows)]
-    unit.insert(stream.table, sql.INSERT, numbered)
-    return [appended(row, row["seq"], created=True) for row in numbered]
+    outcomes: list[Appended] = []
+
+    def numbered() -> Iterator[Row]:
+        for seq, row in enumerate(rows, first):
+            outcomes.append(appended(row, seq, created=True))
+            yield {**row, "seq": seq}
+
+    unit.insert(stream.table, sql.INSERT, numbered())
+    return outcomes
 
 
 def appended(row: Row, seq: int, *, created: bool) -> Appended:

@@ -74,7 +74,9 @@ class Frames(Numbered):
         given = None if frame_no is None else valid.number("frame_no", frame_no, most=_GREATEST)
         return self._append(
             run_id,
-            lambda: self._writing(lambda unit: self._store(unit, row, text, given), repeatable=given is not None),
+            self._writing,
+            lambda unit: self._store(unit, row, text, given),
+            repeatable=given is not None,
         )
 
     def get(self, run_id: str, frame_no: int) -> Frame:

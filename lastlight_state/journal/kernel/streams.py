@@ -7,7 +7,7 @@ numbers: a reader who has seen a number can see all before it. A rollback gives 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
-from lastlight_state.db.scope import TransactionScope
+from lastlight_state.db.scope import TransactionScope, Way, Work
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData
@@ -151,14 +151,14 @@ class Numbered(Repository):
 
     _stream: Stream
 
-    def _append(self, run_id: str, write: Callable[[], T]) -> T:
-        """What ``write`` returns. Raises `NotFound` for an unknown run.
+    def _append(self, run_id: str, run: Way, work: Work[T], *, repeatable: bool = False) -> T:
+        """What the work returns, run by ``self._writing`` or another way. Raises `NotFound` for an unknown run.
 
         A counter behind its table, which somebody has edited, is raised and the write repeated. Inside a caller's
         transaction, which is not repeated, it is `CorruptData`.
         """
         try:
-            return write()
+            return run(work, repeatable=repeatable)
         except Conflict as error:
             refuse_unknown_run(run_id, error)
             if error.code not in _TAKEN_ALREADY or not self._is_behind(run_id):
@@ -170,7 +170,7 @@ class Numbered(Repository):
         _log.warning(
             "the counter %r of run %r was behind its table and now stands at %s", self._stream.name, run_id, raised
         )
-        return of_known_run(run_id, write)
+        return of_known_run(run_id, lambda: run(work, repeatable=repeatable))
 
     def _is_behind(self, run_id: str) -> bool:
         return self._value(self._stream.behind, {"run_id": run_id}) is not None

@@ -54,8 +54,8 @@ class Signals(Numbered):
         """
         row = checks.signal(run_id, signal_name, payload, correlation_id, at, received_by, signal_id, self._now())
         if at is None and signal_id is None:
-            return self._append(run_id, lambda: self._chained(lambda unit: _send(unit, row)))
-        return self._append(run_id, lambda: self._writing(lambda unit: _send_once(unit, row), repeatable=True))
+            return self._append(run_id, self._chained, lambda unit: _send(unit, row))
+        return self._append(run_id, self._writing, lambda unit: _send_once(unit, row), repeatable=True)
 
     def try_take(
         self,
@@ -117,9 +117,7 @@ class Signals(Numbered):
             return None
         if taken.get("consumed_by") is not None:
             return _same(taken, values)
-        return self._append(
-            run_id, lambda: self._writing(lambda unit: self._take(unit, names, values), repeatable=True)
-        )
+        return self._append(run_id, self._writing, lambda unit: self._take(unit, names, values), repeatable=True)
 
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
         """The signal that this consumer took, or None."""

@@ -52,7 +52,7 @@ class Batches(Numbered):
         if len(batch) > 1:
             outcomes = self._writing(work, repeatable=True)
         else:
-            outcomes = self._append(batch[0].row["run_id"], lambda: self._writing(work, repeatable=True))
+            outcomes = self._append(batch[0].row["run_id"], self._writing, work, repeatable=True)
         return outcomes, in_doubt or len(doubts) > 2
 
 

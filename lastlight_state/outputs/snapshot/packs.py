@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db.columns import parse_time
-from lastlight_state.db.statements import UNREADABLE, Statement, bind, number
+from lastlight_state.db.rows import UNREADABLE
+from lastlight_state.db.statements import Statement, bind, number
 from lastlight_state.errors import CorruptData
 from lastlight_state.outputs import inputs
 from lastlight_state.outputs.catalog.registry import Registered
