@@ -108,7 +108,7 @@ class Statement:
     def __init__(self, element: sa.Executable, beside: sa.Executable | None = None) -> None:
         self.element = element
         self._beside = element if beside is None else beside
-        #: By the backend's key. Looked into before `on` is called: a call costs more than the look.
+        #: By the backend's key. Looked into before `on` is called, because a call costs more than the look.
         self.compiled: dict[tuple[str, str | None], Compiled] = {}
 
     def on(self, backend: Backend) -> Compiled:

@@ -17,7 +17,7 @@ def run_id(value: Any) -> str:
 def place(run: Any, node_id: Any, iteration: Any) -> dict[str, Any]:
     """The key of a row to write."""
     return {
-        "run_id": run_id(run),
+        "run_id": valid.identifier("run_id", run, words.ID),
         "node_id": valid.identifier("node_id", node_id, words.ID),
         "iteration": valid.number("iteration", iteration, most=words.LAST_ITERATION),
     }

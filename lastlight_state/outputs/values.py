@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -31,6 +32,7 @@ _NOT_JSON = frozenset({"timestamp", "decimal", "real"})
 _WRITTEN = frozenset({"timestamp", "decimal", "blob"})
 #: Values that hold no others.
 _SCALARS = frozenset({str, int, float, bool, type(None), datetime, Decimal})
+_TYPE_OF = attrgetter("type")
 _KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boolean": (bool,), "blob": (bytes,)}
 
 
@@ -73,14 +75,14 @@ def validated(shape: Shape, value: Any) -> Any:
     """The instance that the model makes of a value. An instance is taken apart and validated like any other."""
     given = bare(value)
     aliases = not (shape.holds_model and isinstance(value, shape.model))
-    if shape.kind == "columns" and not isinstance(given, Mapping):
+    if shape.kind == "columns" and type(given) is not dict and not isinstance(given, Mapping):
         raise InvalidValue(
             _WHERE, f"must be a mapping of fields or a {shape.model.__name__}, not {type(value).__name__}"
         )
     if shape.kind == "payload" and shape.holds_model:
         given = given if isinstance(value, shape.model) else {words.PAYLOAD: given}
     try:
-        return shape.adapter.validate_python(given, by_alias=aliases, by_name=True)
+        return shape.adapter.validator.validate_python(given, by_alias=aliases, by_name=True)
     except ValidationError as error:
         raise invalid(error) from None
 
@@ -192,7 +194,7 @@ def _bare(value: Any) -> Any:
 def _dumped(shape: Shape, instance: Any) -> Any:
     """The instance as JSON by field name; for a payload, the payload."""
     try:
-        dumped = shape.adapter.dump_python(instance, mode="json", by_alias=False)
+        dumped = shape.adapter.serializer.to_python(instance, mode="json", by_alias=False)
         if shape.has_sets:
             dumped = codec.in_one_order(shape.adapter.dump_python(instance, by_alias=False), dumped)
     except (ValueError, TypeError) as error:
@@ -261,7 +263,7 @@ def _decimal(where: str, value: Any) -> Decimal:
 
 def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], max_bytes: int) -> Content:
     plain = data
-    if any(column.type in _WRITTEN for column in columns):
+    if not _WRITTEN.isdisjoint(map(_TYPE_OF, columns)):
         plain = {column.field: jsonable(column.type, data[column.field]) for column in columns}
     whole = plain[words.PAYLOAD] if payload else plain
     where = f"{_WHERE}.{words.PAYLOAD}" if payload else _WHERE

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
-from lastlight_state.db.runs import of_known_run
-from lastlight_state.errors import BackendError, CorruptData, InvalidValue, LostRace
+from lastlight_state.db.runs import refuse_unknown_run
+from lastlight_state.errors import BackendError, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.outputs import checks, words
 from lastlight_state.outputs.catalog.targets import Targeted
 from lastlight_state.outputs.custom import content_for
@@ -46,7 +46,14 @@ class Results(Targeted):
         _refuse_iteration(table, iteration)
         content = content_for(table, value)
         at = self._now()
-        return self._there(table, lambda: of_known_run(run_id, lambda: self._put(table, place, content, at)))
+        try:
+            return self._put(table, place, content, at)
+        except Conflict as error:
+            refuse_unknown_run(run_id, error)
+            raise
+        except BackendError as error:
+            self._refuse_gone(table, error)
+            raise
 
     def get(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M]:
         """The row. Raises `NotFound`."""

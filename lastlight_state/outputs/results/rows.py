@@ -31,7 +31,16 @@ def written(table: OutputTable[Any], place: dict[str, Any], content: Content, at
 
 def summary(table: OutputTable[Any], row: dict[str, Any]) -> OutputSummary:
     """The record of a row without its content."""
-    return OutputSummary.of(_facts(table, row, row.get("row_created_at"), row.get("row_updated_at")))
+    facts = {
+        "key": table.key,
+        "table_name": table.table_name,
+        "run_id": row["run_id"],
+        "node_id": row["node_id"],
+        "iteration": row["iteration"],
+        "created_at": row.get("row_created_at"),
+        "updated_at": row.get("row_updated_at"),
+    }
+    return made(OutputSummary, facts)
 
 
 def at_place(error: CorruptData, place: dict[str, Any]) -> CorruptData:
@@ -40,13 +49,7 @@ def at_place(error: CorruptData, place: dict[str, Any]) -> CorruptData:
 
 
 def _made(table: OutputTable[Any], row: dict[str, Any], data: Any, created: Any, updated: Any) -> Output[Any]:
-    facts = _facts(table, row, created, updated)
-    facts["data"] = data
-    return made(Output, facts, {"table": table})
-
-
-def _facts(table: OutputTable[Any], row: dict[str, Any], created: Any, updated: Any) -> dict[str, Any]:
-    return {
+    facts = {
         "key": table.key,
         "table_name": table.table_name,
         "run_id": row["run_id"],
@@ -54,4 +57,6 @@ def _facts(table: OutputTable[Any], row: dict[str, Any], created: Any, updated: 
         "iteration": row["iteration"],
         "created_at": created,
         "updated_at": updated,
+        "data": data,
     }
+    return made(Output, facts, {"table": table})
