@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from support.scratch import THINGS
 
 from lastlight_state import BackendBusy, BackendUnavailable, CorruptData, InvalidValue, StateStore
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.retry import Retry
 from lastlight_state.backends.urls import parse
+from lastlight_state.db.scope import Scope
+from lastlight_state.db.statements import bind, prepared
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.metrics import Metrics
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
+
+AT = datetime(2026, 2, 3, tzinfo=UTC)
+INSERT = prepared(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at", "kind")}))
+IDS = prepared(sa.select(THINGS.c.id))
+EMPTY = prepared(sa.delete(THINGS))
 
 
 def test_a_call_of_one_statement_that_fails_inside_a_transaction_is_undone(sqlite_database: Database) -> None:
@@ -45,6 +56,29 @@ def test_hooks_of_a_unit_whose_commit_was_in_doubt_run_once_when_it_turns_out_do
     scope.backend.commit = commit_and_lose_the_answer  # type: ignore[method-assign]
     scope.writing(work, repeatable=True)
     assert (len(attempts), told) == (2, ["told"])
+
+
+@pytest.mark.parametrize("raised", [InvalidValue("n", "bad"), KeyboardInterrupt()], ids=["bad value", "from outside"])
+def test_what_is_raised_while_the_rows_of_a_batch_are_made_leaves_none_of_them(
+    scratch: StateStore, raised: BaseException
+) -> None:
+    """backends B-64: alone and in a block. On Postgres some rows are on their way by then; the next batch is stored."""
+
+    def rows(many: int) -> Iterator[dict[str, Any]]:
+        yield from ({"id": f"t{n:03}", "at": AT, "kind": "x" * 1000} for n in range(many))
+        if many > 1:
+            raise raised
+
+    def store_some(scope: Scope) -> None:
+        with pytest.raises(type(raised)):
+            scope.writing(lambda unit: unit.insert(THINGS, INSERT, rows(500)))
+        scope.writing(lambda unit: unit.insert(THINGS, INSERT, rows(1)))
+        assert [row["id"] for row in scope.reading(lambda unit: unit.rows(IDS))] == ["t000"]
+        scope.writing(lambda unit: unit.change(EMPTY))
+
+    store_some(scratch._scope)
+    with scratch.transaction() as tx:
+        store_some(tx._context.scope)
 
 
 def test_an_error_that_has_done_its_waiting_is_not_repeated() -> None:
