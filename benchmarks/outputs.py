@@ -1,4 +1,4 @@
-"""Outputs: a row that is new, and one row by its key."""
+"""Outputs: a row that is new, against an insert without and with validation, and one row by its key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def results(side: Side) -> Iterator[Result]:
     store = side.store
     run = store.workflows.runs.create("audit", trigger=Trigger("t", type="cli"), phase="start").id
     table = store.outputs.define("analysis", Analysis)
-    ours, theirs = count(), count()
+    ours, theirs, validated = count(), count(), count()
     value = {"summary": SUMMARY, "score": 7}
     insert = f"INSERT INTO analysis ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     yield compare(
@@ -38,6 +38,14 @@ def results(side: Side) -> Iterator[Result]:
         lambda: store.outputs.results.put(table, run, "ours", value, iteration=next(ours)),
         side.unit((insert, lambda: (run, "theirs", next(theirs), side.now(), side.now(), SUMMARY, 7))),
         goal=goal("put an output", side.name),
+    )
+    put_by_hand = side.unit((insert, lambda: (run, "validated", next(validated), side.now(), side.now(), SUMMARY, 7)))
+    yield compare(
+        "put an output, validated too",
+        side.name,
+        lambda: store.outputs.results.put(table, run, "ours", value, iteration=next(ours)),
+        lambda: (Analysis.model_validate(value).model_dump(mode="json"), put_by_hand()),
+        goal=None,
     )
     get = f"SELECT {COLUMNS} FROM analysis WHERE run_id = ? AND node_id = ? AND iteration = ?"
     yield compare(

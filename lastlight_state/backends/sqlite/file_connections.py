@@ -64,7 +64,7 @@ class FileConnections(Connections):
             self._close_reader(connection)
         else:
             self._lent.pop(connection, None)
-            if self._closed:  # while it was given back
+            if not self._stays:  # closed while it was given back
                 self._close_idle()
 
     def recover(self, checkout: Checkout) -> None:
