@@ -28,7 +28,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(Unit, name, watching)
 
-    watch("_run", lambda compiled, _: compiled.sql)
+    watch("change", lambda statement, *_: str(statement.element))
     watch("_fetch", lambda compiled, _: compiled.sql)
     watch("plain", lambda sql: sql)
     return seen

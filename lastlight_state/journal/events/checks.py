@@ -65,7 +65,8 @@ def batch(given: Any) -> Sequence[NewEvent]:
         raise InvalidValue("events", f"expected a sequence of events, got {type(given).__name__}")
     valid.number("events", len(given), least=1, most=words.BATCH)
     for i, one in enumerate(given):
-        valid.group(f"events[{i}]", one, NewEvent)
+        if type(one) is not NewEvent:
+            valid.group(f"events[{i}]", one, NewEvent)
     return given
 
 
