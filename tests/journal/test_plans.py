@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.statements import Statement
-from lastlight_state.journal import sandboxes, tool_calls as calls
+from lastlight_state.journal import NewEvent, sandboxes, tool_calls as calls
 from lastlight_state.journal.events import statements as events
 from lastlight_state.journal.frames import statements as frames
 from lastlight_state.journal.scores import statements as scores
@@ -98,6 +99,24 @@ def test_every_list_and_look_up_uses_its_index(fresh_database: Database, filled:
     assert not wrong, "\n\n".join(wrong)
 
 
+def test_keys_are_looked_up_by_their_index_also_where_events_had_none(fresh_database: Database) -> None:
+    """journal P-2: with statistics from before the first key, an array of keys would be compared event by event."""
+    store, raw = fresh_database.open(), Raw(fresh_database)
+    run_id = started(store).id
+    if fresh_database.name != "sqlite":
+        raw("ALTER TABLE run_events SET (autovacuum_enabled = off)")
+    store.journal.events.append_many(run_id, [NewEvent("old", {})] * 1000)
+    raw.analyze()
+    store.journal.events.append_many(run_id, [NewEvent("new", {}, event_id=f"e{n}") for n in range(1000)])
+    asked = as_list([{"run_id": run_id, "event_id": f"e{n}"} for n in range(1000)])
+    values = {"runs": as_list([{"run_id": run_id}]), "keys": asked, "replays": as_list([])}
+    plans = Plans(fresh_database, {"run_id": run_id})
+    if fresh_database.name != "sqlite":
+        plans.set("enable_seqscan", "off")  # two thousand short events are few
+    plan = plans.of(events.STORED, values)
+    assert re.search(r"run_id ?= ?.* AND \(?event_id ?=", plan), plan
+
+
 def expected(run_id: str, now: Any) -> Iterator[Expected]:
     yield from of_events(run_id, now)
     yield from of_signals(run_id, now)
@@ -130,7 +149,7 @@ def of_events(run_id: str, now: Any) -> Iterator[Expected]:
     yield Expected("events of a time", statement, ("ix_run_events_occurred",), early, sorts=True)
     known = {
         "runs": as_list([of_run]),
-        "keys": as_list([{"event_id": "e3"}]),
+        "keys": as_list([{"run_id": run_id, "event_id": "e3"}]),
         "replays": as_list([{"occurred_at": now.isoformat()}]),
     }
     yield Expected("known events", events.STORED, ("uq_run_events_event_id", "ix_run_events_occurred"), known, True)

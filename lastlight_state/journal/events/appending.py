@@ -146,7 +146,7 @@ def _stored_like(unit: Unit, draft: Draft) -> list[Row]:
 def _keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
     for draft in drafts:
         if draft.row["event_id"] is not None and not draft.is_fresh:
-            yield {"event_id": draft.row["event_id"]}
+            yield {"run_id": draft.row["run_id"], "event_id": draft.row["event_id"]}
 
 
 def _content(row: Row) -> Any:

@@ -8,7 +8,7 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.journal.kernel.streams import Stream
 from lastlight_state.journal.tables import EVENTS
 from lastlight_state.journal.words import TYPES
@@ -23,6 +23,11 @@ STREAM = Stream("events", EVENTS)
 APPEND = STREAM.chains(GIVEN)
 INSERT = prepared(sa.insert(EVENTS).values({name: bind(name, _c[name]) for name in ("run_id", "seq", *GIVEN)}))
 
+
+def _among_runs() -> AmongFew:
+    return AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id")))
+
+
 GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
 FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id)))
 OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)))
@@ -32,20 +37,26 @@ FIRST_AFTER = prepared(
 )
 
 _keys, _replays = listed("keys"), listed("replays")
-_WANTED_RUN = AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id")))
+_KEY = sa.select(member_of(_keys.c.value, "event_id"))
+
+#: One look by the unique index for each key. Compared with an array of keys, Postgres 15 reads all keyed events of the
+#: run and compares each with each key where its statistics are of a time when events had no keys.
+_one = (
+    sa.select(*COLUMNS)
+    .where(_c.run_id == member_of(_keys.c.value, "run_id"), _c.event_id == member_of(_keys.c.value, "event_id"))
+    .limit(number(1))
+    .lateral("known")
+)
+_BY_KEY = sa.select(*_one.c).select_from(_keys.join(_one, sa.true()))
+#: SQLite has no LATERAL, and takes the index in any case.
+_BY_KEY_ON_SQLITE = sa.select(*COLUMNS).where(_among_runs(), AmongFew(_c.event_id, _KEY))
+_BY_CONTENT = sa.select(*COLUMNS).where(
+    _among_runs(),
+    AmongFew(_c.occurred_at, sa.select(sa.cast(member_of(_replays.c.value, "occurred_at"), _c.occurred_at.type))),
+)
 
 #: What is stored already of events with these keys, and of those told apart by their content, their time at least.
-STORED = prepared(
-    sa.union_all(
-        sa.select(*COLUMNS).where(_WANTED_RUN, AmongFew(_c.event_id, sa.select(member_of(_keys.c.value, "event_id")))),
-        sa.select(*COLUMNS).where(
-            AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id"))),
-            AmongFew(
-                _c.occurred_at, sa.select(sa.cast(member_of(_replays.c.value, "occurred_at"), _c.occurred_at.type))
-            ),
-        ),
-    )
-)
+STORED = Statement(sa.union_all(_BY_KEY, _BY_CONTENT), beside=sa.union_all(_BY_KEY_ON_SQLITE, _BY_CONTENT))
 
 _FILTERS = {
     "run_id": _RUN,
