@@ -93,6 +93,7 @@ class Repository:
 
     def __init__(self, context: Context) -> None:
         scope = context.scope
+        self._clock = context.clock
         self._now = context.clock.now
         self._settings = context.settings
         self._listeners = context.listeners
