@@ -242,7 +242,7 @@ class NewerSchema(SchemaError):
 class SchemaMismatch(SchemaError):
     """What is in the database is not what its revision promises; ``differences`` lists it.
 
-    Its code is ``unfinished_copy`` where a copy into the database has not ended, ``damaged`` where parts are missing.
+    Codes: ``damaged`` (parts are missing), ``collision`` (others' tables have the names of ours), ``unfinished_copy``.
     """
 
     code = "schema_mismatch"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.migrations import drift, scripts
+from lastlight_state.migrations import collisions, drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
 from lastlight_state.migrations.runner import target_of
 from lastlight_state.migrations.state import qualified, read_state
@@ -27,8 +27,11 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
             return Plan(state, (), backend.migration_lock, differences=lacks, actual=actual)
     if state.state == "unversioned":
         return _of_original(backend, state, target)
-    pending = _planned(backend, state.revision or "", target) if state.state in ("empty", "behind") else ()
-    return Plan(state, pending, backend.migration_lock, differences=lacks)
+    if state.state not in ("empty", "behind"):
+        return Plan(state, (), backend.migration_lock, differences=lacks)
+    in_the_way = collisions.lines(collisions.found(backend, state, target))
+    pending = () if in_the_way else _planned(backend, state.revision or "", target)
+    return Plan(state, pending, backend.migration_lock, differences=in_the_way)
 
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:

@@ -101,7 +101,8 @@ class Plan:
     """What ``migrate`` would do now, and what it holds while it does.
 
     A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
-    of a current database are what it lacks of its revision, or has otherwise. ``actual`` is the revision that the
+    of a current database are what it lacks of its revision, or has otherwise; those of an empty one, or of one that is
+    behind, are tables of another program that have the names of ours. ``actual`` is the revision that the
     schema is at where its version says another one, or nothing: a stamp corrects it.
     """
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.hosted import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
-from lastlight_state.migrations import scripts
+from lastlight_state.migrations import collisions, scripts
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import read_state, word_for
@@ -38,7 +38,11 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
         return _adopt(backend, target, lock_timeout)
     if state.revision is not None:
         refuse_wrong(backend, state)
-    with translated(backend), backend.migration(lock_timeout) as connection:
+    with (
+        collisions.named(backend, state, target),
+        translated(backend),
+        backend.migration(lock_timeout) as connection,
+    ):
         return _apply(connection, target)
 
 
@@ -57,6 +61,9 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
         return None
     if state.revision is not None:
         refuse_wrong(backend, state)
+    in_the_way = collisions.found(backend, state, target)
+    if in_the_way:
+        raise collisions.refusal(collisions.lines(in_the_way))
     from lastlight_state.migrations import offline  # noqa: PLC0415
 
     return offline.statements(backend, state.revision, target, lock_timeout)

@@ -48,7 +48,8 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """Say whether the schema fits this version, and what migrate would do: which revisions, which rows, which lock.
 
     Exit code 0: it fits. 3: behind, or the original program's. 4: ahead, but this version may work on it. 5: ahead and
-    incompatible, or a copy into it is not finished. 1: not a schema of ours, or a damaged one. 6: no database.
+    incompatible, or a copy into it is not finished. 1: not a schema of ours, a damaged one, or tables of another
+    program have the names of ours. 6: no database.
     """
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "not between 0 and 86400 seconds")
@@ -90,6 +91,9 @@ def _failure(plan: Plan, mending: str) -> Failure | None:
         return Failure(exits.NO, "damaged", f"the schema is not as revision {state.revision} makes it")
     if state.state == "current":
         return None
+    if state.state in ("empty", "behind") and plan.differences:
+        text = "tables of another program have the names of ours; `--schema NAME` puts ours elsewhere on Postgres"
+        return Failure(exits.NO, "collision", text)
     if plan.adoption is not None:
         return Failure(exits.BEHIND, state.state, f"a database of the original program; run: {mending}")
     text = _MEANING[state.state]

@@ -15,7 +15,7 @@ from lastlight_state.cli.opening import connected, look, settings_of
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.migrations import MigrationResult, Plan
+from lastlight_state.migrations import MigrationResult, Plan, collisions
 from lastlight_state.migrations.runner import LOCK_SECONDS, target_of
 from lastlight_state.migrations.verification import refuse, refuse_foreign, refuse_wrong
 from lastlight_state.store import StateStore
@@ -71,6 +71,8 @@ def _plan(store: StateStore, to: str) -> Answer:
         refuse_foreign(store.backend)
     if plan.actual is not None:
         refuse_wrong(store.backend, plan.state)
+    elif plan.differences and plan.state.state != "current":
+        raise collisions.refusal(plan.differences)
     return Answer(data_of(plan, target_of(to)), lambda screen: _plan_lines(plan, screen))
 
 

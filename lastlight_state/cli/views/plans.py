@@ -8,6 +8,9 @@ from typing import Any
 from lastlight_state.cli.screen import Screen
 from lastlight_state.migrations import Adoption, Plan, Rewrite
 
+#: What stands above the differences, by the state of the schema.
+_HEADINGS = {"current": "not as revision {} makes it", "empty": "in the way", "behind": "in the way"}
+
 
 def data_of(plan: Plan, target: str) -> dict[str, Any]:
     """The plan for programs."""
@@ -31,8 +34,7 @@ def lines_of(plan: Plan, screen: Screen) -> Iterator[Any]:
     yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head})
     if plan.differences:
         yield ""
-        made_by = f"revision {state.revision}" if state.state == "current" else "the original program"
-        yield screen.heading(f"not as {made_by} makes it")
+        yield screen.heading(_HEADINGS.get(state.state, "not as the original program makes it").format(state.revision))
         yield from plan.differences
     if not plan.revisions and plan.adoption is None:
         return

@@ -1,0 +1,54 @@
+"""Tables of another program that have the names of tables that a migration would make.
+
+Those beside the tables of the original program are found by `adoption`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.errors import SchemaMismatch, StateError
+from lastlight_state.migrations import drift
+from lastlight_state.migrations.records import SchemaState
+from lastlight_state.migrations.state import qualified, read_state
+
+
+def found(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
+    """The tables that an upgrade to ``target`` would make, and that are there already, sorted."""
+    after = state.revision or ""
+    made = drift.promised(backend.name).items()
+    wanted = sorted(table for (kind, table, _), one in made if kind == "table" and after < one.since <= target)
+    return tuple(
+        table for table in wanted if backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None
+    )
+
+
+def lines(tables: Sequence[str]) -> tuple[str, ...]:
+    """One line for each table."""
+    return tuple(f"table {table} is there already, and a later revision makes one" for table in tables)
+
+
+@contextmanager
+def named(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
+    """A block that upgrades from ``state``. If it fails because of such tables, all of them are named."""
+    try:
+        yield
+    except SchemaMismatch:
+        raise
+    except StateError as error:
+        tables = found(backend, state, target) if read_state(backend).revision == state.revision else ()
+        if tables:
+            raise refusal(lines(tables)) from error
+        raise
+
+
+def refusal(differences: Sequence[str]) -> SchemaMismatch:
+    """The error that names them, given the lines."""
+    return SchemaMismatch(
+        "tables of another program have the names of ours; `--schema NAME` puts ours elsewhere on Postgres, "
+        "and on SQLite ours need a file of their own:",
+        code="collision",
+        differences=differences,
+    )
