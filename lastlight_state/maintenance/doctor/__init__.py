@@ -71,7 +71,7 @@ class Doctor(Repository):
             elif work is not None:
                 findings += self._viewing(lambda unit: list(work(look, Snapshot(unit))))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
-            if check.id == server.INTEGRITY and getattr(error, "reason", None) == "not_a_database":
+            if getattr(error, "reason", None) == "not_a_database":  # so is a damaged page, wherever it is met
                 findings.append(found(check.id, "error", "database", str(error), [type(error).__name__]))
             return f"{type(error).__name__}: {error}"
         return None

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
@@ -66,6 +67,13 @@ def _behind(stream: str, seq: sa.Column[Any]) -> Fault:
 
 
 _last_transition = sa.select(sa.func.max(TRANSITIONS.c.seq)).where(TRANSITIONS.c.run_id == RUNS.c.id).scalar_subquery()
+_links = (
+    sa.select(sa.func.count()).select_from(LINKS).where(LINKS.c.progression_id == PROGRESSIONS.c.id).scalar_subquery()
+)
+_outside = _exists(
+    LINKS.c.progression_id == PROGRESSIONS.c.id,
+    sa.or_(LINKS.c.ord < PROGRESSIONS.c.start_ord, LINKS.c.ord >= PROGRESSIONS.c.next_ord),
+)
 _SEQUENCES = [
     *map(_gap, _STREAMS.values()),
     *(_behind(stream, seq) for stream, seq in _STREAMS.items()),
@@ -76,6 +84,15 @@ _SEQUENCES = [
         RUNS,
         "transition_seq is not the number of the last transition",
         sa.select(RUNS.c.id).where(RUNS.c.transition_seq != sa.func.coalesce(_last_transition, number(0))),
+    ),
+    Fault(
+        SEQUENCE,
+        "error",
+        PROGRESSIONS,
+        "the positions of its links are not those from start_ord to before next_ord",
+        sa.select(PROGRESSIONS.c.id).where(
+            sa.or_(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord != _links, _outside)
+        ),
     ),
 ]
 
@@ -134,6 +151,8 @@ _STUCK = [
 _message_count = (
     sa.select(sa.func.count()).select_from(MESSAGES).where(MESSAGES.c.session_id == SESSIONS.c.id).scalar_subquery()
 )
+_parent, _order, _inherited = BRANCHES.alias("parent"), PROGRESSIONS.alias("own"), PROGRESSIONS.alias("inherited")
+_forks = BRANCHES.join(_parent, _parent.c.id == BRANCHES.c.parent_branch_id)
 _AGREEMENT = [
     Fault(
         AGREEMENT,
@@ -157,6 +176,28 @@ _AGREEMENT = [
         SESSIONS,
         "message_count is not the number of its messages",
         sa.select(SESSIONS.c.id).where(SESSIONS.c.message_count != _message_count),
+    ),
+    Fault(
+        AGREEMENT,
+        "error",
+        BRANCHES,
+        "fork_depth is not one more than that of its parent, as in a circle of parents",
+        sa.select(BRANCHES.c.id).select_from(_forks).where(BRANCHES.c.fork_depth != _parent.c.fork_depth + number(1)),
+    ),
+    Fault(
+        AGREEMENT,
+        "error",
+        BRANCHES,
+        "forked_at_ord is past the end of its parent's history, or not where its own order begins",
+        sa.select(BRANCHES.c.id)
+        .select_from(
+            _forks.join(_order, _order.c.id == BRANCHES.c.progression_id).join(
+                _inherited, _inherited.c.id == _parent.c.progression_id
+            )
+        )
+        .where(
+            sa.or_(BRANCHES.c.forked_at_ord > _inherited.c.next_ord, BRANCHES.c.forked_at_ord != _order.c.start_ord)
+        ),
     ),
 ]
 

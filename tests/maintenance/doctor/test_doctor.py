@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.cli.calls import files_of
+from support.conversations.talk import begun
 from support.maintenance.rows import counts, insert, run_row
 from support.maintenance.whole_runs import Report, whole_run
 from support.workflows.steps import Raw
@@ -123,6 +124,10 @@ def _sequences(scene: Scene) -> None:
     event = {"type": "e", "occurred_at": scene.database.clock.now(), "payload": "{}"}
     insert(scene.raw, "run_events", *({"run_id": "r", "seq": seq, **event} for seq in (0, 2)))
     insert(scene.raw, "run_sequences", {"run_id": "r", "stream": "events", "next_seq": 2})
+    begun(scene.store, "a", "b")
+    now = scene.database.clock.now()
+    insert(scene.raw, "progressions", *({"id": key, "created_at": now, "next_ord": 1} for key in ("short", "beside")))
+    insert(scene.raw, "progression_links", {"progression_id": "beside", "ord": 7, "message_id": "a"})
 
 
 def _words(scene: Scene) -> None:
@@ -164,6 +169,12 @@ def _agreement(scene: Scene) -> None:
     insert(scene.raw, "run_transitions", {"run_id": "r", "seq": 1, **moved})
     session = scene.store.messaging.sessions.create(ConversationKey("p", "c", "u")).id
     scene.raw.execute(f"UPDATE messaging_sessions SET message_count = 4 WHERE id = '{session}'")
+    root, now = begun(scene.store, "a"), scene.database.clock.now()
+    for key, start, at, depth in (("deep", 0, 0, 7), ("past", 5, 5, 1), ("torn", 0, 1, 1)):
+        insert(scene.raw, "progressions", {"id": key, "created_at": now, "start_ord": start, "next_ord": start})
+        origin = {"parent_branch_id": root.id, "forked_at_ord": at, "fork_depth": depth}
+        row = {"id": key, "session_id": root.session_id, "progression_id": key, "created_at": now, **origin}
+        insert(scene.raw, "branches", row)
 
 
 def _left(scene: Scene) -> None:
@@ -182,11 +193,11 @@ PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
     "DOC-09": (_pointers, 3, 3),
     "DOC-10": (_logs, 3, 3),
     "DOC-11": (_lines, 1, 1),
-    "DOC-12": (_sequences, 2, 2),
+    "DOC-12": (_sequences, 3, 3),
     "DOC-13": (_words, 2, 2),
     "DOC-14": (_contents, 6, 4),
     "DOC-15": (_stuck, 7, 7),
-    "DOC-16": (_agreement, 2, 2),
+    "DOC-16": (_agreement, 4, 4),
     "DOC-17": (_left, 2, 2),
 }
 
@@ -379,4 +390,6 @@ def test_a_file_too_damaged_to_be_examined_is_an_error_and_not_only_a_check_that
         damaged.write(b"\xff" * 4096)
     with StateStore(connect(settings), settings) as store:
         [told] = findings(store, only=["DOC-07"])
+        [other] = findings(store, only=["DOC-14"], deep=True)
     assert (told.check, told.severity) == ("DOC-07", "error")
+    assert (other.check, other.severity) == ("DOC-14", "error")
