@@ -5,7 +5,7 @@ from __future__ import annotations
 from support import defaults
 
 
-def test_numbers_and_flags_have_the_defaults_that_were_written_down() -> None:
+def test_defaults_and_limits_are_those_that_were_written_down() -> None:
     """house H-26: those of new calls are written down when the page is made again."""
     now = defaults.found()
     kept = {name: value for name, value in defaults.recorded().items() if name in now}

@@ -1,4 +1,4 @@
-"""What a caller gets who gives nothing: the numbers and flags that parameters and fields have by default.
+"""What a caller gets who gives nothing: numbers and flags that parameters and fields have by default, and limits.
 
     PYTHONPATH=. python -P tests/support/defaults.py
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from types import ModuleType
 from typing import Any
 
 import lastlight_state
@@ -38,10 +40,17 @@ def _all() -> Iterator[tuple[str, str]]:
         if found.name.split(".")[1] in LEFT_OUT or found.name.endswith("__main__"):
             continue
         module = import_module(found.name)
+        yield from _limits(found.name.removeprefix("lastlight_state."), module)
         for name, one in vars(module).items():
             if not name.startswith("_") and getattr(one, "__module__", None) == found.name:
                 where = f"{found.name.removeprefix('lastlight_state.')}.{name}"
                 yield from (_of_class if inspect.isclass(one) else _of_call)(where, one)
+
+
+def _limits(where: str, module: ModuleType) -> Iterator[tuple[str, str]]:
+    """The numbers that a module names, not those that it imports."""
+    own = set(re.findall(r"^([A-Z][A-Z_]+)(?:: \w+)? = ", inspect.getsource(module), re.MULTILINE))
+    yield from _literal(where, ((name, value) for name, value in vars(module).items() if name in own))
 
 
 def _of_class(where: str, kind: Any) -> Iterator[tuple[str, str]]:
