@@ -21,6 +21,7 @@ depends_on = None
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
 REAL: sa.types.TypeEngine[float] = sa.REAL().with_variant(sa.Double(), "postgresql")
+FLAG = sa.Integer().with_variant(sa.Boolean(), "postgresql")
 TIME = sa.Text().with_variant(sa.DateTime(timezone=True), "postgresql")
 JSON = sa.Text().with_variant(postgresql.JSONB(), "postgresql")
 BYTES = sa.LargeBinary()
@@ -255,8 +256,21 @@ def _sessions() -> None:
         sa.Column("ended_at", TIME),
         sa.Column("last_message_at", TIME),
         sa.Column("version", INTEGER, server_default=sa.text("0"), nullable=False),
+        sa.Column("status", TEXT),
+        sa.Column("status_reason", TEXT),
+        sa.Column("transition_seq", INTEGER, server_default=sa.text("0"), nullable=False),
+        sa.Column("change_seq", INTEGER, server_default=sa.text("0"), nullable=False),
+        sa.Column("owner", TEXT),
+        sa.Column("heartbeat_at", TIME),
+        sa.Column("ended_at_is_approximate", FLAG, server_default=sa.false(), nullable=False),
+        sa.Column("project", TEXT),
+        sa.Column("agent_session_id", TEXT),
+        sa.Column("workflow_run_id", TEXT),
+        sa.Column("hold_reason", TEXT),
         sa.Column("node_metadata", JSON),
         sa.Column("extra", JSON),
+        sa.Column("artifact_contract", JSON),
+        sa.Column("artifact_verification", JSON),
         _refers("sessions", "progression_id", "progressions.id"),
         _refers("sessions", "first_msg_id", "messages.id"),
         _refers("sessions", "last_msg_id", "messages.id"),
@@ -265,12 +279,17 @@ def _sessions() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_sessions"),
         comment="lastlight_state: conversation sessions, each with the pool of its messages",
     )
+    _index("ix_sessions_agent_session", "sessions", "agent_session_id", "agent_session_id IS NOT NULL")
     _index("ix_sessions_first_msg", "sessions", "first_msg_id", "first_msg_id IS NOT NULL")
     _index("ix_sessions_last_msg", "sessions", "last_msg_id", "last_msg_id IS NOT NULL")
     _index("ix_sessions_newest", "sessions", "updated_at DESC, id DESC")
     _index("ix_sessions_playbook", "sessions", "playbook_name, updated_at DESC", "playbook_name IS NOT NULL")
     _index("ix_sessions_progression", "sessions", "progression_id")
+    _index("ix_sessions_project", "sessions", "project, updated_at DESC", "project IS NOT NULL")
+    _index("ix_sessions_running", "sessions", "last_message_at", "status = 'running'")
     _index("ix_sessions_show", "sessions", "show_topic, show_play_name", "show_topic IS NOT NULL")
+    _index("ix_sessions_status", "sessions", "status, updated_at DESC, id DESC")
+    _index("ix_sessions_workflow_run", "sessions", "workflow_run_id", "workflow_run_id IS NOT NULL")
 
 
 def _branches() -> None:
@@ -287,6 +306,12 @@ def _branches() -> None:
         sa.Column("parent_branch_id", TEXT),
         sa.Column("forked_at_ord", INTEGER),
         sa.Column("fork_depth", INTEGER, server_default=sa.text("0"), nullable=False),
+        sa.Column("status", TEXT),
+        sa.Column("started_at", TIME),
+        sa.Column("ended_at", TIME),
+        sa.Column("provider", TEXT),
+        sa.Column("model", TEXT),
+        sa.Column("agent_name", TEXT),
         sa.Column("node_metadata", JSON),
         sa.Column("extra", JSON),
         _refers("branches", "session_id", "sessions.id", ondelete="CASCADE"),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
 from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.conversations import Conversations
+from lastlight_state.aio.streams import streamed
+from lastlight_state.aio.waiting import Woken
+from lastlight_state.conversations import Change, Conversations
 from lastlight_state.conversations.branches import Branches
+from lastlight_state.conversations.changes import Changes
+from lastlight_state.conversations.lifecycle import Lifecycle
 from lastlight_state.conversations.lineage import Lineage
 from lastlight_state.conversations.message_types import MessageTypes
 from lastlight_state.conversations.messages import Messages
@@ -12,6 +20,9 @@ from lastlight_state.conversations.progressions import Progressions
 from lastlight_state.conversations.sessions import Sessions
 from lastlight_state.conversations.trees import Trees
 from lastlight_state.conversations.vectors import Vectors
+from lastlight_state.db import valid
+from lastlight_state.db.arrivals import refuse_in_transaction
+from lastlight_state.db.records import Page
 from lastlight_state.lazy import Part
 
 
@@ -66,6 +77,7 @@ class AsyncSessions(Face[Sessions]):
     update = writing(Sessions.update)
     merge_metadata = writing(Sessions.merge_metadata)
     touch = writing(Sessions.touch)
+    hold = writing(Sessions.hold)
 
 
 class AsyncBranches(Face[Branches]):
@@ -114,6 +126,66 @@ class AsyncVectors(Face[Vectors]):
     namespaces = reading(Vectors.namespaces)
 
 
+class AsyncLifecycle(Face[Lifecycle]):
+    """``store.conversations.lifecycle``"""
+
+    transition = writing(Lifecycle.transition)
+    try_transition = writing(Lifecycle.try_transition)
+    reopen = writing(Lifecycle.reopen)
+    heartbeat = writing(Lifecycle.heartbeat)
+    history = reading(Lifecycle.history)
+    stale = reading(Lifecycle.stale)
+    retire = writing(Lifecycle.retire)
+    record_verification = writing(Lifecycle.record_verification)
+    state = reading(Lifecycle.state)
+    states = reading(Lifecycle.states)
+
+
+class AsyncChanges(Face[Changes]):
+    """``store.conversations.changes``"""
+
+    after = reading(Changes.after)
+    head = reading(Changes.head)
+    trim = writing(Changes.trim)
+
+    async def wait(
+        self,
+        session_id: str,
+        seq: int = 0,
+        *,
+        timeout: float,  # noqa: ASYNC109 - as the sync method
+        poll_interval: float = 0.5,
+        limit: int = 50,
+    ) -> Page[Change]:
+        """As `Changes.wait`. Who waits holds no thread."""
+        seconds = valid.seconds("timeout", timeout)
+        refuse_in_transaction(self._target._scope)
+        read = partial(self._target.after, session_id, seq, limit=limit)
+        found = await self._runner.read(read)
+        if found.items or found.damaged or not seconds:
+            return found
+        woken = Woken()
+        with self._target._arrivals(session_id, seq, seconds, poll_interval, woken.up) as arrivals:
+            await woken.arrived(arrivals)
+        return await self._runner.read(read)
+
+    def follow(
+        self, session_id: str, seq: int = 0, *, idle_timeout: float | None = None, poll_interval: float = 0.5
+    ) -> AsyncIterator[Change]:
+        """As `Changes.follow`, until the iteration is left or its task is cancelled."""
+        stop = threading.Event()
+        return streamed(
+            lambda: self._target.follow(
+                session_id, seq, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=stop
+            ),
+            stop,
+        )
+
+    def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+        """As `Changes.subscribe`; the callback runs on the worker thread that committed."""
+        return self._target.subscribe(callback)
+
+
 class AsyncConversations(Face[Conversations]):
     """``store.conversations``"""
 
@@ -133,3 +205,7 @@ class AsyncConversations(Face[Conversations]):
     trees: Part[AsyncTrees] = Part("lastlight_state.aio.conversations.AsyncTrees")
     #: Chunks of text with their embeddings.
     vectors: Part[AsyncVectors] = Part("lastlight_state.aio.conversations.AsyncVectors")
+    #: Statuses of sessions, their history, and signs of life.
+    lifecycle: Part[AsyncLifecycle] = Part("lastlight_state.aio.conversations.AsyncLifecycle")
+    #: What changes in sessions, for whoever watches.
+    changes: Part[AsyncChanges] = Part("lastlight_state.aio.conversations.AsyncChanges")

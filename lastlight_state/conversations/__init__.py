@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from lastlight_state.conversations.arguments import (
         BranchPatch as BranchPatch,
         BranchTree as BranchTree,
+        Limits as Limits,
         MessageFilter as MessageFilter,
         NewBranch as NewBranch,
         NewMessage as NewMessage,
         NewSession as NewSession,
         Provenance as Provenance,
+        Reason as Reason,
         Search as Search,
         SessionFilter as SessionFilter,
         SessionPatch as SessionPatch,
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
         Within as Within,
     )
     from lastlight_state.conversations.branches import Branches
+    from lastlight_state.conversations.changes import Changes
+    from lastlight_state.conversations.lifecycle import Lifecycle
     from lastlight_state.conversations.lineage import Lineage
     from lastlight_state.conversations.message_types import MessageTypes
     from lastlight_state.conversations.messages import Messages
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
         BranchLink as BranchLink,
         BranchMessage as BranchMessage,
         BranchSummary as BranchSummary,
+        Change as Change,
         ConversationSession as ConversationSession,
         ForkPoint as ForkPoint,
         Link as Link,
@@ -43,12 +48,16 @@ if TYPE_CHECKING:
         MessageSummary as MessageSummary,
         MessageType as MessageType,
         MessageUse as MessageUse,
+        NormalizedState as NormalizedState,
         Progression as Progression,
         ProgressionUse as ProgressionUse,
         SaveReport as SaveReport,
         SessionSummary as SessionSummary,
+        StaleSession as StaleSession,
+        Transition as Transition,
     )
     from lastlight_state.conversations.sessions import Sessions
+    from lastlight_state.conversations.state import exit_code as exit_code, status_of_exit_code as status_of_exit_code
     from lastlight_state.conversations.trees import Trees
     from lastlight_state.conversations.vectors import Vectors
     from lastlight_state.conversations.vectors.arguments import NewChunk as NewChunk
@@ -63,12 +72,14 @@ if TYPE_CHECKING:
 public(
     globals(),
     {
-        "arguments": "BranchPatch BranchTree MessageFilter NewBranch NewMessage NewSession Provenance Search "
-        "SessionFilter SessionPatch SessionTimes SessionTree Within",
+        "arguments": "BranchPatch BranchTree Limits MessageFilter NewBranch NewMessage NewSession Provenance Reason "
+        "Search SessionFilter SessionPatch SessionTimes SessionTree Within",
         "vectors.arguments": "NewChunk",
         "vectors.records": "Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
-        "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession ForkPoint Link "
-        "Message MessageHit MessageSummary MessageType MessageUse Progression ProgressionUse SaveReport SessionSummary",
+        "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary Change ConversationSession "
+        "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse NormalizedState Progression "
+        "ProgressionUse SaveReport SessionSummary StaleSession Transition",
+        "state": "exit_code status_of_exit_code",
     },
     "Conversations",
 )
@@ -93,3 +104,7 @@ class Conversations(Face):
     trees: Part[Trees] = Part("lastlight_state.conversations.trees.Trees")
     #: Chunks of text with their embeddings.
     vectors: Part[Vectors] = Part("lastlight_state.conversations.vectors.Vectors")
+    #: Statuses of sessions, their history, and signs of life.
+    lifecycle: Part[Lifecycle] = Part("lastlight_state.conversations.lifecycle.Lifecycle")
+    #: What changes in sessions, for whoever watches.
+    changes: Part[Changes] = Part("lastlight_state.conversations.changes.Changes")

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state.conversations import runtime
-from lastlight_state.conversations.words import MODES, Exactness, InvocationKind, Metric, Mode, SourceKind
+from lastlight_state.conversations.words import (
+    MODES,
+    Exactness,
+    InvocationKind,
+    Metric,
+    Mode,
+    SessionStatus,
+    Source,
+    SourceKind,
+)
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.ids import new_id
@@ -74,8 +83,37 @@ class SessionTimes:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why a status changes: a known code (None for the usual one), who changes it, and what the caller knows of it."""
+
+    code: str | None = None
+    summary: str | None = None
+    evidence: Any = None
+    source: Source = "executor"
+    actor: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """After how long without a sign of life a running session counts as what; exactly so long is still within.
+
+    ``heartbeat``: a heartbeat that is older is that of a dead process. ``busy``: until then it counts as running.
+    ``idle``, and ``long_idle`` for those that run flows, plays and engines: until then it counts as idle.
+    """
+
+    heartbeat: timedelta = timedelta(seconds=90)
+    busy: timedelta = timedelta(minutes=60)
+    idle: timedelta = timedelta(hours=6)
+    long_idle: timedelta = timedelta(hours=12)
+
+
+@dataclass(frozen=True)
 class NewSession:
-    """A session to create. Without ``progression_id`` it gets a pool of its own."""
+    """A session to create. Without ``progression_id`` it gets a pool of its own.
+
+    ``status`` is None where nobody states one; ``reason`` says why it has the one that is given.
+    ``artifact_contract`` says what the session must deliver.
+    """
 
     id: str | None = None
     name: str | None = None
@@ -85,13 +123,20 @@ class NewSession:
     times: SessionTimes = SessionTimes()
     node_metadata: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
+    status: SessionStatus | None = None
+    reason: Reason = Reason()
+    project: str | None = None
+    agent_session_id: str | None = None
+    workflow_run_id: str | None = None
+    artifact_contract: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class NewBranch:
     """A branch to create. ``system`` is its system message: a message to store, or the id of one that is stored.
 
-    With ``parent_branch_id`` and ``forked_at_ord`` in ``node_metadata`` it is a fork.
+    With ``parent_branch_id`` and ``forked_at_ord`` in ``node_metadata`` it is a fork. ``provider``, ``model`` and
+    ``agent_name`` are for lists, by default those of ``node_metadata``.
     """
 
     id: str | None = None
@@ -102,6 +147,9 @@ class NewBranch:
     progression_id: str | None = None
     system: NewMessage | str | None = None
     extra: dict[str, Any] | None = None
+    provider: str | None = None
+    model: str | None = None
+    agent_name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +232,10 @@ class SessionPatch:
     started_at: datetime | UnsetType | None = UNSET
     ended_at: datetime | UnsetType | None = UNSET
     updated_at: datetime | UnsetType = UNSET
+    project: str | UnsetType | None = UNSET
+    agent_session_id: str | UnsetType | None = UNSET
+    workflow_run_id: str | UnsetType | None = UNSET
+    artifact_contract: dict[str, Any] | UnsetType | None = UNSET
 
 
 @dataclass(frozen=True)
@@ -194,6 +246,9 @@ class BranchPatch:
     user: str | UnsetType | None = UNSET
     node_metadata: dict[str, Any] | UnsetType | None = UNSET
     extra: dict[str, Any] | UnsetType | None = UNSET
+    provider: str | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    agent_name: str | UnsetType | None = UNSET
 
 
 @dataclass(frozen=True)
@@ -234,7 +289,10 @@ class Within:
 
 @dataclass(frozen=True)
 class SessionFilter:
-    """Which sessions, by their provenance, and updated from ``updated_since`` on."""
+    """Which sessions: of any of these statuses, by what they belong to, and updated from ``updated_since`` on.
+
+    An empty collection of statuses matches nothing.
+    """
 
     invocation_kind: InvocationKind | None = None
     source_kind: SourceKind | None = None
@@ -243,3 +301,7 @@ class SessionFilter:
     show_topic: str | None = None
     show_play_name: str | None = None
     updated_since: datetime | None = None
+    statuses: Collection[SessionStatus] | None = None
+    project: str | None = None
+    agent_session_id: str | None = None
+    workflow_run_id: str | None = None

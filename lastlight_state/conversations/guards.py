@@ -1,4 +1,5 @@
-"""What the database refuses about conversations: to delete from them, and to change where a branch comes from.
+"""What the database refuses about conversations: to delete from them, to change where a branch comes from or how a
+status changed. Feeds have no guard: their rows are hints, and are removed by `changes.trim`.
 
 A link can be deleted only when its position is below 0, where `progressions.replace` puts those that leave an order. So
 a stray DELETE is refused, and a replaced order needs no permit.
@@ -10,6 +11,7 @@ from lastlight_state.db.guards import Guard, Key, append_only, declare, no_repla
 
 _WORDS = ("message_types", "invocation_kinds", "source_kinds")
 _LINKS = "progression_links"
+_TRANSITIONS = "session_transitions"
 
 APPEND_ONLY = declare(
     [
@@ -24,6 +26,9 @@ APPEND_ONLY = declare(
         Guard(f"{_LINKS}_no_delete", _LINKS, "delete", f"{_LINKS} is append-only", when="OLD.ord >= 0", permit="any"),
         Guard(f"{_LINKS}_no_truncate", _LINKS, "truncate", f"{_LINKS} is append-only", permit="any"),
         *no_replacement(_LINKS, Key(("progression_id", "ord"))),
+        *append_only(_TRANSITIONS),
+        *no_update(_TRANSITIONS),
+        *no_replacing_insert(_TRANSITIONS),
     ]
 )
 

@@ -62,9 +62,11 @@ class Lineage(Repository):
             "system_msg_id": None,
             "node_metadata": node_metadata,
             "extra": None,
+            **branching.UNSTATED,
+            **branching.hints(node_metadata),
         }
         start = None if at is None else valid.number("at", at)
-        return self._writing(lambda unit: branching.fork(unit, row, at=start, where="at", now=now))
+        return self._writing(lambda unit: branching.fork(unit, self._listeners, row, at=start, where="at", now=now))
 
     def ancestors(self, branch_id: str) -> builtins.list[Ancestor]:
         """The ancestors of a branch, its parent first and the root last, with what each contributes to its history.

@@ -1,4 +1,5 @@
-"""Tables of conversations. All came with revision 0012, but for those of vectors.
+"""Tables of conversations. Those of messages and their orders came with revision 0012, vectors with 0014, histories of
+statuses and feeds with 0015.
 
 A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
 session has a progression with all its messages, and each of its branches has one of its own.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db import columns
@@ -122,8 +123,21 @@ class SessionModel(Base):
     ended_at: Mapped[datetime | None]
     last_message_at: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(server_default=text("0"))
+    status: Mapped[str | None]
+    status_reason: Mapped[str | None]
+    transition_seq: Mapped[int] = mapped_column(server_default=text("0"))
+    change_seq: Mapped[int] = mapped_column(server_default=text("0"))
+    owner: Mapped[str | None]
+    heartbeat_at: Mapped[datetime | None]
+    ended_at_is_approximate: Mapped[bool] = mapped_column(server_default=false())
+    project: Mapped[str | None]
+    agent_session_id: Mapped[str | None]
+    workflow_run_id: Mapped[str | None]
+    hold_reason: Mapped[str | None]
     node_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
     extra: Mapped[Any] = json_column(shape=dict, nullable=True)
+    artifact_contract: Mapped[Any] = json_column(shape=dict, nullable=True)
+    artifact_verification: Mapped[Any] = json_column(shape=dict, nullable=True)
 
 
 class BranchModel(Base):
@@ -146,6 +160,12 @@ class BranchModel(Base):
     parent_branch_id: Mapped[str | None] = mapped_column(ForeignKey("branches.id"))
     forked_at_ord: Mapped[int | None]
     fork_depth: Mapped[int] = mapped_column(server_default=text("0"))
+    status: Mapped[str | None]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    provider: Mapped[str | None]
+    model: Mapped[str | None]
+    agent_name: Mapped[str | None]
     node_metadata: Mapped[Any] = json_column(shape=dict, nullable=True)
     extra: Mapped[Any] = json_column(shape=dict, nullable=True)
 
@@ -181,11 +201,50 @@ class VectorModel(Base):
     content: Mapped[str]
 
 
+class SessionTransitionModel(Base):
+    """One change of a session's status, or of the status of one of its branches. It outlives the session."""
+
+    __tablename__ = "session_transitions"
+    __table_args__ = (UniqueConstraint("session_id", "seq"), described("changes of status of conversation sessions"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    session_id: Mapped[str]
+    branch_id: Mapped[str | None]
+    seq: Mapped[int]
+    previous_status: Mapped[str | None]
+    status: Mapped[str]
+    reason_code: Mapped[str]
+    source: Mapped[str]
+    actor: Mapped[str | None]
+    created_at: Mapped[datetime]
+    reason_summary: Mapped[str | None]
+    evidence: Mapped[Any] = json_column(nullable=True)
+
+
+class SessionChangeModel(Base):
+    """One entry of a session's feed: that something changed, not what it was before. For readers, not for audits."""
+
+    __tablename__ = "session_changes"
+    __table_args__ = described("feeds of conversation sessions: what changed, by number")
+
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str]
+    branch_id: Mapped[str | None]
+    progression_id: Mapped[str | None]
+    message_id: Mapped[str | None]
+    ord: Mapped[int | None]
+    count: Mapped[int | None]
+    at: Mapped[datetime]
+    details: Mapped[Any] = json_column(shape=dict, nullable=True)
+
+
 _message = MessageModel.__table__.c
 _vector = VectorModel.__table__.c
 _link = ProgressionLinkModel.__table__.c
 _session = SessionModel.__table__.c
 _branch = BranchModel.__table__.c
+_transition = SessionTransitionModel.__table__.c
 
 
 def _newest(column: Any) -> tuple[Any, ...]:
@@ -208,6 +267,12 @@ Index("ix_sessions_first_msg", _session.first_msg_id, **where("first_msg_id IS N
 Index("ix_sessions_last_msg", _session.last_msg_id, **where("last_msg_id IS NOT NULL"))
 Index("ix_sessions_show", _session.show_topic, _session.show_play_name, **where("show_topic IS NOT NULL"))
 Index("ix_sessions_playbook", _session.playbook_name, _session.updated_at.desc(), **where("playbook_name IS NOT NULL"))
+Index("ix_sessions_status", _session.status, _session.updated_at.desc(), _session.id.desc())
+Index("ix_sessions_running", _session.last_message_at, **where("status = 'running'"))
+Index("ix_sessions_project", _session.project, _session.updated_at.desc(), **where("project IS NOT NULL"))
+for _name in ("agent_session_id", "workflow_run_id"):
+    Index(f"ix_sessions_{_name.removesuffix('_id')}", _session[_name], **where(f"{_name} IS NOT NULL"))
+Index("ix_session_transitions_newest", _transition.created_at.desc(), _transition.id.desc())
 
 Index("ix_branches_session", _branch.session_id, _branch.created_at, _branch.id)
 Index("ix_branches_progression", _branch.progression_id)

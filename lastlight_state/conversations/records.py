@@ -124,7 +124,12 @@ class Appended(Record):
 
 
 class SessionSummary(Record):
-    """A session as lists show it. ``message_count`` is the size of its pool, repetitions included."""
+    """A session as lists show it. ``message_count`` is the size of its pool, repetitions included.
+
+    ``status`` is None where nobody stated one. ``owner`` is who sent the last heartbeat. ``change_seq`` is the number
+    of the last entry of its feed, ``transition_seq`` that of the last change of status. ``hold_reason`` keeps it
+    from every prune. With ``ended_at_is_approximate`` nobody said when it ended: ``ended_at`` is what was known last.
+    """
 
     id: str
     created_at: datetime
@@ -146,15 +151,28 @@ class SessionSummary(Record):
     ended_at: datetime | None
     last_message_at: datetime | None
     version: int
+    status: str | None
+    status_reason: str | None
+    transition_seq: int
+    change_seq: int
+    owner: str | None
+    heartbeat_at: datetime | None
+    ended_at_is_approximate: bool
+    project: str | None
+    agent_session_id: str | None
+    workflow_run_id: str | None
+    hold_reason: str | None
     message_count: int
     branch_count: int
 
 
 class ConversationSession(SessionSummary):
-    """A whole session."""
+    """A whole session. ``artifact_contract`` says what it must deliver, ``artifact_verification`` what came of it."""
 
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
+    artifact_contract: dict[str, Any] | None
+    artifact_verification: dict[str, Any] | None
 
 
 class BranchSummary(Record):
@@ -171,6 +189,12 @@ class BranchSummary(Record):
     parent_branch_id: str | None
     forked_at_ord: int | None
     fork_depth: int
+    status: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    provider: str | None
+    model: str | None
+    agent_name: str | None
     length: int
 
 
@@ -233,3 +257,66 @@ class ForkPoint(Record):
 
     branch_id: str
     ord: int
+
+
+class Transition(Record):
+    """A change of status: the ``seq``-th of its session. With ``branch_id`` it is the status of that branch."""
+
+    id: str
+    session_id: str
+    branch_id: str | None
+    seq: int
+    previous_status: str | None
+    status: str
+    reason_code: str
+    source: str
+    actor: str | None
+    created_at: datetime
+    reason_summary: str | None
+    evidence: Any
+
+
+class StaleSession(Record):
+    """A running session without a recent sign of life. ``last_sign`` is the last one, or else its creation."""
+
+    id: str
+    owner: str | None
+    last_sign: datetime
+
+
+class NormalizedState(Record):
+    """How a session stands, derived when it is asked for.
+
+    ``lifecycle`` is the status, or ``unknown``; ``outcome`` that of a session that has ended. ``last_sign`` is the last
+    sign of life: heartbeat, message or start. ``reason`` is the last change of the session's status.
+    """
+
+    session_id: str
+    lifecycle: str
+    outcome: str | None
+    health: words.Health
+    delivery: words.DeliveryState
+    severity: words.Severity
+    tone: words.Tone
+    last_sign: datetime | None
+    reason: Transition | None
+    evaluated_at: datetime
+    policy_version: int
+
+
+class Change(Record):
+    """An entry of a session's feed: the ``seq``-th change, of which ``kind``, and what it is about.
+
+    ``ord`` and ``count``: from which position on, and how many messages were appended.
+    """
+
+    session_id: str
+    seq: int
+    kind: str
+    branch_id: str | None
+    progression_id: str | None
+    message_id: str | None
+    ord: int | None
+    count: int | None
+    at: datetime
+    details: dict[str, Any] | None

@@ -8,7 +8,9 @@ from lastlight_state.conversations.models import (
     MessageTypeModel,
     ProgressionLinkModel,
     ProgressionModel,
+    SessionChangeModel,
     SessionModel,
+    SessionTransitionModel,
     VectorModel,
     VectorNamespaceModel,
 )
@@ -29,3 +31,7 @@ BRANCHES = table_of(BranchModel)
 NAMESPACES = table_of(VectorNamespaceModel)
 
 VECTORS = table_of(VectorModel)
+
+TRANSITIONS = table_of(SessionTransitionModel)
+
+CHANGES = table_of(SessionChangeModel)

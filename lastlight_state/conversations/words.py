@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from lastlight_state.db.valid import words
@@ -13,6 +14,26 @@ Mode = Literal["db", "json", "python"]
 SaveMode = Literal["grow", "replace"]
 Metric = Literal["cosine", "dot", "l2"]
 Exactness = Literal["exact", "approximate"]
+SessionStatus = Literal[
+    "pending", "running", "completed", "completed_empty", "failed", "timed_out", "aborted", "cancelled"
+]
+Source = Literal["executor", "agent", "admin", "system"]
+#: Of what a feed tells.
+ChangeKind = Literal[
+    "session.created",
+    "session.updated",
+    "messages.appended",
+    "message.revised",
+    "progression.replaced",
+    "branch.created",
+    "branch.forked",
+    "branch.updated",
+    "status.changed",
+]
+Health = Literal["unknown", "ok", "running", "idle", "stalled", "process_dead", "orphaned"]
+DeliveryState = Literal["not_expected", "unknown", "passed", "partial", "missing", "invalid"]
+Severity = Literal["critical", "warning", "info", "neutral"]
+Tone = Literal["danger", "warning", "info", "success", "neutral"]
 
 INVOCATION_KINDS = words(InvocationKind)
 SOURCE_KINDS = words(SourceKind)
@@ -22,6 +43,43 @@ SAVE_MODES = words(SaveMode)
 METRICS = words(Metric)
 EXACTNESS = words(Exactness)
 LIVE: SourceKind = "live"
+STATUSES = words(SessionStatus)
+SOURCES = words(Source)
+RUNNING: SessionStatus = "running"
+#: The statuses with which work has ended.
+TERMINAL = STATUSES - {"pending", RUNNING}
+
+#: Why a status changes, if the caller does not say.
+USUAL_REASONS: Mapping[str, str] = {
+    "pending": "run.pending.created",
+    RUNNING: "run.started.ok",
+    "completed": "run.completed.ok",
+    "completed_empty": "run.completed_empty.ok",
+    "failed": "run.failed.exception",
+    "timed_out": "run.timed_out.deadline",
+    "aborted": "run.aborted.user",
+    "cancelled": "run.cancelled.system",
+}
+#: Why a session that has ended runs again.
+RESUMED = "run.running.resumed"
+#: All reasons of a change of status: ``<domain>.<status>.<cause>``.
+REASONS = frozenset(
+    {
+        *USUAL_REASONS.values(),
+        RESUMED,
+        "run.failed.dependency",
+        "run.failed.exit_code",
+        "run.failed.heartbeat",
+        "run.failed.process_dead",
+        "run.failed.verification",
+        "run.timed_out.idle",
+        "run.aborted.signal",
+        "run.cancelled.admin",
+        "run.cancelled.parent",
+        "run.cancelled.user",
+        "legacy.imported",
+    }
+)
 
 #: The class of a message that names none, and its number.
 UNKNOWN_CLASS, UNKNOWN_TYPE = "__unknown__", 0
@@ -37,6 +95,9 @@ EXTRA = 8 * 1024 * 1024
 METADATA = 256 * 1024
 #: Of the text of a chunk.
 CHUNK = 1024 * 1024
+SUMMARY = 1_024
+EVIDENCE = 64 * 1024
+DETAILS = 16 * 1024
 #: Of all messages or chunks of one call.
 BATCH_BYTES = 32 * 1024 * 1024
 
@@ -65,3 +126,5 @@ CHUNK_KIND = "chunk"
 
 #: The code of a `Conflict` about what forks have inherited.
 FORK_PREFIX = "fork_prefix"
+#: The code of a `Conflict` about a feed of which the rows asked for are gone.
+FEED_TRIMMED = "feed_trimmed"

@@ -47,6 +47,8 @@ RETENTION: Mapping[str, Retention] = {
     "branches": _CONVERSATION,
     "vector_namespaces": _VECTORS,
     "vectors": _VECTORS,
+    "session_transitions": Retention(kept="the history of statuses outlives its session"),
+    "session_changes": _CONVERSATION,
     "message_types": _WORDS,
     "invocation_kinds": _WORDS,
     "source_kinds": _WORDS,

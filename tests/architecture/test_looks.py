@@ -24,6 +24,9 @@ AT_ONCE = {
     "Crons.retire": "reads what is stored after the statement that decided",
     "Fires._held": "says why the claim is lost",
     "Inputs.override": "says which revision is in force",
+    "Lifecycle.heartbeat": "says why it is refused",
+    "Lifecycle.record_verification": "tells the feed of what the statement has changed",
+    "Sessions.hold": "reads what is stored after the statement that decided",
     "Sessions._insert": "says who stood in the way",
     "Vacuum.run": "reads the size before and after, and which tables there are",
 }

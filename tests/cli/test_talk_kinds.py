@@ -18,5 +18,7 @@ def test_sessions_are_listed_and_shown_with_their_branches(database: Database) -
     assert (shown.code, fork.id in shown.out, "try" in shown.out) == (0, True, True)
     since = lastlight_state("ls", "sessions", "--since", "1d", "--url", database.url)
     assert since.code == 0
-    refused = lastlight_state("ls", "sessions", "--status", "running", "--url", database.url)
-    assert (refused.code, "--status" in refused.err) == (2, True)
+    running = lastlight_state("ls", "sessions", "--status", "running", "--url", database.url, "--json")
+    assert (running.code, running.data["items"]) == (0, [])
+    refused = lastlight_state("ls", "sessions", "--status", "later", "--url", database.url)
+    assert (refused.code, "statuses" in refused.err) == (2, True)

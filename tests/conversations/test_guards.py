@@ -13,16 +13,23 @@ from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession, Provenance
 from lastlight_state.testing import Database
 
-ORDERS = ("messages", "progressions", "progression_links", "sessions", "branches")
+ORDERS = ("messages", "progressions", "progression_links", "sessions", "branches", "session_transitions")
 WORDS = ("message_types", "invocation_kinds", "source_kinds")
 
 
 @pytest.mark.parametrize("table", [*ORDERS, *WORDS])
 def test_nothing_can_be_deleted(every_backend: StateStore, raw: Raw, table: str) -> None:
-    """conversations CV-25, case 52."""
-    begun(every_backend, "a")
+    """conversations CV-15, CV-25, case 28, case 52."""
+    _ended(every_backend)
     with pytest.raises(Exception, match="append-only"):
         raw(f"DELETE FROM {table}")
+
+
+def test_a_history_never_changes(every_backend: StateStore, raw: Raw) -> None:
+    """conversations CV-15, case 28."""
+    _ended(every_backend)
+    with pytest.raises(Exception, match="never change"):
+        raw("UPDATE session_transitions SET status = 'completed'")
 
 
 @pytest.mark.parametrize("table", WORDS)
@@ -88,6 +95,11 @@ def test_nobody_replaces_a_message_by_its_id(sqlite_database: Database) -> None:
     raw = sqlite_database.raw()
     with pytest.raises(sqlite3.IntegrityError, match="never replaced"):
         raw.execute("INSERT OR REPLACE INTO messages (id, created_at, role, content) VALUES ('a', 'x', 'user', '1')")
+
+
+def _ended(store: StateStore) -> None:
+    branch = begun(store, "a")
+    store.conversations.lifecycle.transition(branch.session_id, "failed")
 
 
 def _refused(plain: sqlite3.Connection, sql: str, values: Any, column: str) -> None:

@@ -46,6 +46,23 @@ def _create(store: Any, branch: Any) -> Any:
     return store.conversations.branches.create(branch.session_id, NewBranch(id="new", system="m0"))
 
 
+def _running(store: Any) -> Any:
+    """The same, of a session that runs."""
+    branch = _talk(store)
+    store.conversations.lifecycle.transition(branch.session_id, "running")
+    return branch
+
+
+def _end(store: Any, branch: Any, to: str = "completed") -> Any:
+    return store.conversations.lifecycle.try_transition(branch.session_id, to)
+
+
+def _ended(store: Any) -> Any:
+    branch = _running(store)
+    _end(store, branch)
+    return branch
+
+
 def _tree(branch: Any) -> SessionTree:
     return SessionTree(NewSession(branch.session_id), [BranchTree(NewBranch("main"), said("m0", "m1", "m3"))])
 
@@ -74,9 +91,9 @@ LOOKS = {
         _talk, lambda s, _: s.conversations.branches.replace_system("main", "m1"), _append, since=3
     ),
     "Progressions.append": Look(
-        _talk, lambda s, b: s.conversations.progressions.append(b.progression_id, ["m0"]), _replace
+        _talk, lambda s, b: s.conversations.progressions.append(b.progression_id, ["m0"]), _replace, since=3
     ),
-    "Progressions.replace": Look(_talk, _replace, _fork),
+    "Progressions.replace": Look(_talk, _replace, _fork, since=3),
     "Lineage.fork": Look(_talk, _fork, _append, since=3),
     "Sessions.merge_metadata": Look(
         _talk, lambda s, b: s.conversations.sessions.merge_metadata(b.session_id, {"a": 1}), _append
@@ -84,7 +101,25 @@ LOOKS = {
     "Trees.save": Look(_talk, lambda s, b: s.conversations.trees.save(_tree(b)), _append, since=4),
     "Vectors.put": Look(_chunks, _put, lambda s, _: s.conversations.vectors.clear("ns", scope="namespace")),
     "Vectors.clear": Look(_chunks, lambda s, _: s.conversations.vectors.clear("ns", scope="namespace"), _put),
-    "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append),
+    "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append, since=4),
+    "Messages.put of a running session": Look(
+        _running, lambda s, _: s.conversations.messages.put(GROWN), _end, since=4
+    ),
+    "Lifecycle.try_transition": Look(_running, _end, lambda s, b: _end(s, b, "failed")),
+    "Lifecycle.try_transition of a branch": Look(
+        _running,
+        lambda s, b: s.conversations.lifecycle.try_transition(b.session_id, "running", branch_id="main"),
+        _end,
+    ),
+    "Lifecycle.reopen": Look(_ended, lambda s, b: s.conversations.lifecycle.reopen(b.session_id, actor="ana"), _append),
+    "Lifecycle.retire": Look(
+        _running,
+        lambda s, b: s.conversations.lifecycle.retire(
+            b.session_id, to="failed", seen=s.conversations.sessions.get(b.session_id).last_message_at
+        ),
+        lambda s, b: s.conversations.sessions.touch(b.session_id),
+        since=3,
+    ),
 }
 
 

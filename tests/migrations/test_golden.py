@@ -165,6 +165,12 @@ def test_conversations_read_back_after_the_upgrade(file: Path, store: StateStore
         return
     assert [one.message.id for one in branches.history("branch-2")] == ["msg-1", "msg-2"]
     assert branches.append("branch-2", ["msg-1"]).skipped == 1
+    lifecycle, changes = store.conversations.lifecycle, store.conversations.changes
+    if file.stem >= "0015":
+        assert [one.kind for one in changes.after("talk-1", 2)] == ["branch.forked", "messages.appended"]
+    assert lifecycle.state("talk-1").lifecycle == "running"
+    lifecycle.transition("talk-1", "completed")
+    assert changes.after("talk-1", changes.head("talk-1") - 1).items[0].kind == "status.changed"
 
 
 def test_sessions_that_share_a_key_are_one_after_the_upgrade(store: StateStore) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from support.journal.trees import element, text
 
 from lastlight_state import StateStore
-from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession, Reason
 from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
 from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.migrations.metadata import METADATA
@@ -108,12 +108,20 @@ def _fill_outputs(store: StateStore, n: int, now: datetime) -> None:
 
 def _fill_conversations(store: StateStore, n: int) -> None:
     c = store.conversations
-    c.sessions.create(NewSession(f"talk-{n}", name="n", node_metadata={"n": n}, extra={"x": 1}))
+    contract = {"files": [n]}
+    c.sessions.create(
+        NewSession(
+            f"talk-{n}", "n", node_metadata={"n": n}, extra={"x": 1}, status="running", artifact_contract=contract
+        )
+    )
+    c.lifecycle.heartbeat(f"talk-{n}", "w")
+    c.lifecycle.record_verification(f"talk-{n}", {"status": "passed"})
     c.branches.create("talk-0", NewBranch(id=f"branch-{n}", name="n", node_metadata={"n": n}, extra={"x": 1}))
     said = NewMessage("user", {"n": n}, id=f"msg-{n}", sender="ana", node_metadata={"n": n}, extra={"x": 1})
     c.branches.append(f"branch-{n}", [said])
     c.vectors.put(f"ns-{n}", [NewChunk("chunk", "text", [1, n], {"n": n})])
     c.vectors.put("ns-0", [NewChunk(f"chunk-{n}", "text", [1, n], {"n": n}, "doc", n)])
+    c.lifecycle.transition("talk-0", "running", branch_id=f"branch-{n}", reason=Reason(evidence={"n": n}))
 
 
 def _fill_chats_and_crons(store: StateStore, n: int) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from support.filled_store import EARLY, LATE, REPORTS
+from support.filled_store import EARLY, LATE, REPORTS, ROWS
 
 from lastlight_state.db.records import Page
 from lastlight_state.maintenance.timeline import Timeline
@@ -76,6 +76,8 @@ def lists(store: Any) -> dict[str, Listed]:
         "namespaces": (store.conversations.vectors.namespaces, lambda item: item.namespace),
         "chunks": (partial(store.conversations.vectors.list, "ns-0"), by_id),
         "chunks of a document": (partial(store.conversations.vectors.list, "ns-0", document_id="doc"), by_id),
+        "conversation transitions": (partial(store.conversations.lifecycle.history, "talk-0"), lambda item: item.seq),
+        "conversation changes": (partial(store.conversations.changes.after, "talk-0"), lambda item: item.seq),
         "crons": (s.crons.list, lambda item: item.name),
         "fires": (s.fires.list, by_id),
         "cron overrides": (s.overrides.list, lambda item: item.name),
@@ -98,6 +100,11 @@ def bundles(store: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], An
         "expired requests": (w.human_requests.expire_due, str),
         "due crons": (partial(s.crons.take_due, owner="w", limit=100), lambda item: item.cron_name),
         "stale fires": (partial(s.fires.take_stale, owner="w", limit=100), lambda item: item.fire_id),
+        "stale conversations": (
+            partial(store.conversations.lifecycle.stale, older_than=timedelta(minutes=1)),
+            lambda item: item.id,
+        ),
+        "states": (partial(store.conversations.lifecycle.states, [f"talk-{n}" for n in range(ROWS)]), str),
         "activity": (partial(w.lookups.activity, "o", "r", since=EARLY), lambda item: item.workflow_name),
     }
 
@@ -129,6 +136,7 @@ def looks(store: Any, n: int) -> dict[str, Callable[[], Any]]:
         "session": lambda: m.sessions.get(f"ms-{n}"),
         "message": lambda: m.messages.find_by_platform_id("chat", "c", f"pm-{n}"),
         "conversation": lambda: store.conversations.sessions.get(f"talk-{n}"),
+        "conversation state": lambda: store.conversations.lifecycle.state(f"talk-{n}"),
         "branch": lambda: store.conversations.branches.get(f"branch-{n}"),
         "conversation message": lambda: store.conversations.messages.get(f"msg-{n}"),
         "chunk": lambda: store.conversations.vectors.get("ns-0", f"chunk-{n}"),

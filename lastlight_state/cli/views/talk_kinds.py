@@ -12,6 +12,7 @@ from lastlight_state.db.records import Page
 SESSIONS = (
     column("ID", keep=True),
     column("NAME"),
+    column("STATUS"),
     column("KIND", "invocation_kind"),
     column("AGENT", "agent_name"),
     column("BRANCHES", "branch_count", right=True),
@@ -26,16 +27,26 @@ BRANCHES = (
     column("MESSAGES", "length", right=True),
     column("CREATED", "created_at", keep=True),
 )
+TRANSITIONS = (
+    column("SEQ", right=True),
+    column("BRANCH", "branch_id"),
+    column("FROM", "previous_status"),
+    column("TO", "status"),
+    column("REASON", "reason_code"),
+    column("ACTOR"),
+    column("AT", "created_at", keep=True),
+)
 
 
 def _sessions(store: Store, filters: Filters) -> Page[Any]:
-    filters.refuse("sessions", "status", "run")
-    where = SessionFilter(updated_since=filters.since)
+    filters.refuse("sessions", "run")
+    where = SessionFilter(statuses=filters.statuses, updated_since=filters.since)
     return store.conversations.sessions.list(where=where, **filters.paging)
 
 
 def _of_session(store: Store, session: Any) -> Mapping[str, Page[Any]]:
-    return {"branches": store.conversations.branches.list(session.id)}
+    talks = store.conversations
+    return {"branches": talks.branches.list(session.id), "transitions": talks.lifecycle.history(session.id)}
 
 
 #: By the word that ``ls`` takes.
@@ -51,4 +62,4 @@ KINDS = {
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-COLUMNS = {"branches": BRANCHES}
+COLUMNS = {"branches": BRANCHES, "transitions": TRANSITIONS}

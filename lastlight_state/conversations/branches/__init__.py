@@ -15,6 +15,7 @@ from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewM
 from lastlight_state.conversations.branches import appending, making, statements as sql
 from lastlight_state.conversations.kernel import branching, lineage, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
 from lastlight_state.conversations.records import (
     Appended,
@@ -38,7 +39,7 @@ Row = dict[str, Any]
 
 #: A branch of which nothing is known.
 _PLAIN = NewBranch()
-_CHANGED = {"name": checks.name, "user": checks.name, "extra": checks.others}
+_CHANGED = {"name": checks.name, "user": checks.name, "extra": checks.others, **making.HINTS}
 
 
 class Branches(Repository):
@@ -53,7 +54,9 @@ class Branches(Repository):
         now = self._now()
         row, system = making.row_of(session_id, branch, now)
         known = self._remember(KnownClasses)
-        return storing.settled(lambda: self._writing(lambda unit: making.created(unit, known, row, system, now)))
+        return storing.settled(
+            lambda: self._writing(lambda unit: making.created(unit, self._listeners, known, row, system, now))
+        )
 
     def ensure(self, session_id: str, branch: NewBranch) -> Branch:
         """Make a branch unless it is there; the stored one is not changed. Compares what the caller gives.
@@ -67,7 +70,7 @@ class Branches(Repository):
         def look(unit: Unit) -> Branch:
             found = unit.find(Branch, branching.GET, {"branch_id": row["id"]})
             if found is None:
-                return making.created(unit, known, row, system, now)
+                return making.created(unit, self._listeners, known, row, system, now)
             if fields := _differing(found, row, system):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
@@ -123,7 +126,8 @@ class Branches(Repository):
         known = self._remember(KnownClasses)
         return storing.settled(
             lambda: self._writing(
-                lambda unit: appending.append(unit, known, found, given, skips=skips, now=now), repeatable=skips
+                lambda unit: appending.append(unit, self._listeners, known, found, given, skips=skips, now=now),
+                repeatable=skips,
             )
         )
 
@@ -137,7 +141,7 @@ class Branches(Repository):
         [given] = storing.drafts("message", [message], now)
         known = self._remember(KnownClasses)
         return storing.settled(
-            lambda: self._writing(lambda unit: making.system_replaced(unit, known, found, given, now))
+            lambda: self._writing(lambda unit: making.system_replaced(unit, self._listeners, known, found, given, now))
         )
 
     def history(
@@ -207,7 +211,7 @@ class Branches(Repository):
             changes = changed(stored.get("node_metadata"))
             if changes:
                 unit.row(sql.update(frozenset(changes)), {**changes, "branch_id": branch_id})
-                sessions.move(unit, session_id, now)
+                sessions.move(unit, self._listeners, session_id, now, news("branch.updated", branch_id=branch_id))
             return branching.get(unit, branch_id)
 
         return self._writing(change, repeatable=True)
@@ -220,7 +224,7 @@ def _message(row: Row) -> BranchMessage:
 
 def _differing(found: Branch, row: Row, system: Row | str | None) -> builtins.list[str]:
     """The fields that the caller gives and that are stored otherwise."""
-    given = ("session_id", "user", "name", "progression_id", "system_msg_id")
+    given = ("session_id", "user", "name", "progression_id", "system_msg_id", *branching.HINTS)
     fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]
     if system is not None and row["system_msg_id"] != found.system_msg_id and "system_msg_id" not in fields:
         fields.append("system_msg_id")

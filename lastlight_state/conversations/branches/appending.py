@@ -14,8 +14,10 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.branches import statements as sql
 from lastlight_state.conversations.kernel import lineage, orders, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.records import Appended
 from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 
 Row = dict[str, Any]
@@ -30,14 +32,21 @@ def head(unit: Unit, branch_id: str) -> Row:
 
 
 def append(
-    unit: Unit, known: KnownClasses, branch_id: str, given: Sequence[Row | str], *, skips: bool, now: datetime
+    unit: Unit,
+    listeners: Listeners,
+    known: KnownClasses,
+    branch_id: str,
+    given: Sequence[Row | str],
+    *,
+    skips: bool,
+    now: datetime,
 ) -> Appended:
     """Store the messages that are new, revise those that changed, and add to the branch and to the session's pool."""
     branch = head(unit, branch_id)
     own, pool = branch["progression_id"], branch["pool"]
     sessions.locked(unit, branch["session_id"])
     locked = orders.locked(unit, [own, pool])
-    there, revised = storing.put_all(unit, known, given, now)
+    there, _ = sessions.put_all(unit, listeners, known, given, now, own=branch["session_id"])
     ids = [storing.id_of(one) for one in given]
     segments = _segments(unit, branch_id, branch, locked)
     held = orders.held(unit, {pool: locked[pool]["next_ord"], **segments}, sorted(there))
@@ -47,9 +56,10 @@ def append(
     if pool != own:
         added[pool] = orders.unheld(new, held.get(pool, set()))
     orders.extend(unit, locked, added)
-    if new or revised:
-        first, last = (new[0], new[-1]) if new else (None, None)
-        sessions.move_on(unit, branch["session_id"], now, first=first, last=last)
+    if new:
+        place = {"ord": locked[own]["next_ord"], "count": len(new)}
+        told = news("messages.appended", branch_id=branch_id, progression_id=own, **place)
+        sessions.move_on(unit, listeners, branch["session_id"], now, told, first=new[0], last=new[-1])
     return orders.appended(locked[own], new, ids)
 
 

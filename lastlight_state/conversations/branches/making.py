@@ -10,14 +10,18 @@ from lastlight_state.conversations.arguments import NewBranch
 from lastlight_state.conversations.branches import appending, statements as sql
 from lastlight_state.conversations.kernel import branching, orders, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import FORK_KEYS
 from lastlight_state.conversations.records import Branch
 from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.ids import new_id
 
 Row = dict[str, Any]
+
+HINTS = dict.fromkeys(branching.HINTS, checks.name)
 
 
 def row_of(session_id: str, branch: Any, now: datetime, where: str = "branch") -> tuple[Row, Row | str | None]:
@@ -40,11 +44,16 @@ def row_of(session_id: str, branch: Any, now: datetime, where: str = "branch") -
         "fork_depth": 0,
         "node_metadata": given.node_metadata,
         "extra": checks.others(f"{where}.extra", given.extra),
+        **branching.UNSTATED,
+        **branching.hints(given.node_metadata),
+        **{name: told for name, told in checks.fields(where, given, HINTS).items() if told is not None},
     }
     return row, system
 
 
-def created(unit: Unit, known: KnownClasses, row: Row, system: Row | str | None, now: datetime) -> Branch:
+def created(
+    unit: Unit, listeners: Listeners, known: KnownClasses, row: Row, system: Row | str | None, now: datetime
+) -> Branch:
     """Insert a branch, with its system message in the pool. Metadata that name a parent make it a fork."""
     pool = sessions.locked(unit, row["session_id"])
     origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
@@ -52,11 +61,12 @@ def created(unit: Unit, known: KnownClasses, row: Row, system: Row | str | None,
         raise InvalidValue("branch.progression_id", "must not be given for a fork")
     if system is not None:
         orders.locked(unit, [pool])
-        storing.put_all(unit, known, [system], now)
+        sessions.put_all(unit, listeners, known, [system], now)
         sessions.pool_messages(unit, pool, [storing.id_of(system)])
     if origin is not None:
         values = {**row, "parent_branch_id": origin[0]}
-        return branching.fork(unit, values, at=origin[1], where="branch.node_metadata.forked_at_ord", now=now)
+        where = "branch.node_metadata.forked_at_ord"
+        return branching.fork(unit, listeners, values, at=origin[1], where=where, now=now)
     own = row["progression_id"]
     if own is None:
         own = new_id()
@@ -64,18 +74,20 @@ def created(unit: Unit, known: KnownClasses, row: Row, system: Row | str | None,
     else:
         orders.locked(unit, [own])
     return branching.insert_branch(
-        unit, {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}, now
+        unit, listeners, {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}, now
     )
 
 
-def system_replaced(unit: Unit, known: KnownClasses, branch_id: str, given: Row | str, now: datetime) -> Branch:
+def system_replaced(
+    unit: Unit, listeners: Listeners, known: KnownClasses, branch_id: str, given: Row | str, now: datetime
+) -> Branch:
     """Move the pointer of a branch, and put the message in the place of the former one where the order begins so."""
     branch = appending.head(unit, branch_id)
     sessions.locked(unit, branch["session_id"])
     own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
     former = (unit.row(sql.STATE, {"branch_id": branch_id}) or {})["system_msg_id"]
     new = storing.id_of(given)
-    storing.put_all(unit, known, [given], now)
+    sessions.put_all(unit, listeners, known, [given], now)
     at = {"progression_id": own["id"], "ord": own["start_ord"]}
     first = unit.row(sql.FIRST, at)
     if former is not None and first is not None and first["message_id"] == former != new:
@@ -87,7 +99,8 @@ def system_replaced(unit: Unit, known: KnownClasses, branch_id: str, given: Row 
         unit.change(orders.CHANGED, at)
     sessions.pool_messages(unit, branch["pool"], [new])
     unit.value(sql.SYSTEM, {"branch_id": branch_id, "message_id": new})
-    sessions.move(unit, branch["session_id"], now)
+    told = news("branch.updated", branch_id=branch_id, message_id=new)
+    sessions.move(unit, listeners, branch["session_id"], now, told)
     return branching.get(unit, branch_id)
 
 

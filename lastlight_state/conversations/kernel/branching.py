@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -9,12 +10,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
-from lastlight_state.conversations import words
+from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.kernel import orders, sessions
+from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import FORK_KEYS
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS
 from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
@@ -24,6 +27,8 @@ Row = dict[str, Any]
 
 _b, _p = BRANCHES.c, PROGRESSIONS.c
 _LARGE = ("node_metadata", "extra")
+#: Which model answers, for lists.
+HINTS = ("provider", "model", "agent_name")
 _LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subquery().label("length")
 
 #: The columns of a `BranchSummary` and of a `Branch`.
@@ -41,6 +46,20 @@ _INSERT = prepared(
 #: replacement of the order waits for the fork, or the fork for it.
 _LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id)).with_for_update(read=True))
 
+#: A branch of which no status was stated.
+UNSTATED = dict.fromkeys(("status", "started_at", "ended_at"))
+
+
+def hints(metadata: dict[str, Any] | None) -> Row:
+    """The hints that metadata hold: names under the same keys. Anything else there is no hint."""
+    return {name: _hint((metadata or {}).get(name)) for name in HINTS}
+
+
+def _hint(value: Any) -> str | None:
+    with suppress(InvalidValue):
+        return checks.name("hint", value)
+    return None
+
 
 def get(unit: Unit, branch_id: str) -> Branch:
     """The branch. Raises `NotFound`."""
@@ -50,16 +69,17 @@ def get(unit: Unit, branch_id: str) -> Branch:
     return found
 
 
-def insert_branch(unit: Unit, row: Row, now: datetime) -> Branch:
+def insert_branch(unit: Unit, listeners: Listeners, row: Row, now: datetime) -> Branch:
     """Insert a branch into a session that this unit has locked, and say that the session changed."""
     if unit.value(_INSERT, row) is None:
         stored = get(unit, row["id"])
         raise AlreadyExists(words.BRANCH, row["id"], session_id=stored.session_id)
-    sessions.move(unit, row["session_id"], now)
+    kind: words.ChangeKind = "branch.created" if row["parent_branch_id"] is None else "branch.forked"
+    sessions.move(unit, listeners, row["session_id"], now, news(kind, branch_id=row["id"], ord=row["forked_at_ord"]))
     return get(unit, row["id"])
 
 
-def fork(unit: Unit, row: Row, *, at: int | None, where: str, now: datetime) -> Branch:
+def fork(unit: Unit, listeners: Listeners, row: Row, *, at: int | None, where: str, now: datetime) -> Branch:
     """Insert a branch that inherits the first ``at`` positions of its parent's history, by default all of it.
 
     A constant number of statements, whatever the length of the history and the number of ancestors.
@@ -81,11 +101,12 @@ def fork(unit: Unit, row: Row, *, at: int | None, where: str, now: datetime) -> 
         "progression_id": progression_id,
         "system_msg_id": parent.system_msg_id if row["system_msg_id"] is None else row["system_msg_id"],
         "fork_depth": parent.fork_depth + 1,
+        **{name: getattr(parent, name) if row[name] is None else row[name] for name in HINTS},
         "node_metadata": codec.encode(
             "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=words.METADATA
         ),
     }
-    return insert_branch(unit, values, now)
+    return insert_branch(unit, listeners, values, now)
 
 
 def origin_in(where: str, metadata: dict[str, Any] | None) -> tuple[str, int] | None:

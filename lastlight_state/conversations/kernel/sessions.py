@@ -1,18 +1,25 @@
-"""The row of a session, as appends, branches and forks meet it: locked first, moved at the end."""
+"""The row of a session, as appends, branches and forks meet it: locked first, moved at the end with news of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel import orders
-from lastlight_state.conversations.tables import SESSIONS
+from lastlight_state.conversations.kernel import orders, storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.feeds import Row, fed, feed, news
+from lastlight_state.conversations.tables import BRANCHES, LINKS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.base import later_of
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.indexes import AmongFew, unindexed
+from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 
 _c = SESSIONS.c
@@ -20,19 +27,44 @@ _THIS = _c.id == bind("session_id", _c.id)
 _at = bind("at", _c.updated_at)
 
 _LOCK = prepared(sa.select(_c.progression_id).where(_THIS).with_for_update())
-_MOVE = prepared(
-    sa.update(SESSIONS).where(_THIS).values(updated_at=later_of(_c.updated_at, _at), version=_c.version + number(1))
+_wanted = listed("wanted")
+#: In the order of their ids, in which every unit locks sessions.
+_LOCK_ALL = prepared(
+    sa.select(_c.id)
+    .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
+    .order_by(_c.id)
+    .with_for_update()
 )
-_MOVE_ON = prepared(
+_order = bind("progression_id", _c.progression_id)
+_OWNERS = prepared(
+    sa.union(
+        sa.select(_c.id.label("id")).where(_c.progression_id == _order),
+        sa.select(BRANCHES.c.session_id).where(BRANCHES.c.progression_id == _order),
+    )
+)
+_holding = sa.select(LINKS.c.progression_id).where(LINKS.c.message_id == bind("message_id", LINKS.c.message_id))
+_RUNNING_WITH = prepared(
+    sa.select(_c.id).where(
+        AmongFew(_c.progression_id, _holding.distinct()), unindexed(_c.status == constant("running"))
+    )
+)
+#: What every change of a session sets.
+MOVED: dict[str, Any] = {
+    "updated_at": later_of(_c.updated_at, _at),
+    "version": _c.version + number(1),
+    "change_seq": _c.change_seq + number(1),
+}
+_MOVE = fed(sa.update(SESSIONS).where(_THIS).values(**MOVED).returning(_c.id, _c.change_seq))
+_MOVE_ON = fed(
     sa.update(SESSIONS)
     .where(_THIS)
     .values(
         first_msg_id=sa.func.coalesce(_c.first_msg_id, bind("first", _c.id)),
         last_msg_id=sa.func.coalesce(bind("last", _c.id), _c.last_msg_id),
         last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at),
-        updated_at=later_of(_c.updated_at, _at),
-        version=_c.version + number(1),
+        **MOVED,
     )
+    .returning(_c.id, _c.change_seq)
 )
 
 
@@ -44,14 +76,60 @@ def locked(unit: Unit, session_id: str) -> str:
     return pool
 
 
-def move(unit: Unit, session_id: str, at: datetime) -> None:
-    """Say that the session changed."""
-    unit.change(_MOVE, {"session_id": session_id, "at": at})
+def lock_all(unit: Unit, session_ids: Collection[str]) -> None:
+    """Lock sessions until the unit ends."""
+    if session_ids:
+        unit.rows(_LOCK_ALL, {"wanted": as_list([{"id": one} for one in session_ids])})
 
 
-def move_on(unit: Unit, session_id: str, at: datetime, *, first: str | None, last: str | None) -> None:
-    """Say that messages were appended, or with None that some were revised."""
-    unit.change(_MOVE_ON, {"session_id": session_id, "at": at, "first": first, "last": last})
+def owners_of(unit: Unit, progression_id: str) -> list[str]:
+    """The sessions whose pool this order is, or of one of whose branches."""
+    return [row["id"] for row in unit.rows(_OWNERS, {"progression_id": progression_id})]
+
+
+def move(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Row) -> None:
+    """Say that the session changed, and what."""
+    feed(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
+
+
+def move_on(
+    unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Row, *, first: str | None, last: str | None
+) -> None:
+    """Say that messages were appended, and which was the first and the last of them."""
+    feed(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at, "first": first, "last": last}, told)
+
+
+def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str]]:
+    """The running sessions that have one of these messages, and which."""
+    found: dict[str, list[str]] = {}
+    for message_id in message_ids:
+        for row in unit.rows(_RUNNING_WITH, {"message_id": message_id}):
+            found.setdefault(row["id"], []).append(message_id)
+    return found
+
+
+def put_all(
+    unit: Unit,
+    listeners: Listeners,
+    known: KnownClasses,
+    given: Sequence[Row | str],
+    now: datetime,
+    *,
+    own: str | None = None,
+) -> tuple[set[str], list[str]]:
+    """Store messages as `storing.put_all`, and say in the feeds of running sessions which of theirs were revised.
+
+    So does the session ``own`` through which they are stored, running or not.
+    """
+    there, revised = storing.put_all(unit, known, given, now)
+    having = running_with(unit, revised)
+    lock_all(unit, having)
+    if own is not None and revised:
+        having[own] = revised
+    for session_id, ids in sorted(having.items()):
+        for message_id in ids:
+            move(unit, listeners, session_id, now, news("message.revised", message_id=message_id))
+    return there, revised
 
 
 def pool_messages(unit: Unit, pool: str, ids: Sequence[str]) -> list[str]:

@@ -112,8 +112,8 @@ def settled(store: Callable[[], T]) -> T:
     return store()
 
 
-def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: datetime) -> tuple[set[str], int]:
-    """Store the messages among these; the ids that were stored already, and how many of them have changed.
+def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: datetime) -> tuple[set[str], list[str]]:
+    """Store the messages among these; the ids that were stored already, and those of them that have changed.
 
     Raises `NotFound` for an id without a message, `InvalidValue` for two different messages of one id.
     """
@@ -127,7 +127,7 @@ def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: da
     ]
     for body in changed:
         revise(unit, known, body, now)
-    return there | set(stored), len(changed)
+    return there | set(stored), [body["id"] for body in changed]
 
 
 def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
@@ -139,10 +139,10 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
     return there
 
 
-def put(unit: Unit, known: KnownClasses, body: Row, now: datetime) -> Message:
-    """Store the message, or replace the one of its id."""
-    put_all(unit, known, [body], now)
-    return Message.of(unit.row(GET, body) or {})
+def will_change(unit: Unit, body: Row) -> bool:
+    """Whether another message is stored under its id."""
+    stored = unit.row(GET, body)
+    return stored is not None and bool(differs(stored, body))
 
 
 def ensure(unit: Unit, known: KnownClasses, body: Row) -> Message:

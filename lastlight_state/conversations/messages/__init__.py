@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import MessageFilter, NewMessage, Search, Within
-from lastlight_state.conversations.kernel import searching, storing
+from lastlight_state.conversations.kernel import searching, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.messages import similar, statements as sql
 from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
@@ -50,12 +50,20 @@ class Messages(Repository):
         """Store a message, or replace every field of the stored one but the time of its creation.
 
         For a message that grows while it is made. An equal one writes nothing; a change counts in ``revision``. An
-        embedding that is not given stays where nothing else changes.
+        embedding that is not given stays where nothing else changes. The feeds of running sessions that have it say
+        that it was revised.
         """
         now = self._now()
         body = storing.draft("message", message, now)
         known = self._remember(KnownClasses)
-        return storing.settled(lambda: self._writing(lambda unit: storing.put(unit, known, body, now), repeatable=True))
+
+        def put(unit: Unit) -> Message:
+            if storing.will_change(unit, body):
+                sessions.lock_all(unit, sessions.running_with(unit, [body["id"]]))
+            sessions.put_all(unit, self._listeners, known, [body], now)
+            return Message.of(unit.row(storing.GET, body) or {})
+
+        return storing.settled(lambda: self._writing(put, repeatable=True))
 
     def get(self, message_id: str) -> Message:
         """The message. Raises `NotFound`."""

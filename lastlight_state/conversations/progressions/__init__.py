@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.conversations import checks, words
-from lastlight_state.conversations.kernel import orders, storing
+from lastlight_state.conversations.kernel import orders, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.progressions import statements as sql
 from lastlight_state.conversations.records import Appended, Link, Progression, ProgressionUse
 from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
@@ -101,12 +103,18 @@ class Progressions(Repository):
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
         skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
 
+        now = self._now()
+
         def append(unit: Unit) -> Appended:
+            owners = _owners(unit, found)
             order = orders.locked(unit, [found])
-            there, _ = storing.put_all(unit, self._remember(KnownClasses), ids, self._now())
+            there, _ = storing.put_all(unit, self._remember(KnownClasses), ids, now)
             held = orders.held(unit, {found: order[found]["next_ord"]}, sorted(there)) if skips else {}
             new = orders.unheld(ids, held.get(found, set())) if skips else ids
             orders.extend(unit, order, {found: new})
+            place = {"progression_id": found, "ord": order[found]["next_ord"], "count": len(new)}
+            for owner in owners if new else ():
+                sessions.move(unit, self._listeners, owner, now, news("messages.appended", **place))
             return orders.appended(order[found], new, ids)
 
         return storing.settled(lambda: self._writing(append, repeatable=skips))
@@ -120,7 +128,10 @@ class Progressions(Repository):
         found = valid.sought("progression_id", progression_id)
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
         version = valid.number("expect_version", expect_version)
-        return storing.settled(lambda: self._writing(lambda unit: replaced(unit, found, ids, version)))
+        now = self._now()
+        return storing.settled(
+            lambda: self._writing(lambda unit: replaced(unit, self._listeners, found, ids, version, now))
+        )
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """A page of the orders that hold a message, and where. An unknown message is in none."""
@@ -144,8 +155,18 @@ class Progressions(Repository):
         return Progression.of(unit.row(sql.GET, {"progression_id": row["id"]}) or {})
 
 
-def replaced(unit: Unit, progression_id: str, ids: Sequence[str], version: int) -> Progression:
+def _owners(unit: Unit, progression_id: str) -> list[str]:
+    """The sessions that have this order, locked."""
+    owners = sessions.owners_of(unit, progression_id)
+    sessions.lock_all(unit, owners)
+    return sorted(owners)
+
+
+def replaced(
+    unit: Unit, listeners: Listeners, progression_id: str, ids: Sequence[str], version: int, now: datetime
+) -> Progression:
     """Put stored messages in place of an order's own links, if it has this version."""
+    owners = _owners(unit, progression_id)
     order = orders.locked(unit, [progression_id])[progression_id]
     if order["version"] != version:
         raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order["version"])
@@ -164,6 +185,8 @@ def replaced(unit: Unit, progression_id: str, ids: Sequence[str], version: int) 
     unit.change(sql.DROP, {"progression_id": progression_id})
     orders.link(unit, {progression_id: (first, ids[kept:])})
     values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
+    for owner in owners:
+        sessions.move(unit, listeners, owner, now, news("progression.replaced", progression_id=progression_id))
     return Progression.of(unit.row(sql.REPLACE, values) or {})
 
 

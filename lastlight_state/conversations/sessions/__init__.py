@@ -9,11 +9,13 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
-from lastlight_state.conversations.kernel import orders
+from lastlight_state.conversations.kernel import orders, statuses
+from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
 from lastlight_state.conversations.sessions import checks, statements as sql
 from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
@@ -22,6 +24,8 @@ from lastlight_state.ids import new_id
 
 #: A session of which nothing is known.
 _PLAIN = NewSession()
+_UPDATED = news("session.updated")
+_HOLD = frozenset({"hold_reason", "updated_at"})
 
 
 class Sessions(Repository):
@@ -33,7 +37,7 @@ class Sessions(Repository):
         Raises `AlreadyExists` for an id that is stored, `NotFound` for an unknown pool.
         """
         row = checks.row(session, self._now())
-        return self._writing(lambda unit: created(unit, row))
+        return self._writing(lambda unit: created(unit, self._listeners, row))
 
     def ensure(self, session: NewSession) -> ConversationSession:
         """Make a session unless it is there; the stored one is not changed. Compares what the caller gives.
@@ -45,7 +49,7 @@ class Sessions(Repository):
         def look(unit: Unit) -> ConversationSession:
             stored = unit.row(sql.GET, {"session_id": row["id"]})
             if stored is None:
-                return created(unit, row)
+                return created(unit, self._listeners, row)
             if fields := _differing(stored, row, session):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
@@ -82,9 +86,9 @@ class Sessions(Repository):
         expected = None if expect_version is None else valid.number("expect_version", expect_version)
         changes = checks.changes(patch, self._now())
         if changes:
-            statement = sql.update(frozenset(changes), versioned=expected is not None)
-            values = {**changes, "session_id": found, "expected": expected}
-            if self._once(lambda unit: unit.value(statement, values)) is not None:
+            chain = sql.update(frozenset(changes), versioned=expected is not None)
+            values = {**changes, "session_id": found, "expected": expected, "at": self._now()}
+            if self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED)) is not None:
                 return self.get(session_id)
         stored = self.get(session_id)
         if expected is not None and (changes or stored.version != expected):
@@ -106,8 +110,9 @@ class Sessions(Repository):
             if stored is None:
                 raise valid.not_found(words.SESSION, session_id)
             metadata = codec.encode("node_metadata", merged(stored["node_metadata"], given), max_bytes=words.METADATA)
-            statement = sql.update(frozenset({"node_metadata", "updated_at"}), versioned=False)
-            unit.row(statement, {"session_id": found, "node_metadata": metadata, "updated_at": now})
+            chain = sql.update(frozenset({"node_metadata", "updated_at"}), versioned=False)
+            values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
+            feed(unit, self._listeners, chain, values, _UPDATED)
             return ConversationSession.of(unit.row(sql.GET, {"session_id": found}) or {})
 
         return self._writing(merge, repeatable=True)
@@ -126,8 +131,21 @@ class Sessions(Repository):
             raise valid.not_found(words.SESSION, session_id)
         return moved
 
+    def hold(self, session_id: str, reason: str | None) -> ConversationSession:
+        """Keep a session from every prune, and say why; with None let it go again. Raises `NotFound`."""
+        now = self._now()
+        values = {
+            "session_id": valid.sought("session_id", session_id),
+            "hold_reason": None if reason is None else valid.identifier("reason", reason, words.SUMMARY),
+            "updated_at": now,
+            "at": now,
+        }
+        chain = sql.update(_HOLD, versioned=False)
+        self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED), repeatable=True)
+        return self.get(session_id)
 
-def created(unit: Unit, row: dict[str, Any]) -> ConversationSession:
+
+def created(unit: Unit, listeners: Listeners, row: dict[str, Any]) -> ConversationSession:
     """Insert a session, with a pool of its own unless the row names one. Raises `AlreadyExists`."""
     pool = row["progression_id"]
     if pool is None:
@@ -135,20 +153,22 @@ def created(unit: Unit, row: dict[str, Any]) -> ConversationSession:
         orders.create(unit, orders.fresh(pool, (row["created_at"], row["created_at_unix"])))
     else:
         orders.locked(unit, [pool])
-    if unit.value(sql.INSERT, {**row, "progression_id": pool}) is None:
+    values = {**row, "progression_id": pool, "at": row["created_at"]}
+    if feed(unit, listeners, sql.INSERT, values, news("session.created")) is None:
         raise AlreadyExists(words.SESSION, row["id"])
+    if row["status"] is not None:
+        statuses.record(unit, row, row["why"], previous=None, seq=1, at=row["created_at"])
     return ConversationSession.of(unit.row(sql.GET, {"session_id": row["id"]}) or {})
 
 
 def _differing(stored: dict[str, Any], row: dict[str, Any], given: NewSession) -> list[str]:
     """The fields that the caller gives and that are stored otherwise."""
     times = [name for name, value in vars(given.times).items() if value is not None]
-    texts = [
-        name for name in ("name", "user", "progression_id", *checks.PROVENANCE) if row[name] not in (None, words.LIVE)
-    ]
+    named = ("name", "user", "progression_id", "status", *checks.BELONGS, *checks.PROVENANCE)
+    texts = [name for name in named if row[name] not in (None, words.LIVE)]
     fields = [name for name in (*texts, *times) if stored[name] != row[name]]
     return fields + [
         name
-        for name in ("node_metadata", "extra")
+        for name in ("node_metadata", "extra", "artifact_contract")
         if row[name] is not None and codec.canonical(stored[name]) != codec.canonical(codec.decode(row[name]))
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from lastlight_state.conversations import checks
+from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewSession, Provenance, SessionFilter, SessionPatch, SessionTimes
+from lastlight_state.conversations.kernel.statuses import reason
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
 from lastlight_state.ids import new_id
@@ -22,12 +23,22 @@ PROVENANCE = {
     "artifacts_path": checks.path,
     "source_kind": checks.source,
 }
+
+
+def _artifacts(where: str, value: Any) -> str | None:
+    return checks.encoded(where, value, words.METADATA)
+
+
+#: What a session belongs to.
+BELONGS = dict.fromkeys(("project", "agent_session_id", "workflow_run_id"), checks.name)
 _CHANGED = {
     "name": checks.name,
     "user": checks.name,
     "node_metadata": checks.metadata,
     "extra": checks.others,
     **PROVENANCE,
+    **BELONGS,
+    "artifact_contract": _artifacts,
     "started_at": checks.optional_time,
     "ended_at": checks.optional_time,
     "updated_at": checks.optional_time,
@@ -35,7 +46,10 @@ _CHANGED = {
 
 
 def row(session: Any, now: datetime) -> Row:
-    """The parameters of a new session. Without ``progression_id`` it has none yet."""
+    """The parameters of a new session, and ``why`` it has its status. Without ``progression_id`` it has none yet.
+
+    Where nobody says when a session ended, it was with its last message, or else when it was updated last.
+    """
     given = valid.group("session", session, NewSession)
     provenance = valid.group("session.provenance", given.provenance, Provenance)
     times = valid.group("session.times", given.times, SessionTimes)
@@ -44,7 +58,9 @@ def row(session: Any, now: datetime) -> Row:
         name: checks.optional_time(f"session.times.{name}", getattr(times, name))
         for name in ("updated_at", "started_at", "ended_at", "last_message_at")
     }
-    return {
+    status = None if given.status is None else valid.word("session.status", given.status, words.STATUSES)
+    why = reason("session.reason", given.reason, status)
+    found = {
         "id": new_id() if given.id is None else valid.identifier("session.id", given.id),
         "created_at": created,
         "created_at_unix": exact,
@@ -60,7 +76,22 @@ def row(session: Any, now: datetime) -> Row:
         "version": 0,
         "node_metadata": checks.metadata("session.node_metadata", given.node_metadata),
         "extra": checks.others("session.extra", given.extra),
+        "status": status,
+        "status_reason": why["reason_code"] if status else None,
+        "transition_seq": 1 if status else 0,
+        "change_seq": 1,
+        "owner": None,
+        "heartbeat_at": None,
+        "ended_at_is_approximate": status in words.TERMINAL and known["ended_at"] is None,
+        **checks.fields("session", given, BELONGS),
+        "hold_reason": None,
+        "artifact_contract": _artifacts("session.artifact_contract", given.artifact_contract),
+        "artifact_verification": None,
+        "why": why,
     }
+    if found["ended_at_is_approximate"]:
+        found["ended_at"] = found["last_message_at"] or found["updated_at"]
+    return found
 
 
 def changes(patch: Any, now: datetime) -> Row:
@@ -70,6 +101,8 @@ def changes(patch: Any, now: datetime) -> Row:
     found = checks.fields("patch", given, named)
     if "updated_at" in found and found["updated_at"] is None:
         del found["updated_at"]
+    if "ended_at" in found:
+        found["ended_at_is_approximate"] = False
     return {"updated_at": now, **found} if named else {}
 
 
@@ -77,4 +110,16 @@ def filters(where: SessionFilter | None) -> Row:
     """The filters of a list, by name."""
     asked = SessionFilter() if where is None else valid.group("where", where, SessionFilter)
     given = checks.fields("where", asked, {name: PROVENANCE[name] for name in PROVENANCE if name != "artifacts_path"})
-    return {**given, "updated_since": checks.optional_time("where.updated_since", asked.updated_since)}
+    return {
+        "statuses": statuses("where.statuses", asked.statuses),
+        **given,
+        **checks.fields("where", asked, BELONGS),
+        "updated_since": checks.optional_time("where.updated_since", asked.updated_since),
+    }
+
+
+def statuses(where: str, given: Any) -> list[str] | None:
+    """Some statuses of a session, or None."""
+    if given is None:
+        return None
+    return [valid.word(where, one, words.STATUSES) for one in valid.several(where, given)]

@@ -8,13 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.conversations.kernel.feeds import fed
 from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS
 from lastlight_state.db.base import later_of
+from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.db.statements import bind, number, prepared
 
 _c = SESSIONS.c
-_LARGE = ("node_metadata", "extra")
+_LARGE = ("node_metadata", "extra", "artifact_contract", "artifact_verification")
 _THIS = _c.id == bind("session_id", _c.id)
 _MESSAGES = (
     sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
@@ -34,11 +36,11 @@ SUMMARY = [*(column for column in SESSIONS.columns if column.name not in _LARGE)
 COLUMNS = [*SUMMARY, *(_c[name] for name in _LARGE)]
 
 GET = prepared(sa.select(*COLUMNS).where(_THIS))
-INSERT = prepared(
+INSERT = fed(
     insert(SESSIONS)
     .values({column.name: bind(column.name, column) for column in SESSIONS.columns})
     .on_conflict_do_nothing()
-    .returning(_c.id)
+    .returning(_c.id, _c.change_seq)
 )
 LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update())
 _at = bind("at", _c.updated_at)
@@ -54,15 +56,26 @@ TOUCH = prepared(
 
 
 @lru_cache(maxsize=256)
-def update(names: frozenset[str], *, versioned: bool) -> Statement:
-    """The statement that sets these columns, if the row has the version where one is given."""
+def update(names: frozenset[str], *, versioned: bool) -> Chain:
+    """The chain that sets these columns, if the row has the version where one is given, and says so in the feed."""
     conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]
     values: dict[str, Any] = {name: bind(name, _c[name]) for name in sorted(names)}
-    changed = sa.update(SESSIONS).where(*conditions).values(version=_c.version + number(1), **values)
-    return prepared(changed.returning(_c.id))
+    counted = {"version": _c.version + number(1), "change_seq": _c.change_seq + number(1)}
+    changed = sa.update(SESSIONS).where(*conditions).values(**counted, **values)
+    return fed(changed.returning(_c.id, _c.change_seq))
 
 
-_EQUAL = ("invocation_kind", "source_kind", "agent_name", "playbook_name", "show_topic", "show_play_name")
+_EQUAL = (
+    "project",
+    "agent_session_id",
+    "workflow_run_id",
+    "invocation_kind",
+    "source_kind",
+    "agent_name",
+    "playbook_name",
+    "show_topic",
+    "show_play_name",
+)
 LIST = Listing(
     "sessions",
     SUMMARY,
@@ -71,4 +84,6 @@ LIST = Listing(
         **{name: _c[name] == bind(name, _c[name]) for name in _EQUAL},
         "updated_since": _c.updated_at >= bind("updated_since", _c.updated_at),
     },
+    spread={"statuses": _c.status},
+    worded=("statuses",),
 )

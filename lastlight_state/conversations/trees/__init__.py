@@ -35,7 +35,7 @@ class Trees(Repository):
         replaces = valid.word("mode", mode, words.SAVE_MODES) == "replace"
         known = self._remember(KnownClasses)
         found: Counter[str] = Counter()
-        whole = saving.Saving(plan, known, now, replaces=replaces)
+        whole = saving.Saving(plan, self._listeners, known, now, replaces=replaces)
         session_id = ""
         for some in plan.parts(words.BATCH):
             work = partial(whole.part, some=some)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -99,6 +99,11 @@ def _session(stored: ConversationSession) -> NewSession:
         times=SessionTimes(**{**times, "created_at": _moment(stored)}),
         node_metadata=stored.node_metadata,
         extra=stored.extra,
+        status=cast("Any", stored.status),
+        project=stored.project,
+        agent_session_id=stored.agent_session_id,
+        workflow_run_id=stored.workflow_run_id,
+        artifact_contract=stored.artifact_contract,
     )
 
 

@@ -15,8 +15,9 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.branches import appending, making, statements as branch_sql
-from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
+from lastlight_state.conversations.kernel import branching, lineage, orders, sessions
 from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.progressions import replaced
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.sessions import created, statements as session_sql
@@ -24,6 +25,7 @@ from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, StaleVersion
@@ -39,8 +41,9 @@ _HEADS = prepared(
 class Saving:
     """What the units of one save share."""
 
-    def __init__(self, plan: Plan, known: KnownClasses, now: datetime, *, replaces: bool) -> None:
+    def __init__(self, plan: Plan, listeners: Listeners, known: KnownClasses, now: datetime, *, replaces: bool) -> None:
         self.plan = plan
+        self.listeners = listeners
         self.known = known
         self.now = now
         self.replaces = replaces
@@ -64,11 +67,9 @@ class _Part:
         self._session_fields(session_id)
         there = _heads(self.unit, [one.row["id"] for one in some])
         orders.locked(self.unit, [pool, *(branch.progression_id for branch in there.values())])
-        self._messages(some)
+        self._messages(some, session_id)
         for one in some:
             self._branch(one, there.get(one.row["id"]), session_id)
-        if self.done["messages_revised"]:
-            sessions.move_on(self.unit, session_id, self.of.now, first=None, last=None)
         return session_id, self.done
 
     def _session(self) -> str:
@@ -79,7 +80,7 @@ class _Part:
         for branch in _heads(self.unit, [one.row["id"] for one in self.of.plan.branches]).values():
             return branch.session_id
         try:
-            created(self.unit, row)
+            created(self.unit, self.of.listeners, row)
         except AlreadyExists as error:  # another one saved it meanwhile: `settled` begins again
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
@@ -93,29 +94,32 @@ class _Part:
         changes = _changes(stored, row)
         if changes:
             values = {**changes, "updated_at": self.of.now}
-            statement = session_sql.update(frozenset(values), versioned=False)
-            self.unit.row(statement, {**values, "session_id": session_id})
+            chain = session_sql.update(frozenset(values), versioned=False)
+            told = {**values, "session_id": session_id, "at": self.of.now}
+            feed(self.unit, self.of.listeners, chain, told, news("session.updated"))
             self.done["fields_changed"] += 1
 
-    def _messages(self, some: list[BranchPlan]) -> None:
+    def _messages(self, some: list[BranchPlan], session_id: str) -> None:
         bodies = list({message_id: body for one in some for message_id, body in one.bodies.items()}.values())
         for at in range(0, len(bodies), words.BATCH):
             batch = bodies[at : at + words.BATCH]
-            there, revised = storing.put_all(self.unit, self.of.known, batch, self.of.now)
+            there, revised = sessions.put_all(
+                self.unit, self.of.listeners, self.of.known, batch, self.of.now, own=session_id
+            )
             self.done["messages_created"] += len(batch) - len(there)
-            self.done["messages_revised"] += revised
+            self.done["messages_revised"] += len(revised)
 
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
             row = {**plan.row, "session_id": session_id}
-            branch = making.created(self.unit, self.of.known, row, plan.system, self.of.now)
+            branch = making.created(self.unit, self.of.listeners, self.of.known, row, plan.system, self.of.now)
             self.done["branches_created"] += 1
         else:
             _refuse_other(stored, plan, session_id)
             self._branch_fields(stored, plan.row)
             branch = stored
         if plan.system is not None and branch.system_msg_id != plan.system:
-            making.system_replaced(self.unit, self.of.known, branch.id, plan.system, self.of.now)
+            making.system_replaced(self.unit, self.of.listeners, self.of.known, branch.id, plan.system, self.of.now)
             self.done["systems_replaced"] += 1
         self._order(branch, plan.order)
 
@@ -126,7 +130,8 @@ class _Part:
         changes = _changes(vars(stored), given)
         if changes:
             self.unit.row(branch_sql.update(frozenset(changes)), {**changes, "branch_id": stored.id})
-            sessions.move(self.unit, stored.session_id, self.of.now)
+            told = news("branch.updated", branch_id=stored.id)
+            sessions.move(self.unit, self.of.listeners, stored.session_id, self.of.now, told)
             self.done["fields_changed"] += 1
 
     def _order(self, branch: Branch, given: list[str]) -> None:
@@ -139,17 +144,20 @@ class _Part:
         if not self.of.replaces or at < start:
             raise StaleVersion(words.BRANCH, branch.id, expected=_place(given, at), found=_place(stored, at))
         order = orders.locked(self.unit, [branch.progression_id])[branch.progression_id]
-        replaced(self.unit, order["id"], given[start:], order["version"])
+        replaced(self.unit, self.of.listeners, order["id"], given[start:], order["version"], self.of.now)
         pool = sessions.locked(self.unit, branch.session_id)
         new = sessions.pool_messages(self.unit, pool, list(dict.fromkeys(given[at:])))
-        first, last = (new[0], new[-1]) if new else (None, None)
-        sessions.move_on(self.unit, branch.session_id, self.of.now, first=first, last=last)
+        if new:
+            told = news("messages.appended", progression_id=pool, count=len(new))
+            sessions.move_on(
+                self.unit, self.of.listeners, branch.session_id, self.of.now, told, first=new[0], last=new[-1]
+            )
         self.done["orders_replaced"] += 1
 
     def _append(self, branch: Branch, ids: list[str]) -> None:
         for at in range(0, len(ids), words.BATCH):
             some = ids[at : at + words.BATCH]
-            appending.append(self.unit, self.of.known, branch.id, some, skips=False, now=self.of.now)
+            appending.append(self.unit, self.of.listeners, self.of.known, branch.id, some, skips=False, now=self.of.now)
         self.done["links_added"] += len(ids)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastlight_state import Conflict, InvalidValue, NotFound, StateStore
+from lastlight_state import Conflict, InvalidValue, LostRace, NotFound, StateStore
 from lastlight_state.conversations import BranchTree, NewBranch, NewChunk, NewMessage, NewSession, SessionTree, Within
 from lastlight_state.testing.contracts.steps import fresh
 
@@ -47,6 +47,21 @@ class ConversationsContract:
         assert c.progressions.collection(order.id) == [first, third, second]
         with pytest.raises(Conflict):
             c.progressions.replace(order.id, [second], expect_version=replaced.version)
+
+    def test_a_session_ends_once_and_its_feed_says_so(self, store: StateStore) -> None:
+        c = store.conversations
+        session = c.sessions.create(NewSession(status="running"))
+        ended = c.lifecycle.transition(session.id, "completed", expect="running")
+        assert c.lifecycle.transition(session.id, "completed") == ended
+        with pytest.raises(LostRace):
+            c.lifecycle.transition(session.id, "failed")
+        assert c.lifecycle.history(session.id).items[0] == ended
+        assert c.lifecycle.state(session.id).outcome == "completed"
+        assert [(one.seq, one.kind) for one in c.changes.after(session.id)] == [
+            (1, "session.created"),
+            (2, "status.changed"),
+        ]
+        assert c.changes.wait(session.id, 1, timeout=0).items == c.changes.after(session.id, 1).items
 
     def test_a_message_is_revised_under_its_id(self, store: StateStore) -> None:
         messages = store.conversations.messages

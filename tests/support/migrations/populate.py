@@ -15,7 +15,7 @@ from lastlight_state.db.columns import parse_time
 MOMENT = "2026-02-03T12:34:56.789Z"
 ROWS = 3
 OWNERS = {
-    "session_id": {"messaging_messages", "branches"},
+    "session_id": {"messaging_messages", "branches", "session_changes"},
     "run_id": {
         "run_transitions",
         "run_nodes",
@@ -92,7 +92,17 @@ def _value(table: Table, name: str, kind: Any, label: str, number: int) -> Any:
     if isinstance(kind, Integer):
         return (
             number % 2
-            if name in ("active", "enabled", "success", "cached", "blocks_run", "done", "inherits_enabled")
+            if name
+            in (
+                "active",
+                "enabled",
+                "success",
+                "cached",
+                "blocks_run",
+                "done",
+                "inherits_enabled",
+                "ended_at_is_approximate",
+            )
             else number
         )
     if isinstance(kind, LargeBinary):

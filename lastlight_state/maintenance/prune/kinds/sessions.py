@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import BRANCHES, SESSIONS
+from lastlight_state.conversations.tables import BRANCHES, CHANGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.kinds.threads import Threads
@@ -18,6 +18,6 @@ SESSIONS_KIND = Kind(
     ended=sa.true(),
     index="ix_sessions_newest",
     protections=PROTECTIONS,
-    children=(BRANCHES.c.session_id,),
+    children=(BRANCHES.c.session_id, CHANGES.c.session_id),
     shared=Threads(),
 )

@@ -1,0 +1,155 @@
+"""The feed of a session: what changed, by number, for whoever shows a conversation while it goes on.
+
+Numbers begin at 1, have no gaps and are in the order of the commits, so that a reader who goes on after the last number
+it has seen misses nothing. Bodies are not in the feed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.changes import statements as sql
+from lastlight_state.conversations.kernel.feeds import TOPIC
+from lastlight_state.conversations.kernel.watching import watch_for
+from lastlight_state.conversations.records import Change
+from lastlight_state.db import valid
+from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict
+
+#: The longest wait after which a follower looks whether it was told to stop.
+_SLICE = 0.5
+
+
+class Changes(Repository):
+    """``store.conversations.changes``"""
+
+    def after(self, session_id: str, seq: int = 0, *, limit: int = 50, page_token: str | None = None) -> Page[Change]:
+        """A page of what changed after the entry ``seq``, in order.
+
+        Raises `NotFound`, and `Conflict` ``feed_trimmed`` with the ``lowest`` number that is left where entries after
+        ``seq`` were removed: then read the session anew, and go on from its ``change_seq``.
+        """
+        valid.page_limit(limit)
+        given = {"session_id": valid.sought("session_id", session_id), "after_seq": valid.number("seq", seq)}
+        last = sql.LIST.key_of(given, page_token)
+        following = (seq if last is None else last[0]) + 1
+
+        def read(unit: Unit) -> Page[Change]:
+            found = sql.LIST.page(unit, Change.of, limit=limit, page_token=page_token, given=given)
+            if not found.damaged and (not found.items or found.items[0].seq != following):
+                self._refuse_trimmed(unit, session_id, following)
+            return found
+
+        return self._viewing(read)
+
+    def head(self, session_id: str) -> int:
+        """The number of the last entry. Raises `NotFound`."""
+        return self._reading(lambda unit: _head(unit, valid.sought("session_id", session_id)))
+
+    def wait(
+        self, session_id: str, seq: int = 0, *, timeout: float, poll_interval: float = 0.5, limit: int = 50
+    ) -> Page[Change]:
+        """As `after`; where there is nothing yet, wait for it. After ``timeout`` seconds the page is empty.
+
+        Looks every ``poll_interval`` seconds, with one statement for all that wait in a store, and holds no connection
+        meanwhile. In a transaction it is `MisuseError`.
+        """
+        seconds = valid.seconds("timeout", timeout)
+        refuse_in_transaction(self._scope)
+        found = self.after(session_id, seq, limit=limit)
+        if found.items or found.damaged or not seconds:
+            return found
+        with self._arrivals(session_id, seq, seconds, poll_interval) as arrived:
+            arrived.wait(arrived.seconds_left)
+        return self.after(session_id, seq, limit=limit)
+
+    def follow(
+        self,
+        session_id: str,
+        seq: int = 0,
+        *,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Change]:
+        """Each entry after ``seq`` once and in order: the stored ones, then new ones as they are committed.
+
+        Ends after ``idle_timeout`` seconds without one, or when ``stop`` is set. Raises as `after`.
+        """
+        refuse_in_transaction(self._scope)
+        found, first = valid.sought("session_id", session_id), valid.number("seq", seq)
+        idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
+        interval = valid.seconds("poll_interval", poll_interval)
+        return self._followed(found, first, idle, interval, threading.Event() if stop is None else stop)
+
+    def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+        """Call ``callback`` with each change that this store commits, after the commit; returns what ends it.
+
+        It runs in the thread that committed. One that raises is logged and counted, and keeps nobody from anything.
+        Changes of several threads may arrive in another order than that of their numbers.
+        """
+        return self._listeners.subscribe(TOPIC, callback)
+
+    def trim(self, session_id: str, *, below: int) -> int:
+        """Remove the entries with a number below this; how many they were. Who reads after them is told so."""
+        values = {"session_id": valid.sought("session_id", session_id), "below": valid.number("below", below)}
+        return self._once(lambda unit: unit.change(sql.TRIM, values), repeatable=True)
+
+    def _arrivals(
+        self,
+        session_id: str,
+        seq: int,
+        seconds: float,
+        poll_interval: float,
+        woken: Callable[[], object] | None = None,
+    ) -> AbstractContextManager[Arrivals[str]]:
+        interval = valid.seconds("poll_interval", poll_interval)
+        return arrivals(watch_for(self._scope), session_id, seconds, interval, known=seq, woken=woken)
+
+    def _followed(
+        self, session_id: str, seq: int, idle: float | None, interval: float, stop: threading.Event
+    ) -> Iterator[Change]:
+        watch, heard = watch_for(self._scope), time.monotonic()
+        with watch.waiting_for([session_id], interval):
+            known = {session_id: seq}
+            head = max(seq, self.head(session_id))
+            while not stop.is_set():
+                if head > known[session_id]:
+                    for change in self._stored(session_id, known[session_id]):
+                        yield change
+                        head, heard = max(head, change.seq), time.monotonic()
+                    known[session_id] = head
+                if idle is not None and time.monotonic() - heard >= idle:
+                    return
+                left = _SLICE if idle is None else min(_SLICE, heard + idle - time.monotonic())
+                head = watch.grown(known, max(left, 0.0)).get(session_id, head)
+
+    def _stored(self, session_id: str, seq: int) -> Iterator[Change]:
+        page = self.after(session_id, seq, limit=valid.PAGE_LIMIT)
+        while True:
+            yield from page.items
+            if page.next_page_token is None:
+                return
+            page = self.after(session_id, seq, limit=valid.PAGE_LIMIT, page_token=page.next_page_token)
+
+    @staticmethod
+    def _refuse_trimmed(unit: Unit, session_id: str, following: int) -> None:
+        head = _head(unit, session_id)
+        if head >= following:
+            lowest = unit.value(sql.LOWEST, {"session_id": session_id}) or head + 1
+            problem = f"entries after {following - 1} were removed; {lowest} is the lowest that is left"
+            raise Conflict(f"feed of session {session_id!r:.80}: {problem}", code=words.FEED_TRIMMED, lowest=lowest)
+
+
+def _head(unit: Unit, session_id: str) -> int:
+    head: int | None = unit.value(sql.HEAD, {"session_id": session_id})
+    if head is None:
+        raise valid.not_found(words.SESSION, session_id)
+    return head

@@ -1,0 +1,23 @@
+"""The statements of feeds."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import CHANGES, SESSIONS
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind, prepared
+
+_c = CHANGES.c
+_OF = _c.session_id == bind("session_id", _c.session_id)
+
+LIST = Listing(
+    "session_changes",
+    tuple(CHANGES.columns),
+    order=(_c.seq,),
+    filters={"session_id": _OF, "after_seq": _c.seq > bind("after_seq", _c.seq)},
+    descending=False,
+)
+HEAD = prepared(sa.select(SESSIONS.c.change_seq).where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id)))
+LOWEST = prepared(sa.select(sa.func.min(_c.seq)).where(_OF))
+TRIM = prepared(sa.delete(CHANGES).where(_OF, _c.seq < bind("below", _c.seq)))

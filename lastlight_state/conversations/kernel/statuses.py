@@ -1,0 +1,142 @@
+"""The only code that changes the status of a session or branch, under the lock of the session.
+
+The change, its row in the history and its entry in the feed are of one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import Reason
+from lastlight_state.conversations.kernel.feeds import Row, fed, feed, news
+from lastlight_state.conversations.kernel.sessions import MOVED
+from lastlight_state.conversations.records import Transition
+from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
+from lastlight_state.db import valid
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.ids import new_id
+
+_s, _b, _t = SESSIONS.c, BRANCHES.c, TRANSITIONS.c
+_THIS = _s.id == bind("session_id", _s.id)
+
+#: What a change of status sets besides the status, of a session.
+_SET = (
+    "status_reason",
+    "started_at",
+    "ended_at",
+    "ended_at_is_approximate",
+    "last_message_at",
+    "owner",
+    "heartbeat_at",
+)
+_TIMES = ("started_at", "ended_at")
+
+LOCK = prepared(
+    sa.select(
+        _s.id, _s.status, _s.transition_seq, _s.created_at, *(_s[name] for name in _SET if name != "status_reason")
+    )
+    .where(_THIS)
+    .with_for_update()
+)
+#: Nobody changes it who has not locked the session.
+BRANCH = prepared(
+    sa.select(_b.id, _b.session_id, _b.status, _b.created_at, *(_b[name] for name in _TIMES)).where(
+        _b.id == bind("branch_id", _b.id)
+    )
+)
+_COUNTED = {"transition_seq": _s.transition_seq + number(1), **MOVED}
+_MOVE = fed(
+    sa.update(SESSIONS)
+    .where(_THIS)
+    .values(status=bind("to", _s.status), **{name: bind(name, _s[name]) for name in _SET}, **_COUNTED)
+    .returning(_s.id, _s.change_seq)
+)
+_COUNT = fed(sa.update(SESSIONS).where(_THIS).values(**_COUNTED).returning(_s.id, _s.change_seq))
+_MOVE_BRANCH = prepared(
+    sa.update(BRANCHES)
+    .where(_b.id == bind("branch_id", _b.id))
+    .values(status=bind("to", _b.status), **{name: bind(name, _b[name]) for name in _TIMES})
+)
+_RECORD = prepared(sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}))
+
+
+def reason(where: str, given: Any, status: str | None) -> Row:
+    """Why a status changes, as statements name it. Without a code it is the usual one of that status."""
+    why = valid.group(where, given, Reason)
+    code = words.USUAL_REASONS.get(status or "") if why.code is None else why.code
+    evidence = why.evidence
+    return {
+        "reason_code": None if code is None else valid.word(f"{where}.code", code, words.REASONS),
+        "reason_summary": valid.optional_content(f"{where}.summary", why.summary, words.SUMMARY),
+        "evidence": None if evidence is None else codec.encode(f"{where}.evidence", evidence, max_bytes=words.EVIDENCE),
+        "source": valid.word(f"{where}.source", why.source, words.SOURCES),
+        "actor": checks.name(f"{where}.actor", why.actor),
+    }
+
+
+def move(unit: Unit, listeners: Listeners, row: Row, to: str, why: Row, at: datetime, **sets: Any) -> Transition:
+    """Give the locked session ``row`` another status. ``sets`` are columns that this change sets."""
+    values = {**row, **_consequences(row, to, at), "status_reason": why["reason_code"], **sets}
+    told = news("status.changed", details={"from": row["status"], "to": to})
+    feed(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
+    return record(unit, {**row, "status": to}, why, previous=row["status"], seq=row["transition_seq"] + 1, at=at)
+
+
+def move_branch(
+    unit: Unit, listeners: Listeners, row: Row, branch: Row, to: str, why: Row, at: datetime, **sets: Any
+) -> Transition:
+    """Give a branch of the locked session ``row`` another status."""
+    values = {**branch, **_ends(branch, to, at), **sets}
+    unit.change(_MOVE_BRANCH, {**values, "branch_id": branch["id"], "to": to})
+    told = news("status.changed", branch_id=branch["id"], details={"from": branch["status"], "to": to})
+    feed(unit, listeners, _COUNT, {"session_id": row["id"], "at": at}, told)
+    seq = row["transition_seq"] + 1
+    return record(unit, {**row, "status": to}, why, previous=branch["status"], seq=seq, at=at, branch_id=branch["id"])
+
+
+def record(
+    unit: Unit,
+    row: Mapping[str, Any],
+    why: Row,
+    *,
+    previous: str | None,
+    seq: int,
+    at: datetime,
+    branch_id: str | None = None,
+) -> Transition:
+    """Write the history of a change that this unit makes."""
+    values = {
+        "id": new_id(),
+        "session_id": row["id"],
+        "branch_id": branch_id,
+        "seq": seq,
+        "previous_status": previous,
+        "status": row["status"],
+        "created_at": at,
+        **why,
+    }
+    unit.change(_RECORD, values)
+    evidence = None if why["evidence"] is None else codec.decode(why["evidence"])
+    return Transition.of({**values, "evidence": evidence})
+
+
+def _consequences(row: Row, to: str, at: datetime) -> Row:
+    """What else changes with the status of a session. One that begins to run, first or again, has been active."""
+    if to != words.RUNNING:
+        return {**_ends(row, to, at), "ended_at_is_approximate": False}
+    last = row["last_message_at"]
+    alive = {"last_message_at": at if last is None else max(last, at), "owner": None, "heartbeat_at": None}
+    return {**_ends(row, to, at), **alive, "ended_at_is_approximate": False}
+
+
+def _ends(row: Row, to: str, at: datetime) -> Row:
+    started = row["started_at"] or (at if to == words.RUNNING else None)
+    return {"started_at": started, "ended_at": at if to in words.TERMINAL else None}

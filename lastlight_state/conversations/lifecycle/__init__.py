@@ -1,0 +1,276 @@
+"""The lifecycle of sessions and branches: statuses changed by compare-and-set, with a history, and signs of life."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.conversations import checks, state as states, words
+from lastlight_state.conversations.arguments import Limits, Reason
+from lastlight_state.conversations.kernel import statuses
+from lastlight_state.conversations.kernel.feeds import Row, feed, news
+from lastlight_state.conversations.lifecycle import statements as sql
+from lastlight_state.conversations.records import NormalizedState, StaleSession, Transition
+from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
+from lastlight_state.db import valid
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
+
+#: Which statuses a change may expect: one, or any of several; None among them is that of a session without one.
+Expected = SessionStatus | Collection[SessionStatus | None] | None
+
+_USUAL = Reason()
+_LIMITS = Limits()
+#: How long the owner of a session may be silent before another may send heartbeats.
+_SILENCE = _LIMITS.heartbeat
+
+
+class Lifecycle(Repository):
+    """``store.conversations.lifecycle``"""
+
+    def transition(
+        self,
+        session_id: str,
+        to: SessionStatus,
+        *,
+        expect: Expected = None,
+        reason: Reason = _USUAL,
+        branch_id: str | None = None,
+        ended_at: datetime | None = None,
+    ) -> Transition:
+        """Change the status of a session, or with ``branch_id`` of one of its branches, and record it.
+
+        From no status to any, from pending to running or an end, from running to an end. With ``expect`` only from one
+        of these; None among them is a session without a status. The same status again changes nothing and returns the
+        transition that set it. Raises `LostRace` with the present ``status``, and `NotFound`.
+        """
+        done = self.try_transition(session_id, to, expect=expect, reason=reason, branch_id=branch_id, ended_at=ended_at)
+        if done is not None:
+            return done
+        status = self._status(session_id, branch_id)
+        raise LostRace(f"session {session_id!r:.80} is {status}, and does not become {to}", status=status)
+
+    def try_transition(
+        self,
+        session_id: str,
+        to: SessionStatus,
+        *,
+        expect: Expected = None,
+        reason: Reason = _USUAL,
+        branch_id: str | None = None,
+        ended_at: datetime | None = None,
+    ) -> Transition | None:
+        """As `transition`, with None where that raises `LostRace`."""
+        status = valid.word("to", to, words.STATUSES)
+        expected = _expected(expect)
+        why = statuses.reason("reason", reason, status)
+        sets = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
+        found, of = valid.sought("session_id", session_id), checks.name("branch_id", branch_id)
+        now = self._now()
+
+        def change(unit: Unit) -> Transition | None:
+            row = _locked(unit, found)
+            branch = None if of is None else _branch(unit, row, of)
+            held = row if branch is None else branch
+            if held["status"] == status and expected != frozenset():
+                last = _last(unit, found, of)
+                if last is not None:
+                    return last
+            elif not _leads(held["status"], status) or (expected is not None and held["status"] not in expected):
+                return None
+            if branch is None:
+                return statuses.move(unit, self._listeners, row, status, why, now, **sets)
+            return statuses.move_branch(unit, self._listeners, row, branch, status, why, now, **sets)
+
+        return self._writing(change, repeatable=True)
+
+    def reopen(self, session_id: str, *, actor: str, reason: Reason = _USUAL) -> Transition:
+        """Let a session that has ended run again, for what somebody does: its end is cleared.
+
+        Raises `LostRace` with the present ``status`` of one that has not ended, and `NotFound`.
+        """
+        given = statuses.reason("reason", reason, RUNNING)
+        code = words.RESUMED if reason.code is None else given["reason_code"]
+        why = {**given, "reason_code": code, "actor": valid.identifier("actor", actor)}
+        found, now = valid.sought("session_id", session_id), self._now()
+
+        def change(unit: Unit) -> Transition:
+            row = _locked(unit, found)
+            if row["status"] not in TERMINAL:
+                problem = f"session {session_id!r:.80} is {row['status']}, and has not ended"
+                raise LostRace(problem, status=row["status"])
+            return statuses.move(unit, self._listeners, row, RUNNING, why, now)
+
+        return self._writing(change)
+
+    def heartbeat(self, session_id: str, owner: str) -> datetime:
+        """Say that a running session is alive; the time that is stored. One statement, without an entry in the feed.
+
+        Raises `ClaimLost` while another owner's heartbeat is not older than 90 seconds, `LostRace` with the present
+        ``status`` of a session that is not running, `NotFound`.
+        """
+        now = self._now()
+        values = {
+            "session_id": valid.sought("session_id", session_id),
+            "owner": valid.identifier("owner", owner),
+            "at": now,
+            "stale_before": now - _SILENCE,
+        }
+        heard: datetime | None = self._once(lambda unit: unit.value(sql.HEARTBEAT, values), repeatable=True)
+        if heard is not None:
+            return heard
+        held = self._reading(lambda unit: unit.row(sql.HOLDER, values))
+        if held is None:
+            raise valid.not_found(words.SESSION, session_id)
+        if held["status"] != RUNNING:
+            problem = f"session {session_id!r:.80} is {held['status']}, and not running"
+            raise LostRace(problem, status=held["status"])
+        raise ClaimLost(
+            session_id, kind="session", presented=None, current_epoch=0, held_by=held["owner"], status=RUNNING
+        )
+
+    def history(
+        self, session_id: str, *, branch_id: str | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[Transition]:
+        """A page of the changes of status of a session and its branches, the newest first. They outlive the session."""
+        given = {
+            "session_id": valid.sought("session_id", session_id),
+            "branch_id": None if branch_id is None else valid.sought("branch_id", branch_id),
+        }
+        return self._page(sql.HISTORY, Transition.of, given, limit, page_token)
+
+    def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
+        """Running sessions whose last sign of life is older than this, the longest silent first. Writes nothing."""
+        valid.page_limit(limit)
+        values = {"before": self._now() - valid.duration("older_than", older_than)}
+        rows = self._reading(lambda unit: unit.first_sound(sql.STALE, values, limit))
+        return [StaleSession.of(row) for row in rows]
+
+    def retire(self, session_id: str, *, to: SessionStatus, seen: datetime, reason: Reason = _USUAL) -> Transition:
+        """End a running session whose last sign of life is still the one that `stale` has seen: that is when it ended.
+
+        Raises `LostRace` with ``last_sign`` for one that has woken up, with ``status`` for one that has ended.
+        """
+        status = valid.word("to", to, TERMINAL)
+        why, at = statuses.reason("reason", reason, status), aware_utc("seen", seen)
+        found, now = valid.sought("session_id", session_id), self._now()
+
+        def change(unit: Unit) -> Transition:
+            row = _locked(unit, found)
+            sign = _last_sign(row)
+            if row["status"] != RUNNING or sign != at:
+                problem = f"session {session_id!r:.80} is {row['status']}, with a last sign of life at {sign}"
+                raise LostRace(problem, status=row["status"], last_sign=sign)
+            ended = {"ended_at": at, "ended_at_is_approximate": True}
+            return statuses.move(unit, self._listeners, row, status, why, now, **ended)
+
+        return self._writing(change)
+
+    def record_verification(self, session_id: str, result: dict[str, Any]) -> None:
+        """Store what came of the session's artifacts: an object whose ``status`` is ``passed``, ``warning`` …
+
+        Raises `NotFound`.
+        """
+        given = valid.group("result", result, dict)
+        if not isinstance(given.get("status"), str):
+            raise InvalidValue("result.status", "expected text")
+        values = {
+            "session_id": valid.sought("session_id", session_id),
+            "result": codec.encode("result", given, max_bytes=words.METADATA),
+            "at": self._now(),
+        }
+        told = news("session.updated")
+        if self._chained(lambda unit: feed(unit, self._listeners, sql.VERIFIED, values, told), repeatable=True) is None:
+            raise valid.not_found(words.SESSION, session_id)
+
+    def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
+        """How a session stands now, by these limits. Raises `NotFound`."""
+        values, bounds, now = self._asked([session_id], limits)
+        row = self._reading(lambda unit: unit.row(sql.STATES, values))
+        if row is None:
+            raise NotFound(words.SESSION, session_id)
+        return _state(row, now, bounds)
+
+    def states(self, session_ids: Sequence[str], *, limits: Limits = _LIMITS) -> dict[str, NormalizedState]:
+        """How at most 500 sessions stand now, by id, read with one statement.
+
+        Those that are not stored are absent, and so are those that cannot be read.
+        """
+        values, bounds, now = self._asked(session_ids, limits)
+        rows, _ = self._reading(lambda unit: unit.sound(sql.STATES, values))
+        return {row["id"]: _state(row, now, bounds) for row in rows}
+
+    def _asked(self, session_ids: Sequence[str], limits: Limits) -> tuple[Row, Limits, datetime]:
+        ids = checks.message_ids("session_ids", session_ids, valid.PAGE_LIMIT)
+        bounds = valid.group("limits", limits, Limits)
+        for name, value in vars(bounds).items():
+            valid.duration(f"limits.{name}", value)
+        return {"wanted": as_list([{"id": one} for one in dict.fromkeys(ids)])}, bounds, self._now()
+
+    def _status(self, session_id: str, branch_id: str | None) -> str | None:
+        def read(unit: Unit) -> str | None:
+            if branch_id is None:
+                found = unit.row(sql.HOLDER, {"session_id": session_id})
+            else:
+                found = unit.row(statuses.BRANCH, {"branch_id": branch_id})
+            return None if found is None else found["status"]
+
+        return self._reading(read)
+
+
+def _state(row: Row, now: datetime, limits: Limits) -> NormalizedState:
+    last = {name.removeprefix(sql.REASON): value for name, value in row.items() if name.startswith(sql.REASON)}
+    reason = None if last["id"] is None else Transition.of(last)
+    return NormalizedState.of({"session_id": row["id"], **states.derived(row, now, limits), "reason": reason})
+
+
+def _expected(given: Any) -> frozenset[str | None] | None:
+    """The statuses from which a change may come; None for any."""
+    if given is None:
+        return None
+    several = [given] if isinstance(given, str) else valid.several("expect", given)
+    return frozenset(None if one is None else valid.word("expect", one, words.STATUSES) for one in several)
+
+
+def _end(status: str, ended_at: Any) -> datetime:
+    if status not in TERMINAL:
+        raise InvalidValue("ended_at", f"must not be given for {status}")
+    return aware_utc("ended_at", ended_at)
+
+
+def _leads(status: str | None, to: str) -> bool:
+    """Whether a status may be followed by another."""
+    if status is None:
+        return True
+    return to in TERMINAL or to == RUNNING if status == "pending" else status == RUNNING and to in TERMINAL
+
+
+def _locked(unit: Unit, session_id: str) -> Row:
+    row = unit.row(statuses.LOCK, {"session_id": session_id})
+    if row is None:
+        raise valid.not_found(words.SESSION, session_id)
+    return row
+
+
+def _branch(unit: Unit, row: Row, branch_id: str) -> Row:
+    branch = unit.row(statuses.BRANCH, {"branch_id": branch_id})
+    if branch is None or branch["session_id"] != row["id"]:
+        raise valid.not_found(words.BRANCH, branch_id)
+    return branch
+
+
+def _last(unit: Unit, session_id: str, branch_id: str | None) -> Transition | None:
+    statement = sql.LAST if branch_id is None else sql.LAST_OF_BRANCH
+    return unit.find(Transition, statement, {"session_id": session_id, "branch_id": branch_id})
+
+
+def _last_sign(row: Row) -> datetime:
+    signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
+    last: datetime = max(sign for sign in signs if sign is not None)
+    return last

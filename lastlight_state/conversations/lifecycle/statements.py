@@ -1,0 +1,100 @@
+"""The statements of the lifecycle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations.kernel.feeds import fed
+from lastlight_state.conversations.kernel.sessions import MOVED
+from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
+from lastlight_state.db.base import later_of
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import listed
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import bind, constant, number, prepared
+
+_s, _t = SESSIONS.c, TRANSITIONS.c
+_THIS = _s.id == bind("session_id", _s.id)
+_RUNNING = _s.status == constant("running")
+
+HISTORY = Listing(
+    "session_transitions",
+    tuple(TRANSITIONS.columns),
+    order=(_t.seq,),
+    filters={
+        "session_id": _t.session_id == bind("session_id", _t.session_id),
+        "branch_id": _t.branch_id == bind("branch_id", _t.branch_id),
+    },
+)
+_of_session = _t.session_id == bind("session_id", _t.session_id)
+#: The last change of the status of a session, and of one of its branches.
+LAST = prepared(
+    sa.select(*TRANSITIONS.columns).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1))
+)
+LAST_OF_BRANCH = prepared(
+    sa.select(*TRANSITIONS.columns)
+    .where(_of_session, _t.branch_id == bind("branch_id", _t.branch_id))
+    .order_by(_t.seq.desc())
+    .limit(number(1))
+)
+
+_heard = bind("at", _s.heartbeat_at)
+HEARTBEAT = prepared(
+    sa.update(SESSIONS)
+    .where(
+        _THIS,
+        _RUNNING,
+        sa.or_(
+            _s.owner.is_(None),
+            _s.owner == bind("owner", _s.owner),
+            _s.heartbeat_at.is_(None),
+            _s.heartbeat_at < bind("stale_before", _s.heartbeat_at),
+        ),
+    )
+    .values(owner=bind("owner", _s.owner), heartbeat_at=later_of(sa.func.coalesce(_s.heartbeat_at, _heard), _heard))
+    .returning(_s.heartbeat_at)
+)
+HOLDER = prepared(sa.select(_s.status, _s.owner).where(_THIS))
+
+_sign: sa.ColumnElement[Any] = _s.created_at
+for _time in (_s.last_message_at, _s.started_at, _s.heartbeat_at):
+    _sign = later_of(_sign, sa.func.coalesce(_time, _s.created_at))
+LAST_SIGN = _sign.label("last_sign")
+STALE = prepared(
+    sa.select(_s.id, _s.owner, LAST_SIGN)
+    .where(_RUNNING, _sign < bind("before", _s.created_at))
+    .order_by(_sign, _s.id)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+VERIFIED = fed(
+    sa.update(SESSIONS)
+    .where(_THIS)
+    .values(artifact_verification=bind("result", _s.artifact_verification), **MOVED)
+    .returning(_s.id, _s.change_seq)
+)
+
+_wanted = listed("wanted")
+_last = TRANSITIONS.alias("last")
+_last_seq = sa.select(sa.func.max(_t.seq)).where(_t.session_id == _s.id, _t.branch_id.is_(None)).scalar_subquery()
+_size = (
+    sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
+    .where(PROGRESSIONS.c.id == _s.progression_id)
+    .scalar_subquery()
+    .label("message_count")
+)
+FACTS = (
+    "id status invocation_kind artifacts_path started_at last_message_at heartbeat_at artifact_contract "
+    "artifact_verification".split()
+)
+#: How the columns of the last transition are called beside those of its session.
+REASON = "reason_"
+STATES = prepared(
+    sa.select(
+        *(_s[name] for name in FACTS), _size, *(column.label(f"{REASON}{column.name}") for column in _last.columns)
+    )
+    .select_from(SESSIONS.outerjoin(_last, sa.and_(_last.c.session_id == _s.id, _last.c.seq == _last_seq)))
+    .where(AmongFew(_s.id, sa.select(member_of(_wanted.c.value, "id"))))
+)

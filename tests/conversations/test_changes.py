@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.conversations.talk import begun, said
+from support.workflows.steps import undone
+
+from lastlight_state import AsyncStateStore, Conflict, MisuseError, NotFound, StateStore, iterate
+from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
+from lastlight_state.testing import Database, FrozenClock
+
+#: How long a test waits for what must come.
+LONG = 30
+
+
+def kinds(store: Any, session_id: str, after: int = 0) -> list[str]:
+    return [one.kind for one in iterate(store.conversations.changes.after, session_id, after, limit=3)]
+
+
+def test_each_change_of_a_session_is_in_its_feed_once(every_backend: StateStore) -> None:
+    """conversations CV-29: by gap-free numbers, with what it is about."""
+    c = every_backend.conversations
+    session = c.sessions.create(NewSession("s", status="running"))
+    branch = c.branches.create("s", NewBranch(id="main", system=NewMessage("system", "be kind", id="sys")))
+    c.branches.append("main", said("a", "b"))
+    c.lineage.fork("main", at=1, branch_id="fork")
+    c.branches.update("main", BranchPatch(name="n"))
+    c.branches.replace_system("main", NewMessage("system", "be brief", id="sys2"))
+    c.progressions.append(session.progression_id, ["a"], on_repeat="keep")
+    c.progressions.replace(branch.progression_id, ["a"], expect_version=1)
+    c.sessions.update("s", SessionPatch(name="n"))
+    c.sessions.merge_metadata("s", {"k": 1})
+    c.sessions.hold("s", "audit")
+    c.lifecycle.transition("s", "failed")
+    found = list(iterate(c.changes.after, "s", limit=5))
+    assert [one.seq for one in found] == [*range(1, 13)]
+    assert [one.kind for one in found] == [
+        "session.created", "branch.created", "messages.appended", "branch.forked", "branch.updated", "branch.updated",
+        "messages.appended", "progression.replaced", *["session.updated"] * 3, "status.changed",
+    ]  # fmt: skip
+    appended, forked, ended = found[2], found[3], found[-1]
+    assert (appended.branch_id, appended.ord, appended.count) == ("main", 0, 2)
+    assert (forked.branch_id, forked.ord) == ("fork", 1)
+    assert ended.details == {"from": "running", "to": "failed"}
+    assert c.changes.head("s") == c.sessions.get("s").change_seq == 12
+
+
+def test_what_changes_nothing_is_not_in_a_feed(every_backend: StateStore) -> None:
+    """conversations CV-18, CV-29: nor are heartbeats and touches."""
+    c = every_backend.conversations
+    branch = begun(every_backend, "a")
+    c.lifecycle.transition(branch.session_id, "running")
+    head = c.changes.head(branch.session_id)
+    c.branches.append("main", said("a"))
+    c.messages.put(said("a")[0])
+    c.sessions.touch(branch.session_id)
+    c.lifecycle.heartbeat(branch.session_id, "w")
+    c.lifecycle.transition(branch.session_id, "running")
+    c.sessions.update(branch.session_id, SessionPatch())
+    c.progressions.replace(branch.progression_id, ["a"], expect_version=1)
+    assert c.changes.head(branch.session_id) == head
+
+
+def test_a_revised_message_is_told_to_running_sessions(every_backend: StateStore) -> None:
+    """conversations CV-6, CV-29, case 15: not to those that have ended, and once to each."""
+    c = every_backend.conversations
+    for name, status in (("live", "running"), ("also", "running"), ("over", "completed"), ("legacy", None)):
+        c.sessions.create(NewSession(name, status=status))  # type: ignore[arg-type]
+        c.branches.append(c.branches.create(name, NewBranch(id=name)).id, said("m") if name == "live" else ["m"])
+    c.messages.put(NewMessage("user", {"text": "grown"}, id="m"))
+    assert {name: kinds(every_backend, name, 3) for name in ("live", "also", "over", "legacy")} == {
+        "live": ["message.revised"], "also": ["message.revised"], "over": [], "legacy": []
+    }  # fmt: skip
+    c.branches.append("over", [NewMessage("user", {"text": "grown more"}, id="m")])
+    assert kinds(every_backend, "over", 3) == ["message.revised"]
+    assert c.changes.after("also", 4).items[0].message_id == "m"
+
+
+def test_a_late_hook_appends_to_a_session_that_has_ended(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
+    """conversations CV-20, case 56: feed and clocks move, the status stays."""
+    c = every_backend.conversations
+    branch = begun(every_backend, "a")
+    c.lifecycle.transition(branch.session_id, "completed")
+    frozen_clock.advance(seconds=1)
+    c.branches.append("main", said("late"))
+    session = c.sessions.get(branch.session_id)
+    assert (session.status, session.last_message_at) == ("completed", frozen_clock.now())
+    assert kinds(every_backend, branch.session_id)[-1] == "messages.appended"
+
+
+def test_a_feed_that_was_trimmed_says_so(every_backend: StateStore) -> None:
+    """conversations CV-32, case 35: with the lowest number that is left."""
+    c = every_backend.conversations
+    branch = begun(every_backend, "a")
+    assert c.changes.trim(branch.session_id, below=3) == 2
+    with pytest.raises(Conflict) as refused:
+        c.changes.after(branch.session_id, 0)
+    assert (refused.value.code, refused.value.details["lowest"]) == ("feed_trimmed", 3)
+    assert [one.seq for one in c.changes.after(branch.session_id, 2)] == [3]
+    assert c.changes.trim(branch.session_id, below=100) == 1
+    with pytest.raises(Conflict) as refused:
+        c.changes.after(branch.session_id, 2)
+    assert refused.value.details["lowest"] == 4
+    assert c.changes.after(branch.session_id, 3).items == ()
+    for missing in (lambda: c.changes.after("x"), lambda: c.changes.head("x"), lambda: c.changes.wait("x", timeout=0)):
+        with pytest.raises(NotFound):
+            missing()
+
+
+def test_those_who_subscribed_are_told_what_was_committed(every_backend: StateStore) -> None:
+    """conversations CV-31, case 36: nothing of what is rolled back, and whatever another one raises."""
+    c = every_backend.conversations
+    told: list[Change] = []
+
+    def fail(_change: Change) -> None:
+        raise ValueError
+
+    unsubscribe = c.changes.subscribe(told.append)
+    c.changes.subscribe(fail)
+    branch = begun(every_backend, "a")
+    with undone(every_backend) as tx:
+        tx.conversations.branches.append("main", said("b"))
+    assert told == list(c.changes.after(branch.session_id))
+    unsubscribe()
+    c.branches.append("main", said("c"))
+    assert len(told) == 3
+
+
+def test_a_follower_sees_each_entry_once_and_in_order(every_backend: StateStore) -> None:
+    """conversations CV-29, CV-30, case 34: whoever commits, from the number on that it has."""
+    c = every_backend.conversations
+    branch = begun(every_backend)
+
+    def write(n: int) -> None:
+        for i in range(5):
+            c.branches.append("main", said(f"{n}-{i}"))
+
+    seen = []
+    with ThreadPoolExecutor(2) as pool:
+        writing = [pool.submit(write, n) for n in range(2)]
+        for change in c.changes.follow(branch.session_id, 1, poll_interval=0.01):
+            seen.append(change.seq)
+            if len(seen) == 11:
+                break
+        for one in writing:
+            one.result()
+    assert seen == list(range(2, 13))
+
+
+def test_following_ends_when_it_is_told_to_or_nothing_comes(every_backend: StateStore) -> None:
+    """conversations CV-30."""
+    c = every_backend.conversations
+    branch = begun(every_backend)
+    stop = threading.Event()
+    stop.set()
+    assert list(c.changes.follow(branch.session_id, stop=stop)) == []
+    assert len(list(c.changes.follow(branch.session_id, idle_timeout=0))) == 2
+    with pytest.raises(MisuseError), every_backend.transaction() as tx:
+        tx.conversations.changes.follow(branch.session_id)
+
+
+def test_waiting_ends_with_news_or_with_its_time(every_backend: StateStore, database: Database) -> None:
+    """conversations CV-30, case 37: news that another store commits, too."""
+    c = every_backend.conversations
+    branch = begun(every_backend)
+    assert c.changes.wait(branch.session_id, 2, timeout=0.01, poll_interval=0.01).items == ()
+    assert len(c.changes.wait(branch.session_id, 0, timeout=LONG)) == 2
+    other = database.open()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(c.changes.wait, branch.session_id, 2, timeout=LONG, poll_interval=0.01)
+        other.conversations.branches.append("main", said("a"))
+        assert [one.seq for one in waiting.result(LONG)] == [3]
+
+
+async def _watched(opened: StateStore, session_id: str) -> Any:
+    store = AsyncStateStore(opened)
+    c = store.conversations
+    told: list[Change] = []
+    c.changes.subscribe(told.append)
+    waiting = asyncio.create_task(c.changes.wait(session_id, 2, timeout=LONG, poll_interval=0.01))
+    await c.lifecycle.transition(session_id, "running")
+    [news] = await waiting
+    followed = [one.seq async for one in c.changes.follow(session_id, idle_timeout=0)]
+    return news, told, followed, await c.changes.wait(session_id, 3, timeout=0), await c.changes.head(session_id)
+
+
+def test_the_same_from_coroutines(every_backend: StateStore) -> None:
+    """conversations CV-30, CV-31."""
+    branch = begun(every_backend)
+    news, told, followed, nothing, head = asyncio.run(_watched(every_backend, branch.session_id))
+    assert ([news], followed, len(nothing), head) == (told, [1, 2, 3], 0, 3)
