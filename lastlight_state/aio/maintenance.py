@@ -6,6 +6,7 @@ from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
 from lastlight_state.maintenance import (
     AgentSessions,
+    Backup,
     Chats,
     Checkpoints,
     Copy,
@@ -51,6 +52,14 @@ class AsyncPrune(Face[Prune]):
     plan = reading(Prune.plan)
     run = reading(Prune.run)
     resume = reading(Prune.resume)
+
+
+class AsyncBackup(Face[Backup]):
+    """``store.maintenance.backup``. It reads this store; what it writes goes elsewhere."""
+
+    create = reading(Backup.create)
+    verify = reading(Backup.verify)
+    restore = reading(Backup.restore)
 
 
 class AsyncCopy(Face[Copy]):
@@ -118,6 +127,8 @@ class AsyncMaintenance(Face[Maintenance]):
     doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
+    #: Takes everything at one moment into a folder, verifies and restores it.
+    backup: Part[AsyncBackup] = Part("lastlight_state.aio.maintenance.AsyncBackup")
     #: Fills another database with everything, and proves that it arrived.
     copy: Part[AsyncCopy] = Part("lastlight_state.aio.maintenance.AsyncCopy")
     #: Empties messages of conversations.

@@ -63,3 +63,7 @@ class Upkeep:
     def identity(self, checkout: Any) -> Hashable:
         """What connections to the same tables have in common; None for tables that no other connection can see."""
         return None
+
+    def snapshot(self, checkout: Any, path: Path) -> bool:
+        """Write the database as it is at one moment to a new SQLite file, while others go on. False if it cannot."""
+        return False

@@ -37,6 +37,8 @@ COMMANDS = {
     "session-state": "List, show, delete and reconstruct the states of sessions.",
     "repair": "Find what is damaged in line files, and mend it without losing a byte.",
     "prune": "Remove what ended long ago, with a dry run and a receipt.",
+    "backup": "Write everything at one moment into a folder, or verify one.",
+    "restore": "Make the database of a backup anew.",
     "copy": "Copy everything into an empty database, and prove that it arrived.",
     "redact": "Empty messages of conversations, and keep their rows and their order.",
     "erase": "Take one person out of conversations and chats.",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         AgentSessions as AgentSessions,
         SessionExecution as SessionExecution,
     )
+    from lastlight_state.maintenance.backup import Backup as Backup
+    from lastlight_state.maintenance.backup.records import BackedFile as BackedFile, Manifest as Manifest
     from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
     from lastlight_state.maintenance.chats import Chats as Chats
     from lastlight_state.maintenance.checkpoint import Checkpoints as Checkpoints
@@ -63,6 +65,8 @@ public(
     globals(),
     {
         "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
+        "backup": "Backup",
+        "backup.records": "BackedFile Manifest",
         "chat_records": "ChatMessages ChatThread",
         "chats": "Chats",
         "checkpoint": "Checkpoints",
@@ -99,6 +103,8 @@ class Maintenance(Face):
     doctor: Part[Doctor] = Part("lastlight_state.maintenance.doctor.Doctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
+    #: Takes everything at one moment into a folder, verifies and restores it.
+    backup: Part[Backup] = Part("lastlight_state.maintenance.backup.Backup")
     #: Fills another database with everything, and proves that it arrived.
     copy: Part[Copy] = Part("lastlight_state.maintenance.copy.Copy")
     #: Empties messages of conversations.

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from support.cli.calls import lastlight_state
 
 from lastlight_state.testing import Database
@@ -14,8 +15,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_every_command_of_the_night_works_as_it_is_printed(fresh_database: Database) -> None:
+def test_every_command_of_the_night_works_as_it_is_printed(
+    fresh_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """maintenance OP-1, OP-72: nothing is wrong with an empty database, and nothing is removed."""
+    monkeypatch.chdir(tmp_path)
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert len(commands) >= 10
     for line in commands:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.sql.quoting import quoted
@@ -33,3 +36,14 @@ class Moving(Upkeep):
             return None
         found = self.files[0].stat()
         return found.st_dev, found.st_ino
+
+    def snapshot(self, checkout: Any, path: Path) -> bool:
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+            with closing(sqlite3.connect(path)) as copy:
+                checkout.driver.backup(copy)  # all pages in one step, which is one moment
+        except (sqlite3.Error, OSError) as error:
+            raise translate(error) from error
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        return True

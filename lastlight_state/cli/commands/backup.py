@@ -1,0 +1,52 @@
+"""``backup``: everything at one moment in a folder; or whether such a folder is as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import existing, look
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import Manifest
+from lastlight_state.store import StateStore
+
+FILES = (
+    Column("FILE", lambda file: file.path),
+    Column("BYTES", lambda file: file.size_bytes, right=True),
+    Column("SHA-256", lambda file: file.sha256[:16]),
+)
+
+
+@command("backup")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Compare the files of a backup with its manifest; needs no database.")
+@click.option("--no-logs", is_flag=True, help="Only the database.")
+def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
+    """Write everything at one moment into a new folder, while services go on: the database, and its line files.
+
+    The copy is examined before the folder gets its name. Mailboxes are no part of it. A database that is behind can be
+    backed up: take it before `migrate`.
+    """
+    if verify and no_logs:
+        raise InvalidValue("--no-logs", "must not be given with --verify")
+
+    def work(store: StateStore) -> Manifest:
+        if verify:
+            return store.maintenance.backup.verify(folder)
+        existing(store.backend)
+        return store.maintenance.backup.create(folder, with_logs=not no_logs)
+
+    manifest = look(call, work, verified=False)
+    return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen))
+
+
+def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
+    """The manifest, for people."""
+    revision = manifest.revision or "no version"
+    yield f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
+    yield from screen.table(FILES, manifest.files)

@@ -1,0 +1,57 @@
+"""Copies of line files that are written to meanwhile: whole lines, up to the last one that is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_LINES = ".jsonl"
+_CHUNK = 1024 * 1024
+
+
+def copy_all(roots: Sequence[Path], into: Path) -> None:
+    """Copy every file below these directories into folders of their names; links and temporary files are left out.
+
+    A file that vanishes meanwhile, because somebody prunes it, is left out, too.
+    """
+    for root in roots:
+        for path in _files(root):
+            target = into / root.name / path.relative_to(root)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                _copy(path, target)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink() and not name.endswith((".tmp", ".lock")):
+                yield path
+
+
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as reading, target.open("xb") as writing:
+        os.fchmod(writing.fileno(), 0o600)
+        shutil.copyfileobj(reading, writing, _CHUNK)
+        writing.flush()
+        if source.name.endswith(_LINES):
+            writing.truncate(_whole(target, writing.tell()))
+        os.fsync(writing.fileno())
+
+
+def _whole(path: Path, size: int) -> int:
+    """The number of bytes up to the last newline."""
+    with path.open("rb") as file:
+        end = size
+        while end > 0:
+            begin = max(0, end - _CHUNK)
+            file.seek(begin)
+            found = file.read(end - begin).rfind(b"\n")
+            if found >= 0:
+                return begin + found + 1
+            end = begin
+    return 0

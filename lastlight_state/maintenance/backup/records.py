@@ -1,0 +1,36 @@
+"""Records of backups."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lastlight_state.db.records import Record
+
+
+class BackedFile(Record):
+    """A file of a backup: its path inside the backup, its bytes, and their SHA-256 as 64 hex digits."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class Manifest(Record):
+    """What a backup holds: kept in it as ``manifest.json``, and written last.
+
+    ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
+    has no version. ``database`` is the path of the database's copy inside the backup.
+    """
+
+    format: int = 1
+    created_at: datetime
+    library_version: str
+    source: str
+    revision: str | None
+    database: str
+    files: tuple[BackedFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files)
