@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from lastlight_state.backends import open_backend, urls
+from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
@@ -83,14 +83,14 @@ class Backup(Repository):
         place = Path(folder)
         manifest = self.verify(place)
         file = place / manifest.database
-        target = urls.parse(to)
+        target = _file_of(to)
         with opened(file, None, self._settings, self._clock, read_only=True) as source:
             backend = source.scope.backend
             refuse(backend, read_state(backend))
-            if urls.scheme(target) == "sqlite":
-                _place(file, Path(target.database or "").absolute())
-            else:
+            if target is None:
                 Copy(source).run(to, schema=schema, migrate=True)
+            else:
+                _place(file, target)
         return manifest
 
     def _copy_database(self, path: Path) -> None:
@@ -107,6 +107,12 @@ def _examine(path: Path) -> None:
         found = backend.damages(checkout, deep=True)
     if found:
         raise Conflict(f"the database is damaged: {found[0]}", code="damaged_backup", problems=found)
+
+
+def _file_of(url: str | Path) -> Path | None:
+    """The file of a database, which need not be there; None for a server."""
+    with closing(open_backend(url, Options())) as backend:
+        return backend.files[0] if backend.files else None
 
 
 def _refuse_present(path: Path) -> None:
