@@ -20,7 +20,12 @@ class ToDisk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
         self._root = root
         self.calls: list[str] = []
-        for name, note in {"fsync": self._synced, "fdatasync": self._synced, "unlink": self._removed}.items():
+        notes: dict[str, Callable[..., None]] = {
+            "fsync": self._synced,
+            "fdatasync": self._synced,
+            "unlink": self._removed,
+        }
+        for name, note in notes.items():
             monkeypatch.setattr(os, name, self._noting(note, getattr(os, name)))
         for name in ("link", "rename"):
             monkeypatch.setattr(os, name, self._noting(self._named, getattr(os, name)))

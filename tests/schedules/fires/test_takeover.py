@@ -132,7 +132,7 @@ def test_the_error_of_a_fire_that_was_given_up_counts_its_owners(
     store: StateStore, frozen_clock: FrozenClock, most: int, owners: str
 ) -> None:
     """schedules F-7."""
-    claim = begun(store)
+    claim, taken = begun(store), None
     for _ in range(most):
         frozen_clock.advance(LEASE + MILLISECOND)
         taken = store.schedules.fires.take_stale(owner="worker-2", max_attempts=most)

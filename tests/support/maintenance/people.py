@@ -24,7 +24,10 @@ def shared_place(store: Any) -> tuple[str, str]:
     store.conversations.branches.append("own", said("a", "both"))
     other = store.conversations.sessions.create(NewSession(id="other", user="bob"))
     store.conversations.branches.create(other.id, NewBranch(id="other"))
-    sent = [NewMessage("user", "x", id=key, node_metadata={"k": 1}, **{key: "ana"}) for key in ("sender", "recipient")]
+    sent = [
+        NewMessage("user", "x", id="sender", node_metadata={"k": 1}, sender="ana"),
+        NewMessage("user", "x", id="recipient", node_metadata={"k": 1}, recipient="ana"),
+    ]
     store.conversations.branches.append("other", ["both", *sent, *said("bobs")])
     chats = [store.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in ("ana", "bob")]
     for chat in chats:
