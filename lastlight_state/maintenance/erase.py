@@ -35,7 +35,7 @@ _m, _s, _b, _c = MESSAGES.c, SESSIONS.c, BRANCHES.c, CHATS.c
 MOST_NAMED, CHATS_AT_ONCE = 500, 20
 
 _person = sa.bindparam("person", type_=columns.Text)
-_held = PROTECTIONS.get("held", sa.false())
+_held = PROTECTIONS["held"]
 
 
 def _named(key: Any, column: Any, *more: Any) -> Statement:

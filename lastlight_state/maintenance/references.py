@@ -5,7 +5,7 @@ Each statement finds its rows by an index, for some hundred keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -62,12 +62,11 @@ POINTING = family(
     )
 )
 
-#: Under which condition on a column a session is left alone, by the reason. For columns that sessions have.
-STAYS: Mapping[str, tuple[str, Callable[[Any], sa.ColumnElement[bool]]]] = {
-    "not_ended": ("status", lambda status: among(status, ("running", "pending"))),
-    "held": ("hold_reason", lambda reason: reason.is_not(None)),
+#: Under which condition a session is left alone, by the reason.
+PROTECTIONS: Mapping[str, sa.ColumnElement[bool]] = {
+    "not_ended": among(_s.status, ("running", "pending")),
+    "held": _s.hold_reason.is_not(None),
 }
-PROTECTIONS = {name: holds(_s[column]) for name, (column, holds) in STAYS.items() if column in _s}
 
 
 def chunks(keys: Iterable[str]) -> Iterator[list[str]]:

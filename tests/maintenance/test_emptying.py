@@ -13,7 +13,7 @@ from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
 
 from lastlight_state import InvalidValue, NotFound
-from lastlight_state.conversations import NewMessage
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.db.statements import Family
 from lastlight_state.maintenance import RedactPlan, RedactPolicy, erase as erasing, redact as redacting
 from lastlight_state.maintenance.redact import messages
@@ -59,6 +59,28 @@ def test_session_ids_and_roles_narrow_what_is_emptied(database: Database) -> Non
     assert redact.run(RedactPolicy(session_id=session, message_ids=["a", "c"])).counts == {"messages": 1}
     assert redact.run(RedactPolicy(message_ids=["c", "a"])).counts == {"messages": 1}
     assert emptied(store, "a", "b", "c", "told") == [True, False, True, True]
+
+
+def test_messages_of_sessions_that_run_or_are_held_are_left_alone(store: Any, database: Database) -> None:
+    """maintenance OP-32, OP-77: also if they stand in another session, too; what is held is held from an erasure."""
+    talks = database.open().conversations
+    for name in ("running", "held", "free"):
+        talks.sessions.create(NewSession(name, user="ana"))
+        talks.branches.create(name, NewBranch(id=name))
+        talks.branches.append(name, said(f"of {name}"))
+    talks.branches.append("free", ["of held"])
+    talks.lifecycle.transition("running", "running")
+    talks.sessions.hold("held", "a lawsuit")
+    every = ("of running", "of held", "of free")
+    policy = RedactPolicy(message_ids=every)
+    assert store.maintenance.redact.plan(policy).protected == {"held": 1, "not_ended": 1}
+    store.maintenance.redact.run(policy)
+    assert emptied(database.open(), *every) == [False, False, True]
+    plan = store.maintenance.erase.plan("ana")
+    assert (plan.counts["sessions"], plan.protected) == (2, {"held": 1})
+    store.maintenance.erase.run("ana")
+    assert emptied(database.open(), *every) == [True, False, True]
+    assert [talks.sessions.get(name).user for name in ("running", "held", "free")] == [None, "ana", None]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.conversations.talk import begun, said
 from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
 
-from lastlight_state.conversations import NewBranch
+from lastlight_state.conversations import NewBranch, NewSession
 from lastlight_state.db.statements import Family
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
@@ -50,6 +50,26 @@ def test_a_session_goes_whole_and_what_it_shares_with_a_survivor_stays(store: An
     assert "unowned" in left(database, "progressions")
     buried = database.raw().execute("SELECT kind, id FROM tombstones").fetchall()
     assert [tuple(row) for row in buried] == [("session", old.session_id)]
+
+
+def test_sessions_that_run_wait_or_are_held_stay_however_old(store: Any, database: Database) -> None:
+    """maintenance OP-26, case 1: each is counted by its reason, and goes when the reason is gone."""
+    talks = database.open().conversations
+    for status in ("running", "pending", "completed", "failed"):
+        talks.sessions.create(NewSession(status, status=status))
+    talks.sessions.create(NewSession("none"))
+    talks.sessions.create(NewSession("held", status="completed"))
+    talks.sessions.hold("held", "a lawsuit")
+    database.clock.advance(seconds=400 * DAY)
+    plan = store.maintenance.prune.plan(ALL)
+    assert (plan.records, plan.protected) == (3, {"held": 1, "not_ended": 2})
+    store.maintenance.prune.run(ALL)
+    assert left(database) == {"running", "pending", "held"}
+    talks.sessions.hold("held", None)
+    talks.lifecycle.transition("running", "aborted")
+    database.clock.advance(seconds=400 * DAY)
+    store.maintenance.prune.run(ALL)
+    assert left(database) == {"pending"}
 
 
 def test_a_session_stays_while_another_one_has_a_fork_of_it_or_of_its_forks(database: Database) -> None:
