@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,13 @@ def _report(
 
 def _teller(call: Call) -> Callable[[CopyProgress], None]:
     """Notes the end of each table's phase, and every tenth batch of a large one."""
-    told = 0
+    batches, last = count(1), None
 
     def tell(progress: CopyProgress) -> None:
-        nonlocal told
-        told += 1
-        if progress.rows and (progress.rows == progress.total or told % 10 == 0):
+        nonlocal last
+        repeated, last = progress == last, progress
+        is_tenth = next(batches) % 10 == 0
+        if progress.rows and not repeated and (is_tenth or progress.rows == progress.total):
             total = "" if progress.total is None else f" of {progress.total}"
             call.output.note(f"{progress.phase} {progress.table}: {progress.rows}{total} rows")
 

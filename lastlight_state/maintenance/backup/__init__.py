@@ -127,7 +127,8 @@ def _made(place: Path) -> Iterator[Path]:
     made.mkdir(mode=0o700, parents=True)
     try:
         yield made
-        sync_directory(made)
+        for folder, _, _ in os.walk(made):
+            sync_directory(Path(folder))
         made.rename(place)
         sync_directory(place.parent)
     except BaseException:

@@ -20,7 +20,7 @@ def copy_all(roots: Sequence[Path], into: Path) -> None:
     for root in roots:
         for path in _files(root):
             target = into / root.name / path.relative_to(root)
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(target.parent, below=into.parent)
             with suppress(FileNotFoundError):
                 _copy(path, target)
 
@@ -31,6 +31,13 @@ def _files(root: Path) -> Iterator[Path]:
             path = Path(folder, name)
             if not path.is_symlink() and not name.endswith((".tmp", ".lock")):
                 yield path
+
+
+def _make_private(folder: Path, *, below: Path) -> None:
+    """Make the folder, and those above it up to ``below``, for their owner alone."""
+    if folder != below and not folder.is_dir():
+        _make_private(folder.parent, below=below)
+        folder.mkdir(mode=0o700)
 
 
 def _copy(source: Path, target: Path) -> None:

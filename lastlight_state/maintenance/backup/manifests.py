@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -26,9 +27,13 @@ def described(folder: Path) -> Iterator[BackedFile]:
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest, after everything else is there."""
+    """Write the manifest and bring it to disk, after everything else is there."""
     text = codec.encode("manifest", manifest.model_dump(mode="json"), max_bytes=_MOST_BYTES)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+    with (folder / NAME).open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read(folder: Path) -> Manifest:
