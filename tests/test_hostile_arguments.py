@@ -24,7 +24,7 @@ KNOWN: dict[str, Any] = {
     "gate": Gate("review", "Sure?", id="ap-2"), "by": "ana", "reason": "because", "owner": "worker-1",
     "entry": PhaseEntry("build", True), "session_id": "ms-1", "content": "hello", "role": "user",
     "spec": CronSpec("0 9 * * *", "wf"), "cron_name": "nightly", "pattern": "0 9 * * *",
-    "target": "/nowhere/there.db",
+    "target": "/nowhere/there.db", "folder": "/proc/nowhere/backup",
     "since": datetime(2026, 1, 1, tzinfo=UTC), "loop_id": "l-1", "iteration": 0, "limit": 5, "claim": None,
 }  # fmt: skip
 

@@ -102,6 +102,7 @@ def test_targets_narrow_and_a_limit_names_the_largest(store: StateStore, run_id:
         store.outputs.snapshot.load(run_id, max_bytes=500)
     assert refusal.value.where == "notes"
     assert set(store.outputs.snapshot.load(run_id, targets=[analysis], max_bytes=500).outputs) == {"analysis"}
+    assert set(store.outputs.snapshot.load(run_id, max_bytes=2**63 - 1).outputs) == {"analysis", "notes"}
     for one in ("notes", notes):
         with pytest.raises(InvalidValue, match="targets"):
             store.outputs.snapshot.load(run_id, targets=one)  # type: ignore[arg-type]

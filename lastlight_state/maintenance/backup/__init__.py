@@ -19,7 +19,7 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import AlreadyExists, Conflict
-from lastlight_state.jsonl.files import sync_directory
+from lastlight_state.jsonl.files import failure, sync_directory
 from lastlight_state.maintenance.backup import line_copies, manifests
 from lastlight_state.maintenance.backup.records import Manifest
 from lastlight_state.maintenance.copy import Copy
@@ -41,13 +41,13 @@ class Backup(Repository):
         """Write everything into a new folder, and return its manifest.
 
         The database is copied at one moment, while others read and write it; the copy is examined before the folder
-        gets its name. Raises `AlreadyExists` if the folder is there, and `Conflict` ``damaged_backup`` for a database
-        that is damaged itself.
+        gets its name. Raises `AlreadyExists` if the folder is there, `Conflict` ``damaged_backup`` for a database that
+        is damaged itself, and `BackendUnavailable` where the folder cannot be written.
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)
         _refuse_present(place)
-        with _made(place) as made:
+        with _translated(place), _made(place) as made:
             self._copy_database(made / DATABASE)
             _examine(made / DATABASE)
             if with_logs:
@@ -69,8 +69,9 @@ class Backup(Repository):
         Raises `NotFound`, and `Conflict` ``damaged_backup`` naming the first file that differs.
         """
         place = Path(folder)
-        manifest = manifests.read(place)
-        manifests.compare(place, manifest)
+        with _translated(place):
+            manifest = manifests.read(place)
+            manifests.compare(place, manifest)
         return manifest
 
     def restore(self, folder: str | Path, to: str | Path, *, schema: str | None = None) -> Manifest:
@@ -90,7 +91,8 @@ class Backup(Repository):
             if target is None:
                 Copy(source).run(to, schema=schema, migrate=True)
             else:
-                _place(file, target)
+                with _translated(target):
+                    _place(file, target)
         return manifest
 
     def _copy_database(self, path: Path) -> None:
@@ -118,6 +120,14 @@ def _file_of(url: str | Path) -> Path | None:
 def _refuse_present(path: Path) -> None:
     if os.path.lexists(path):
         raise AlreadyExists("file", str(path))
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise failure(error, path) from error
 
 
 @contextmanager

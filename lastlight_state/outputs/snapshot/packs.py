@@ -11,9 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
+from lastlight_state.db import columns
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.rows import UNREADABLE
-from lastlight_state.db.statements import Statement, bind, number
+from lastlight_state.db.statements import Statement, number
 from lastlight_state.errors import CorruptData
 from lastlight_state.outputs import inputs
 from lastlight_state.outputs.catalog.registry import Registered
@@ -97,7 +98,7 @@ def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
     """All packs with their sizes, and with their content only if the tables together are within the limit."""
     of_a_table = packs.c.source >= number(0)
     total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
-    few = sa.or_(~of_a_table, total <= bind("max_bytes", packs.c.size))
+    few = sa.or_(~of_a_table, total <= sa.bindparam("max_bytes", type_=columns.Integer))
     return sa.select(packs.c.source, sa.case((few, packs.c.data)).label("data"), packs.c.size)
 
 

@@ -13,7 +13,15 @@ from support.filled_store import TRIGGER, scene
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.db.iterating import iterate
-from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema, NotFound, SchemaMismatch
+from lastlight_state.errors import (
+    AlreadyExists,
+    BackendUnavailable,
+    Conflict,
+    InvalidValue,
+    NewerSchema,
+    NotFound,
+    SchemaMismatch,
+)
 from lastlight_state.maintenance import CopiedTable
 from lastlight_state.migrations import migrate
 from lastlight_state.settings import Settings
@@ -76,6 +84,16 @@ def test_a_backup_is_restored_onto_an_empty_postgres(
     assert contents(postgres_database.open()) == contents(store)
     with pytest.raises(Conflict, match="not empty"):
         backup.restore(folder, postgres_database.url)
+
+
+def test_a_place_that_cannot_be_written_is_named(sqlite_database: Database, folder: Path) -> None:
+    """maintenance OP-45, OP-47, case 57."""
+    backup = sqlite_database.open().maintenance.backup
+    with pytest.raises(BackendUnavailable, match="nowhere"):
+        backup.create("/proc/nowhere/backup")
+    backup.create(folder)
+    with pytest.raises(BackendUnavailable, match="nowhere"):
+        backup.restore(folder, "/proc/nowhere/there.db")
 
 
 def test_nothing_that_is_there_is_replaced(store: StateStore, folder: Path, tmp_path: Path) -> None:
