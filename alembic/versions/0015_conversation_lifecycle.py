@@ -28,7 +28,7 @@ _REPLACED = f"SELECT RAISE(ABORT, 'rows of {_HISTORY} are never replaced')"
 SQLITE = (
     (
         f"CREATE TRIGGER {_HISTORY}_no_delete BEFORE DELETE ON {_HISTORY} FOR EACH ROW "
-        "WHEN NOT EXISTS (SELECT 1 FROM maintenance_permits) "
+        "WHEN NOT EXISTS (SELECT 1 FROM maintenance_permits WHERE receipt_id = 'reset') "
         f"BEGIN SELECT RAISE(ABORT, '{_HISTORY} is append-only'); END"
     ),
     (
@@ -44,11 +44,11 @@ SQLITE = (
 POSTGRES = (
     (
         f"CREATE TRIGGER {_HISTORY}_no_delete BEFORE DELETE ON {_HISTORY} FOR EACH ROW "
-        f"EXECUTE FUNCTION lastlight_refuse_unless_permitted('{_HISTORY} is append-only', 'any')"
+        f"EXECUTE FUNCTION lastlight_refuse_unless_permitted('{_HISTORY} is append-only', 'reset')"
     ),
     (
         f"CREATE TRIGGER {_HISTORY}_no_truncate BEFORE TRUNCATE ON {_HISTORY} FOR EACH STATEMENT "
-        f"EXECUTE FUNCTION lastlight_refuse_unless_permitted('{_HISTORY} is append-only', 'any')"
+        f"EXECUTE FUNCTION lastlight_refuse_unless_permitted('{_HISTORY} is append-only', 'reset')"
     ),
     (
         f"CREATE TRIGGER {_HISTORY}_no_update BEFORE UPDATE ON {_HISTORY} FOR EACH ROW "

@@ -26,7 +26,7 @@ APPEND_ONLY = declare(
         Guard(f"{_LINKS}_no_delete", _LINKS, "delete", f"{_LINKS} is append-only", when="OLD.ord >= 0", permit="any"),
         Guard(f"{_LINKS}_no_truncate", _LINKS, "truncate", f"{_LINKS} is append-only", permit="any"),
         *no_replacement(_LINKS, Key(("progression_id", "ord"))),
-        *append_only(_TRANSITIONS),
+        *append_only(_TRANSITIONS, permit="reset"),
         *no_update(_TRANSITIONS),
         *no_replacing_insert(_TRANSITIONS),
     ]
