@@ -52,6 +52,8 @@ def _answer(words: Sequence[str], call: Call) -> Answer:
         hush(_stream(sys.stdout))
         return Answer()
     except BaseException as error:  # noqa: BLE001 whatever it is, it becomes an exit code and a text
+        for note in getattr(error, "__notes__", ()):  # what was left behind, and what goes on with it
+            call.output.note(note)
         return Answer(failure=failure_of(error, location=call.location))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from lastlight_state.db.told import message_of
 from lastlight_state.errors import ClaimLost, StateError
@@ -17,22 +17,29 @@ def owner() -> str:
     return f"{socket.gethostname()[:200]}:{os.getpid()}"
 
 
-def ended(
-    receipts: Receipts, receipt: Receipt, step: Callable[[Receipt], tuple[Receipt, bool]], *, again: str
-) -> Receipt:
-    """Do steps until one says that nothing is left; the finished receipt.
+@contextmanager
+def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: str) -> Iterator[None]:
+    """Set the ``current`` receipt to ``interrupted`` if the block fails, Ctrl-C included.
 
-    After an exception, Ctrl-C included, the receipt is ``interrupted``, and a note says what goes on: ``again``.
+    A note of the exception says what goes on: ``again``. Work that another process has taken over is left to it.
     """
     try:
-        going_on = True
-        while going_on:
-            receipt, going_on = step(receipt)
-    except ClaimLost:  # another process goes on with this work
+        yield
+    except ClaimLost:
         raise
     except BaseException as error:
         with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
-            receipts.finish(receipt, "interrupted", error=message_of(error) or type(error).__name__)
+            receipts.finish(current(), "interrupted", error=message_of(error) or type(error).__name__)
         error.add_note(f"interrupted; to go on: {again}")
         raise
+
+
+def ended(
+    receipts: Receipts, receipt: Receipt, step: Callable[[Receipt], tuple[Receipt, bool]], *, again: str
+) -> Receipt:
+    """Do steps until one says that nothing is left; the finished receipt. Fails as `interruptible` says."""
+    going_on = True
+    with interruptible(receipts, lambda: receipt, again=again):
+        while going_on:
+            receipt, going_on = step(receipt)
     return receipts.finish(receipt)

@@ -60,13 +60,9 @@ def _report(
     call: Call, copy: Copy, url: str, *, migrate: bool, resume: bool, target_schema: str | None, batch_rows: int
 ) -> CopyReport:
     tell = _teller(call)
-    try:
-        if resume:
-            return copy.resume(url, schema=target_schema, batch_rows=batch_rows, on_progress=tell)
-        return copy.run(url, schema=target_schema, migrate=migrate, batch_rows=batch_rows, on_progress=tell)
-    except KeyboardInterrupt:
-        call.output.note("interrupted; to go on, run the command with --resume (without --migrate-target)")
-        raise
+    if resume:
+        return copy.resume(url, schema=target_schema, batch_rows=batch_rows, on_progress=tell)
+    return copy.run(url, schema=target_schema, migrate=migrate, batch_rows=batch_rows, on_progress=tell)
 
 
 def _teller(call: Call) -> Callable[[CopyProgress], None]:

@@ -66,12 +66,7 @@ def _refuse_policy(**given: Any) -> None:
 
 def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | None = None) -> Answer:
     with working(call) as store:
-        try:
-            receipt = work(store)
-        except BaseException as error:
-            for note in getattr(error, "__notes__", ()):
-                call.output.note(note)
-            raise
+        receipt = work(store)
     data = {"dry_run": False, **(plan.model_dump() if plan else {}), "counts": receipt.counts, "receipt": receipt}
     failure = None
     if receipt.state != "done":

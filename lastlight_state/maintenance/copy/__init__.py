@@ -6,10 +6,8 @@ target cannot be opened, so that nobody works on half of the data; a copy that w
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -17,9 +15,9 @@ from lastlight_state.backends.base import Mode
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import StoreScope
-from lastlight_state.db.told import message_of
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import ClaimLost, Conflict, NotFound, StateError
+from lastlight_state.errors import Conflict, NotFound
+from lastlight_state.maintenance import work
 from lastlight_state.maintenance.copy import contents, target as targets
 from lastlight_state.maintenance.copy.differences import differing
 from lastlight_state.maintenance.copy.records import CopiedTable, CopyPlan, CopyProgress, CopyReport
@@ -113,7 +111,10 @@ class Copy(Repository):
                 )
             receipts = Receipts(context)
             receipt = _unfinished(receipts) if resumed else _begun(receipts, plan, actor)
-            with _interrupted(receipts, Transfer(source, context, receipt, most)) as transfer:
+            transfer = Transfer(source, context, receipt, most)
+            with work.interruptible(
+                receipts, lambda: transfer.receipt, again="`copy.resume`, or the command with --resume"
+            ):
                 _transfer(transfer, context, copied, plan, tell)
                 _compare(source, context, copied, plan, transfer.receipt.id, tell)
                 self._refuse_disturbed()
@@ -178,27 +179,14 @@ def _unknown_columns(source: Unit, copied: list[Subject]) -> Iterator[str]:
 
 def _begun(receipts: Receipts, plan: CopyPlan, actor: str | None) -> Receipt:
     policy = {"source": plan.source, "revision": plan.revision}
-    return receipts.begin("copy", policy=policy, owner=_owner(), actor=actor)
+    return receipts.begin("copy", policy=policy, owner=work.owner(), actor=actor)
 
 
 def _unfinished(receipts: Receipts) -> Receipt:
     for state in targets.UNFINISHED:
         for receipt in receipts.list(kind="copy", state=state, limit=1).items:
-            return receipts.resume(receipt.id, owner=_owner())
+            return receipts.resume(receipt.id, owner=work.owner())
     raise NotFound("unfinished copy", None)
-
-
-@contextmanager
-def _interrupted(receipts: Receipts, transfer: Transfer) -> Iterator[Transfer]:
-    """Note in the receipt that the work was interrupted, whatever it was that interrupted it."""
-    try:
-        yield transfer
-    except ClaimLost:  # another process goes on with this work
-        raise
-    except BaseException as error:
-        with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
-            receipts.finish(transfer.receipt, "interrupted", error=message_of(error) or type(error).__name__)
-        raise
 
 
 def _transfer(transfer: Transfer, context: Context, copied: list[Subject], plan: CopyPlan, tell: OnProgress) -> None:
@@ -229,7 +217,3 @@ def _compare(source: Unit, context: Context, copied: list[Subject], plan: CopyPl
 
 def _analyze(unit: Unit, copied: list[Subject]) -> None:
     unit.backend.analyze(unit.checkout, [subject.name for subject in copied])
-
-
-def _owner() -> str:
-    return f"{socket.gethostname()[:200]}:{os.getpid()}"

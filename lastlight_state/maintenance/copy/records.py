@@ -16,37 +16,34 @@ class CopiedTable(Record):
     digest: str
 
 
-class CopyPlan(Record):
+class _Tables(Record):
+    """Tables of a copy from one database to another; locations are without passwords."""
+
+    source: str
+    target: str
+    tables: tuple[CopiedTable, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(table.rows for table in self.tables)
+
+
+class CopyPlan(_Tables):
     """What a copy would do at this moment: nothing is written to find out.
 
-    ``source`` and ``target`` are locations without passwords, ``revision`` is the schema of the source. ``problems``
-    says what the target cannot hold, or what stands in the way; a copy with problems is refused.
+    ``revision`` is the schema of the source. ``problems`` says what the target cannot hold, or what stands in the way;
+    a copy with problems is refused.
     """
 
-    source: str
-    target: str
     revision: str
-    tables: tuple[CopiedTable, ...]
     problems: tuple[str, ...]
 
-    @property
-    def rows(self) -> int:
-        """Of all tables."""
-        return sum(table.rows for table in self.tables)
 
-
-class CopyReport(Record):
+class CopyReport(_Tables):
     """A copy that was finished: every table of the target was read again, and has the digest of the source."""
 
-    source: str
-    target: str
     receipt_id: str
-    tables: tuple[CopiedTable, ...]
-
-    @property
-    def rows(self) -> int:
-        """Of all tables."""
-        return sum(table.rows for table in self.tables)
 
 
 class CopyProgress(Record):

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.told import message_of
-from lastlight_state.errors import ClaimLost, InvalidValue, StateError
+from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune import checks, plans
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
@@ -70,19 +68,13 @@ class Prune(Repository):
         ids = receipt.policy["ids"]
         found = Range(KINDS[receipt.scope], (parse_time(until), key), None if ids is None else tuple(ids))
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
-        try:
-            going_on = True
+        going_on = True
+        resuming = f"lastlight-state prune --resume {receipt.id}"
+        with work.interruptible(self._receipts, lambda: receipt, again=resuming):
             while going_on:
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error="the time limit was reached")
                 receipt, going_on = self._next(receipt, found, most)
-        except ClaimLost:  # another process goes on with this work
-            raise
-        except BaseException as error:
-            with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
-                self._receipts.finish(receipt, "interrupted", error=message_of(error) or type(error).__name__)
-            error.add_note(f"interrupted; to go on: lastlight-state prune --resume {receipt.id}")
-            raise
         return self._receipts.finish(receipt)
 
     def _next(self, receipt: Receipt, found: Range, most: int) -> tuple[Receipt, bool]:
