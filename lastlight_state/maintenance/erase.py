@@ -45,11 +45,25 @@ def _named(key: Any, column: Any, *more: Any) -> Statement:
 #: What bears the person's name. Sessions, branches and chats are found by a scan: a person is erased rarely.
 _SENT, _RECEIVED = _named(_m.id, _m.sender), _named(_m.id, _m.recipient)
 _OWNED = _named(_s.id, _s.user, _held.label("held"))
-_BRANCHED = _named(_b.id, _b.user)
+_BRANCHED = prepared(
+    sa.select(_b.id.label("key"), _held.label("held"))
+    .select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id))
+    .where(_b.user == _person)
+    .order_by(_b.id)
+)
 _CHATTED = _named(_c.id, _c.user_id, _c.agent_session_id)
 
 _LOCK_SESSIONS = family(
     lambda keys: sa.select(_s.id, _held.label("held")).where(_s.id.in_(keys), _s.user == _person).with_for_update()
+)
+#: The sessions of branches.
+_LOCK_PLACES = family(
+    lambda keys: (
+        sa.select(_s.id)
+        .where(_s.id.in_(sa.select(_b.session_id).where(_b.id.in_(keys))))
+        .order_by(_s.id)
+        .with_for_update()
+    )
 )
 _LOCK_CHATS = family(lambda keys: sa.select(_c.id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update())
 _OWN = family(
@@ -77,7 +91,11 @@ _FORGET_SESSIONS = family(
 )
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
-    lambda keys: sa.update(BRANCHES).where(_b.id.in_(keys)).values(user=sa.null(), name=sa.null(), extra=sa.null())
+    lambda keys: (
+        sa.update(BRANCHES)
+        .where(_b.id.in_(keys), _b.user == _person, ~sa.exists().where(_s.id == _b.session_id, _held))
+        .values(user=sa.null(), name=sa.null(), extra=sa.null())
+    )
 )
 
 
@@ -148,7 +166,7 @@ def _found(unit: Unit, person: str) -> Found:
     return Found(
         _of_sessions(unit, sessions) | {row["key"] for sql in (_SENT, _RECEIVED) for row in unit.rows(sql, values)},
         sessions,
-        [row["key"] for row in unit.rows(_BRANCHED, values)],
+        [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
         sorted({row["agent_session_id"] for row in chats} - {None}),
     )
@@ -203,7 +221,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     """The work in transactions. Sessions come after the messages, and are looked at again under their locks."""
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
-    yield from (partial(_branches, ids) for ids in chunks(found.branches))
+    yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, found.chats[first : first + CHATS_AT_ONCE])
 
@@ -227,8 +245,11 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
     return counts + Counter(sessions=unit.change(*_FORGET_SESSIONS.of([key])))
 
 
-def _branches(ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
-    return Counter(branches=unit.change(*_FORGET_BRANCHES.of(ids)))
+def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
+    """Forget whose these branches were, but for those of sessions that are held by now."""
+    list(rows(unit, _LOCK_PLACES, ids))
+    statement, keys = _FORGET_BRANCHES.of(ids)
+    return Counter(branches=unit.change(statement, {**keys, "person": person}))
 
 
 def _chats(ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:

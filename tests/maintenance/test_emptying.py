@@ -66,7 +66,7 @@ def test_messages_of_sessions_that_run_or_are_held_are_left_alone(store: Any, da
     talks = database.open().conversations
     for name in ("running", "held", "free"):
         talks.sessions.create(NewSession(name, user="ana"))
-        talks.branches.create(name, NewBranch(id=name))
+        talks.branches.create(name, NewBranch(id=name, user="ana"))
         talks.branches.append(name, said(f"of {name}"))
     talks.branches.append("free", ["of held"])
     talks.lifecycle.transition("running", "running")
@@ -77,10 +77,11 @@ def test_messages_of_sessions_that_run_or_are_held_are_left_alone(store: Any, da
     store.maintenance.redact.run(policy)
     assert emptied(database.open(), *every) == [False, False, True]
     plan = store.maintenance.erase.plan("ana")
-    assert (plan.counts["sessions"], plan.protected) == (2, {"held": 1})
-    store.maintenance.erase.run("ana")
+    assert (plan.counts["sessions"], plan.counts["branches"], plan.protected) == (2, 2, {"held": 1})
+    assert store.maintenance.erase.run("ana").counts == plan.counts
     assert emptied(database.open(), *every) == [True, False, True]
-    assert [talks.sessions.get(name).user for name in ("running", "held", "free")] == [None, "ana", None]
+    for places in (talks.sessions, talks.branches):
+        assert [places.get(name).user for name in ("running", "held", "free")] == [None, "ana", None]
 
 
 @pytest.mark.parametrize(

@@ -40,3 +40,13 @@ def test_a_session_that_somebody_else_gets_meanwhile_stays(database: Database) -
         race.before_unit(4, lambda: database.raw().execute(change))
         assert "sessions" not in store.maintenance.erase.run("ana").counts
     assert race.left == 0
+
+
+def test_a_branch_whose_session_is_held_meanwhile_stays(database: Database) -> None:
+    """maintenance OP-77."""
+    store = database.open()
+    shared_place(store)
+    with racing(store) as race:
+        race.before_unit(4, lambda: database.raw().execute("UPDATE sessions SET hold_reason = 'x' WHERE id = 'own'"))
+        assert "branches" not in store.maintenance.erase.run("ana").counts
+    assert (race.left, store.conversations.branches.get("own").user) == (0, "ana")
