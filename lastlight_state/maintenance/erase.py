@@ -69,6 +69,8 @@ _LOCK_CHATS = family(lambda keys: sa.select(_c.id).where(_c.id.in_(keys)).order_
 _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person))
 )
+#: Metadata stay when a message is redacted.
+_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _m.node_metadata.is_not(None)))
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
@@ -181,12 +183,16 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
 
 
 def _parted(unit: Unit, person: str, ids: Iterable[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
-    """Those of these messages that are to forget the person, those of them with contents, and why others stay."""
+    """Those of these messages that are to forget the person, those of them with contents, and why others stay.
+
+    A redacted message has no contents, and may have metadata.
+    """
     full = {row["id"]: row for row in messages.full(unit, ids, locked=locked)}
     own = {row["id"] for row in _rows(unit, _OWN, ids, person)}
+    told = {row["id"] for row in rows(unit, _TOLD, ids)}
     kept: Counter[str] = Counter()
     going = set()
-    for key, sessions in messages.holders(unit, own | set(full)).items():
+    for key, sessions in messages.holders(unit, own | told | set(full)).items():
         reason = messages.reason(sessions, ("held",))
         if reason is None and key not in own and any(row["user"] not in (None, person) for row in sessions):
             reason = "shared"

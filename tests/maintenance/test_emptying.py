@@ -148,6 +148,18 @@ def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: 
     assert store.maintenance.erase.run("ana").counts == {}
 
 
+def test_metadata_of_a_redacted_message_go_with_the_person(store: Any, database: Database) -> None:
+    """maintenance OP-77: also if the person neither sent nor received it."""
+    talks = database.open()
+    talks.conversations.sessions.create(NewSession("s", user="ana"))
+    talks.conversations.branches.create("s", NewBranch(id="s"))
+    talks.conversations.branches.append("s", [NewMessage("assistant", "x", id="m", node_metadata={"to": "ana"})])
+    store.maintenance.redact.run(RedactPolicy(message_ids=["m"]))
+    plan = store.maintenance.erase.plan("ana")
+    assert store.maintenance.erase.run("ana").counts == plan.counts == {"messages": 1, "sessions": 1}
+    assert talks.conversations.messages.get("m").node_metadata is None
+
+
 def test_statements_about_messages_find_them_by_an_index(database: Database) -> None:
     """maintenance OP-32, OP-77."""
     store, now = database.open(), database.clock.now()
