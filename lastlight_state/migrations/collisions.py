@@ -20,9 +20,14 @@ def found(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
     after = state.revision or ""
     made = drift.promised(backend.name).items()
     wanted = sorted(table for (kind, table, _), one in made if kind == "table" and after < one.since <= target)
-    return tuple(
-        table for table in wanted if backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None
-    )
+    return tuple(table for table in wanted if _is_there(backend, table))
+
+
+def _is_there(backend: Backend, table: str) -> bool:
+    """Whether a new table of this name would meet another one: not where that is elsewhere on the search path."""
+    if backend.name == "sqlite" or backend.schema is not None:
+        return backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None
+    return backend.peek(f"SELECT to_regclass(quote_ident(current_schema()) || '.{table}')::text") != [(None,)]
 
 
 def lines(tables: Sequence[str]) -> tuple[str, ...]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from support.cli.calls import lastlight_state
 from support.migrations.support import Place, tables
 
-from lastlight_state.backends.base import Backend
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, migrate, script
+from lastlight_state.testing import Database
 
 #: What a database has when the other program's tables are found in it.
 BEGINNINGS: dict[str, Callable[[Place], Backend]] = {
@@ -58,6 +61,21 @@ def test_tables_of_later_revisions_are_not_in_the_way_of_earlier_ones(place: Pla
     backend = place.backend()
     place.raw().execute("CREATE TABLE scores (id TEXT)")
     assert migrate(backend, "0006").to_revision == "0006"
+
+
+def test_tables_elsewhere_on_the_search_path_are_not_in_the_way(postgres_database: Database) -> None:
+    """migrations MG-70, Postgres: ours go to the first schema of the path."""
+    raw = postgres_database.raw()
+    raw.execute("CREATE SCHEMA first_of_path")
+    raw.execute("CREATE SCHEMA elsewhere")
+    raw.execute("CREATE TABLE elsewhere.scores (id TEXT)")
+    path = "options=-csearch_path%3Dfirst_of_path,elsewhere"
+    url = f"{postgres_database.url}{'&' if '?' in postgres_database.url else '?'}{path}"
+    with closing(open_backend(url, Options())) as backend:
+        assert check(backend).differences == ()
+        assert script(backend) is not None
+        raw.execute("CREATE TABLE first_of_path.sandboxes (id TEXT)")
+        assert check(backend).differences == LINES[:1]
 
 
 def test_another_failure_is_told_as_it_is(place: Place) -> None:
