@@ -16,6 +16,7 @@ from lastlight_state.conversations import (
     SessionPatch,
     SessionTimes,
 )
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import FrozenClock, racing
 
 
@@ -72,6 +73,23 @@ def test_a_session_made_with_a_status_has_a_history(every_backend: StateStore, f
     assert (exact.ended_at, exact.ended_at_is_approximate) == (last, False)
     assert c.sessions.ensure(NewSession("t", status="failed")) == exact
     assert c.sessions.update("s", SessionPatch(ended_at=last)).ended_at_is_approximate is False
+
+
+@pytest.mark.parametrize(("status", "seqs"), [("running", [3, 2, 1]), (None, [2, 1])])
+def test_a_session_with_the_id_of_one_that_was_removed_continues_its_history(
+    every_backend: StateStore, frozen_clock: FrozenClock, status: Any, seqs: list[int]
+) -> None:
+    """conversations CV-14, CV-15: a history outlives its session, and does not stand in the way of the next one."""
+    c = every_backend.conversations
+    c.sessions.create(NewSession("s", status="completed"))
+    frozen_clock.advance(seconds=90 * 86_400)
+    every_backend.maintenance.prune.run(PrunePolicy(keep_n=0))
+    assert c.sessions.find("s") is None
+    c.sessions.create(NewSession("s", status=status))
+    reason = c.lifecycle.state("s").reason
+    assert (None if reason is None else reason.status) == status
+    c.lifecycle.transition("s", "failed")
+    assert [one.seq for one in c.lifecycle.history("s")] == seqs
 
 
 def test_the_same_status_again_writes_nothing(every_backend: StateStore, frozen_clock: FrozenClock) -> None:

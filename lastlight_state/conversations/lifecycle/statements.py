@@ -79,6 +79,8 @@ VERIFIED = fed(
 _wanted = listed("wanted")
 _last = TRANSITIONS.alias("last")
 _last_seq = sa.select(sa.func.max(_t.seq)).where(_t.session_id == _s.id, _t.branch_id.is_(None)).scalar_subquery()
+#: The last change of a session with a status. Without one, it is that of an earlier session of the same id.
+_explains = sa.and_(_last.c.session_id == _s.id, _last.c.seq == _last_seq, _s.status.is_not(None))
 _size = (
     sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
     .where(PROGRESSIONS.c.id == _s.progression_id)
@@ -95,6 +97,6 @@ STATES = prepared(
     sa.select(
         *(_s[name] for name in FACTS), _size, *(column.label(f"{REASON}{column.name}") for column in _last.columns)
     )
-    .select_from(SESSIONS.outerjoin(_last, sa.and_(_last.c.session_id == _s.id, _last.c.seq == _last_seq)))
+    .select_from(SESSIONS.outerjoin(_last, _explains))
     .where(AmongFew(_s.id, sa.select(member_of(_wanted.c.value, "id"))))
 )

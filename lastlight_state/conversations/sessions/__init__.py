@@ -154,10 +154,11 @@ def created(unit: Unit, listeners: Listeners, row: dict[str, Any]) -> Conversati
     else:
         orders.locked(unit, [pool])
     values = {**row, "progression_id": pool, "at": row["created_at"]}
-    if feed(unit, listeners, sql.INSERT, values, news("session.created")) is None:
+    made = feed(unit, listeners, sql.INSERT, values, news("session.created"))
+    if made is None:
         raise AlreadyExists(words.SESSION, row["id"])
     if row["status"] is not None:
-        statuses.record(unit, row, row["why"], previous=None, seq=1, at=row["created_at"])
+        statuses.record(unit, row, row["why"], previous=None, seq=made["transition_seq"], at=row["created_at"])
     return ConversationSession.of(unit.row(sql.GET, {"session_id": row["id"]}) or {})
 
 

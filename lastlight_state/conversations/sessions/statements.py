@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.conversations.kernel.feeds import fed
-from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS
+from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
@@ -36,11 +36,20 @@ SUMMARY = [*(column for column in SESSIONS.columns if column.name not in _LARGE)
 COLUMNS = [*SUMMARY, *(_c[name] for name in _LARGE)]
 
 GET = prepared(sa.select(*COLUMNS).where(_THIS))
+#: How many changes of status an earlier session of this id left: its history outlives it, and is continued.
+_FORMER = (
+    sa.select(sa.func.coalesce(sa.func.max(TRANSITIONS.c.seq), number(0)))
+    .where(TRANSITIONS.c.session_id == bind("id", _c.id))
+    .scalar_subquery()
+)
 INSERT = fed(
     insert(SESSIONS)
-    .values({column.name: bind(column.name, column) for column in SESSIONS.columns})
+    .values(
+        {column.name: bind(column.name, column) for column in SESSIONS.columns}
+        | {"transition_seq": bind("transition_seq", _c.transition_seq) + _FORMER}
+    )
     .on_conflict_do_nothing()
-    .returning(_c.id, _c.change_seq)
+    .returning(_c.id, _c.change_seq, _c.transition_seq)
 )
 LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update())
 _at = bind("at", _c.updated_at)
