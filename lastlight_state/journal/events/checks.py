@@ -96,6 +96,6 @@ def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | No
     if argument is None:
         return told if told is not None and valid.is_identifier(told) else None
     node_id = valid.identifier(where + "node_id", argument)
-    if told != node_id and valid.is_identifier(told):
+    if told is not None and valid.is_identifier(told) and told != node_id:
         raise InvalidValue(where + "node_id", "differs from the node that the payload names")
     return node_id

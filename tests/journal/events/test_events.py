@@ -209,6 +209,13 @@ def test_a_refused_append_leaves_the_transaction_usable(every_backend: StateStor
     assert seqs(every_backend, run_id) == [0, 1]
 
 
+class Incomparable:
+    """Stands for an array of another library, which has no single answer to a comparison."""
+
+    def __ne__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+
 def test_the_node_is_the_argument_or_what_the_payload_says(store: StateStore, raw: Raw) -> None:
     """journal E-3, case 18: and a damaged payload of another row disturbs no filter."""
     run = started(store).id
@@ -221,6 +228,8 @@ def test_the_node_is_the_argument_or_what_the_payload_says(store: StateStore, ra
     events.append(run, "f", {"nodeId": "build", "node_id": "plan"})
     with pytest.raises(InvalidValue):
         events.append(run, "g", {"nodeId": "plan"}, node_id="build")
+    with pytest.raises(InvalidValue, match=r"payload\.nodeId"):
+        events.append(run, "h", {"nodeId": Incomparable()}, node_id="plan")
     assert [event.node_id for event in events.list(run)] == ["plan", "plan", "plan", None, None, "build"]
     if raw.name == "sqlite":
         raw("DROP TRIGGER run_events_no_update")
