@@ -141,6 +141,7 @@ def test_unknown_words_are_refused_before_anything_is_written(every_backend: Sta
         lambda: lifecycle.transition("s", "failed", expect="done"),
         lambda: lifecycle.transition("s", "running", ended_at=every_backend.conversations.sessions.get("s").created_at),
         lambda: lifecycle.record_verification("s", {"status": 1}),
+        lambda: lifecycle.stale(older_than=timedelta.max),
         lambda: every_backend.conversations.sessions.list(where=SessionFilter(statuses=["done"])),  # type: ignore[list-item]
     ):
         with pytest.raises(InvalidValue):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lastlight_state import codec
@@ -29,6 +29,8 @@ _USUAL = Reason()
 _LIMITS = Limits()
 #: How long the owner of a session may be silent before another may send heartbeats.
 _SILENCE = _LIMITS.heartbeat
+#: The beginning of the calendar: nothing is older.
+_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 class Lifecycle(Repository):
@@ -148,7 +150,8 @@ class Lifecycle(Repository):
     def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
         """Running sessions whose last sign of life is older than this, the longest silent first. Writes nothing."""
         valid.page_limit(limit)
-        values = {"before": self._now() - valid.duration("older_than", older_than)}
+        now = self._now()
+        values = {"before": now - valid.duration("older_than", older_than, most=now - _FIRST)}
         rows = self._reading(lambda unit: unit.first_sound(sql.STALE, values, limit))
         return [StaleSession.of(row) for row in rows]
 
