@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -182,7 +182,7 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
     return found
 
 
-def _parted(unit: Unit, person: str, ids: Iterable[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
+def _parted(unit: Unit, person: str, ids: Collection[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
     """Those of these messages that are to forget the person, those of them with contents, and why others stay.
 
     A redacted message has no contents, and may have metadata.
@@ -232,7 +232,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
         yield partial(_chats, found.chats[first : first + CHATS_AT_ONCE])
 
 
-def _empty(person: str, ids: Iterable[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
+def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
     going, full, _kept = _parted(unit, person, ids, locked=True)
     messages.empty(unit, full, at)
     for some in chunks(going):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from support.conversations.talk import said
 from support.maintenance.people import emptied, shared_place
+from support.rivals import shut_out
 
+from lastlight_state import StateStore
 from lastlight_state.conversations import NewMessage
+from lastlight_state.errors import BackendBusy
 from lastlight_state.maintenance import RedactPolicy
+from lastlight_state.maintenance.redact import messages
 from lastlight_state.testing import Database, racing
 
 
@@ -50,3 +58,32 @@ def test_a_branch_whose_session_is_held_meanwhile_stays(database: Database) -> N
         race.before_unit(4, lambda: database.raw().execute("UPDATE sessions SET hold_reason = 'x' WHERE id = 'own'"))
         assert "branches" not in store.maintenance.erase.run("ana").counts
     assert (race.left, store.conversations.branches.get("own").user) == (0, "ana")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.maintenance.redact.run(RedactPolicy(message_ids=["a"])),
+        lambda store: store.maintenance.erase.run("ana"),
+    ],
+    ids=["redact", "erase"],
+)
+def test_nobody_holds_a_session_while_its_messages_are_emptied(
+    database: Database, work: Callable[[StateStore], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-32, OP-77: from the look at the session to the commit."""
+    store, other = database.open(), shut_out(database)
+    shared_place(store)
+    empty, refused = messages.empty, []
+
+    def beside(unit: Any, found: list[Any], at: Any) -> None:
+        if found:
+            with pytest.raises(BackendBusy) as refusal:
+                other.conversations.sessions.hold("own", "a lawsuit")
+            refused.append(refusal)
+        empty(unit, found, at)
+
+    monkeypatch.setattr(messages, "empty", beside)
+    work(store)
+    assert refused
+    assert emptied(store, "a") == [True]

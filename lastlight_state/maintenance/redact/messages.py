@@ -51,16 +51,32 @@ def _full(keys: Any) -> sa.Select[Any]:
     return sa.select(*_SHOWN).where(_m.id.in_(keys), IS_FULL).order_by(_m.id)
 
 
+_LOCK_OWNERS = family(lambda keys: sa.select(_s.id).where(_s.id.in_(keys)).order_by(_s.id).with_for_update(read=True))
 FULL, LOCK_FULL = family(_full), family(lambda keys: _full(keys).with_for_update())
 
 
-def full(unit: Unit, ids: Iterable[str], *, locked: bool) -> list[Row]:
-    """Those of these messages that have their content, without it."""
+def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[Row]:
+    """Those of these messages that have their content, without it.
+
+    ``locked``: until the unit ends, nobody changes them, or begins or holds a session in which one of them stands.
+    """
+    if locked:
+        list(rows(unit, _LOCK_OWNERS, _owners(unit, ids)))
     return list(rows(unit, LOCK_FULL if locked else FULL, ids))
 
 
 def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:
     """The sessions in which each of these messages stands: with their user, and whether they are left alone."""
+    found = _owners(unit, ids)
+    holding: dict[str, list[Row]] = {key: [] for key in ids}
+    for row in rows(unit, _OWNERS, found):
+        for key in found[row["key"]]:
+            holding[key].append(row)
+    return holding
+
+
+def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
+    """The sessions in which these messages stand, each with those that it has."""
     orders: dict[str, set[str]] = {}
     for row in rows(unit, HOLDERS, ids):
         orders.setdefault(row["progression_id"], set()).add(row["key"])
@@ -69,11 +85,7 @@ def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:
         found.setdefault(row["owner"], set()).update(orders[row["key"]])
     for row in rows(unit, POINTING, ids):
         found.setdefault(row["owner"], set()).add(row["key"])
-    holding: dict[str, list[Row]] = {key: [] for key in ids}
-    for row in rows(unit, _OWNERS, found):
-        for key in found[row["key"]]:
-            holding[key].append(row)
-    return holding
+    return found
 
 
 def reason(sessions: Sequence[Row], reasons: Iterable[str] = PROTECTIONS) -> str | None:
