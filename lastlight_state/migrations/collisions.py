@@ -14,6 +14,12 @@ from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import qualified, read_state
 
+#: Gives a row if a table of this name is where tables are made without a schema.
+_THERE = {
+    "sqlite": "SELECT 1 FROM sqlite_master WHERE lower(name) = '{table}'",
+    "postgresql": "SELECT 1 WHERE to_regclass(quote_ident(current_schema()) || '.{table}') IS NOT NULL",
+}
+
 
 def found(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
     """The tables that an upgrade to ``target`` would make, and that are there already, sorted."""
@@ -25,9 +31,9 @@ def found(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
 
 def _is_there(backend: Backend, table: str) -> bool:
     """Whether a new table of this name would meet another one: not where that is elsewhere on the search path."""
-    if backend.name == "sqlite" or backend.schema is not None:
+    if backend.schema is not None:
         return backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None
-    return backend.peek(f"SELECT to_regclass(quote_ident(current_schema()) || '.{table}')::text") != [(None,)]
+    return bool(backend.peek(_THERE[backend.name].format(table=table)))
 
 
 def lines(tables: Sequence[str]) -> tuple[str, ...]:
