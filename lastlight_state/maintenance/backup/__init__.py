@@ -78,8 +78,9 @@ class Backup(Repository):
         """Make the database of a backup anew: a SQLite file that is not there yet, or an empty schema of Postgres.
 
         The backup is verified before anything is written. Its logs stay in the folder's ``logs``. An older schema is
-        restored as it is, and `migrate` brings it up to date. Raises `AlreadyExists` for a file that is there,
-        `NewerSchema` for a backup of a newer version, and as `verify` and as `Copy.run`.
+        restored as it is, and `migrate` brings it up to date. Raises `AlreadyExists` for a file that is there, or for
+        the ``-wal`` or ``-journal`` of one that was; `NewerSchema` for a backup of a newer version; and as `verify`
+        and as `Copy.run`.
         """
         place = Path(folder)
         manifest = self.verify(place)
@@ -147,8 +148,12 @@ def _made(place: Path) -> Iterator[Path]:
 
 
 def _place(file: Path, target: Path) -> None:
-    """Copy the file to a path where nothing is: whole, or not at all."""
-    _refuse_present(target)
+    """Copy the file to a path where nothing is: whole, or not at all.
+
+    A log that was left of another file of this name is refused, too: SQLite would play it into this one.
+    """
+    for suffix in ("", "-wal", "-journal"):
+        _refuse_present(target.with_name(target.name + suffix))
     made = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with file.open("rb") as reading, made.open("xb") as writing:

@@ -112,6 +112,20 @@ def test_nothing_that_is_there_is_replaced(store: StateStore, folder: Path, tmp_
         backup.restore(folder, " ")
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_log_of_the_file_before_is_not_played_into_the_restored_one(
+    sqlite_database: Database, folder: Path, tmp_path: Path, suffix: str
+) -> None:
+    """maintenance OP-47, case 36: SQLite would, and the restored database would hold what the removed one held."""
+    backup = sqlite_database.open().maintenance.backup
+    backup.create(folder)
+    left = tmp_path / f"there.db{suffix}"
+    left.write_bytes(b"left")
+    with pytest.raises(AlreadyExists, match=suffix):
+        backup.restore(folder, tmp_path / "there.db")
+    assert (left.read_bytes(), (tmp_path / "there.db").exists()) == (b"left", False)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "lastlight.db": lambda file: file.write_bytes(b"\0" + file.read_bytes()[1:]),
     "logs/agent-sessions/one.jsonl": lambda file: file.unlink(),
