@@ -18,7 +18,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.errors import AlreadyExists, Conflict
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue
 from lastlight_state.jsonl.files import failure, sync_directory
 from lastlight_state.maintenance.backup import line_copies, manifests
 from lastlight_state.maintenance.backup.records import Manifest
@@ -41,11 +41,13 @@ class Backup(Repository):
         """Write everything into a new folder, and return its manifest.
 
         The database is copied at one moment, while others read and write it; the copy is examined before the folder
-        gets its name. Raises `AlreadyExists` if the folder is there, `Conflict` ``damaged_backup`` for a database that
-        is damaged itself, and `BackendUnavailable` where the folder cannot be written.
+        gets its name. Raises `AlreadyExists` if the folder is there, `InvalidValue` if it is below the line files,
+        `Conflict` ``damaged_backup`` for a database that is damaged itself, and `BackendUnavailable` where the folder
+        cannot be written, or a folder of line files not be read.
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)
+        self._refuse_among_logs(place)
         _refuse_present(place)
         with _translated(place), _made(place) as made:
             self._copy_database(made / DATABASE)
@@ -95,6 +97,14 @@ class Backup(Repository):
                 with _translated(target):
                     _place(file, target)
         return manifest
+
+    def _refuse_among_logs(self, place: Path) -> None:
+        """Raise for a folder below the line files: the backup would be a part of itself."""
+        if "\0" in str(place):
+            raise InvalidValue("folder", "contains a NUL character")
+        whole = place.resolve()
+        if any(whole.is_relative_to(root.resolve()) for root in self._settings.line_directories):
+            raise InvalidValue("folder", "must not be below the directories of line files")
 
     def _copy_database(self, path: Path) -> None:
         if not self._reading(lambda unit: unit.backend.snapshot(unit.checkout, path)):

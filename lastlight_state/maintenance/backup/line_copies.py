@@ -26,11 +26,17 @@ def copy_all(roots: Sequence[Path], into: Path) -> None:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(root):
+    for folder, _, names in os.walk(root, onerror=_refuse_unread):
         for name in names:
             path = Path(folder, name)
             if not path.is_symlink() and not name.endswith((".tmp", ".lock")):
                 yield path
+
+
+def _refuse_unread(error: OSError) -> None:
+    """Raise for a folder whose files would be missing in silence; one that is gone has none."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _make_private(folder: Path, *, below: Path) -> None:

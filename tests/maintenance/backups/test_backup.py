@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.filled_store import TRIGGER, scene
@@ -124,6 +128,40 @@ def test_a_log_of_the_file_before_is_not_played_into_the_restored_one(
     with pytest.raises(AlreadyExists, match=suffix):
         backup.restore(folder, tmp_path / "there.db")
     assert (left.read_bytes(), (tmp_path / "there.db").exists()) == (b"left", False)
+
+
+def test_a_folder_of_logs_that_cannot_be_read_is_no_silent_loss(
+    store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-46: a missing one is no failure."""
+    agents, runs = store.settings.line_directories
+    shutil.rmtree(agents)
+    list_folder = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if path == str(runs):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return list_folder(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", refuse)
+        with pytest.raises(BackendUnavailable, match="Permission denied"):
+            store.maintenance.backup.create(folder)
+    assert list(folder.parent.iterdir()) == []
+    assert {file.path.split("/")[0] for file in store.maintenance.backup.create(folder).files} == {
+        "lastlight.db",
+        "logs",
+    }
+
+
+def test_a_backup_is_no_part_of_itself(store: StateStore) -> None:
+    """maintenance OP-46: nor is it made where no folder can be."""
+    agents, _ = store.settings.line_directories
+    before = sorted(agents.iterdir())
+    for folder in (agents, agents / "night" / "backup", "night\0"):
+        with pytest.raises(InvalidValue, match="folder"):
+            store.maintenance.backup.create(folder)
+    assert sorted(agents.iterdir()) == before
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
