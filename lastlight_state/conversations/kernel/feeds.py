@@ -1,4 +1,4 @@
-"""The feed of a session: each unit that changes it adds an entry, whose number is taken under the lock of its row.
+"""The feed of a session: each change of it adds an entry, whose number is taken under the lock of its row.
 
 So numbers have no gaps and are in the order of the commits: who has read number n finds what is committed next at n+1.
 """
