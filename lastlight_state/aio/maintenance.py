@@ -10,6 +10,7 @@ from lastlight_state.maintenance import (
     Chats,
     Checkpoints,
     Copy,
+    Counters,
     Doctor,
     Erase,
     Maintenance,
@@ -114,6 +115,13 @@ class AsyncRepair(Face[Repair]):
     salvage = writing(Repair.salvage)
 
 
+class AsyncCounters(Face[Counters]):
+    """``store.maintenance.counters``. It runs in the readers' lane, as a prune does."""
+
+    plan = reading(Counters.plan)
+    run = reading(Counters.run)
+
+
 class AsyncMaintenance(Face[Maintenance]):
     """``store.maintenance``"""
 
@@ -143,3 +151,5 @@ class AsyncMaintenance(Face[Maintenance]):
     chats: Part[AsyncChats] = Part("lastlight_state.aio.maintenance.AsyncChats")
     #: Damaged line files: scanned, sealed, copied clean, replaced.
     repair: Part[AsyncRepair] = Part("lastlight_state.aio.maintenance.AsyncRepair")
+    #: Raises counters that are behind the rows that they number.
+    counters: Part[AsyncCounters] = Part("lastlight_state.aio.maintenance.AsyncCounters")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         CopyProgress as CopyProgress,
         CopyReport as CopyReport,
     )
+    from lastlight_state.maintenance.counters import Counters as Counters
+    from lastlight_state.maintenance.counters.records import CounterPlan as CounterPlan, LateCounter as LateCounter
     from lastlight_state.maintenance.doctor import Doctor as Doctor
     from lastlight_state.maintenance.doctor.records import (
         Finding as Finding,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance.stats import Statistics
     from lastlight_state.maintenance.timeline import Timeline
     from lastlight_state.maintenance.vacuum import Vacuum as Vacuum
+    from lastlight_state.receipts import Receipts
 
 public(
     globals(),
@@ -72,6 +75,8 @@ public(
         "checkpoint": "Checkpoints",
         "copy": "Copy",
         "copy.records": "CopiedTable CopyPlan CopyProgress CopyReport",
+        "counters": "Counters",
+        "counters.records": "CounterPlan LateCounter",
         "doctor": "Doctor",
         "doctor.records": "Finding Report SkippedCheck",
         "erase": "Erase",
@@ -125,9 +130,16 @@ class Maintenance(Face):
     #: Damaged line files: scanned, sealed, copied clean, replaced.
     repair: Part[Repair] = Part(
         "lastlight_state.maintenance.repair.Repair",
-        lambda face, kind: kind(face._context.settings.line_directories, face._context.clock),
+        lambda face, kind: kind(
+            face._context.settings.line_directories,
+            face._context.clock,
+            None if face._context.settings.read_only else face._receipts,
+        ),
     )
+    #: Raises counters that are behind the rows that they number.
+    counters: Part[Counters] = Part("lastlight_state.maintenance.counters.Counters")
     _logs: Part[AgentLog] = Part(
         "lastlight_state.agent_log.AgentLog",
         lambda face, kind: kind(face._context.settings.agent_sessions, clock=face._context.clock),
     )
+    _receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 from lastlight_state.agent_log.records import LOG_LINES
 from lastlight_state.clock import Clock, iso_text
@@ -19,7 +20,9 @@ from lastlight_state.jsonl import files, repair
 from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import Account
+from lastlight_state.maintenance import work
 from lastlight_state.maintenance.repair_records import DamagedPart, LineFileScan, Repaired
+from lastlight_state.receipts import Receipts
 from lastlight_state.run_log import lines as run_lines, locks, paths as run_paths
 
 LINES = ".jsonl"
@@ -29,11 +32,15 @@ SAMPLES = 20
 
 
 class Repair:
-    """``store.maintenance.repair``. ``roots`` are the directories of the agent's logs and of the logs of runs."""
+    """``store.maintenance.repair``. ``roots`` are the directories of the agent's logs and of the logs of runs.
 
-    def __init__(self, roots: Sequence[Path], clock: Clock) -> None:
+    ``receipts`` keep what was replaced; without them, as without a database, nothing is kept but the files.
+    """
+
+    def __init__(self, roots: Sequence[Path], clock: Clock, receipts: Receipts | None = None) -> None:
         self._roots = roots
         self._clock = clock
+        self._receipts = receipts
 
     def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
         """Classify every byte of a line file, or of all line files below a directory; by default of all logs.
@@ -59,21 +66,38 @@ class Repair:
 
         The copy is ``to``, or ``<name>.repaired.jsonl`` beside the file. All other bytes go to ``<to>.rejects``, so
         every byte is in one of the two. With ``replace`` the copy takes the file's path while its writers wait, and the
-        damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``. A sound file is left as it is. Raises
-        `AlreadyExists` if the target exists, `LostRace` if another call replaces the file at the same time, `Conflict`
-        for the log of a run whose writer lives, and as `seal`.
+        damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``, and a receipt says what was done. A sound
+        file is left as it is. Raises `AlreadyExists` if the target exists, `LostRace` if another call replaces the file
+        at the same time, `Conflict` for the log of a run whose writer lives, and as `seal`.
         """
         path = Path(path)
         if replace:
             if to is not None:
                 raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
             _refuse_living(path)
-            suffix = f".damaged-{_stamp(self._clock.now())}"
-            with _translated(path):
-                return _repaired(path, repair.replace(path, _accepts(path), suffix=suffix))
+            return self._kept(path) if self._receipts is not None else self._replaced(path)
         target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
         with _translated(path):
             return _repaired(path, repair.salvage(path, _accepts(path), to=target))
+
+    def _replaced(self, path: Path) -> Repaired:
+        suffix = f".damaged-{_stamp(self._clock.now())}"
+        with _translated(path):
+            return _repaired(path, repair.replace(path, _accepts(path), suffix=suffix))
+
+    def _kept(self, path: Path) -> Repaired:
+        """Replace the file under a receipt, which is begun before anything is done. A sound file has none."""
+        with _translated(path):
+            account = repair.scan(path, _accepts(path))
+        if account.is_sound:
+            return _repaired(path, Salvage(account))
+        receipts = cast("Receipts", self._receipts)
+        receipt = receipts.begin("repair", scope=path.name, policy={"path": str(path.absolute())}, owner=work.owner())
+        with work.interruptible(receipts, lambda: receipt, again="the same command"):
+            done = self._replaced(path)
+            receipt = receipts.step(receipt, counts=done.scan.sections, cursor=_names(done))
+        receipts.finish(receipt)
+        return done.model_copy(update={"receipt_id": receipt.id})
 
 
 def scans_below(roots: Sequence[Path]) -> Iterator[LineFileScan]:
@@ -146,6 +170,14 @@ def _translated(path: Path) -> Iterator[None]:
         raise NotFound("line file", str(path)) from None
     except OSError as error:
         raise files.failure(error, path) from error
+
+
+def _names(done: Repaired) -> dict[str, str | None]:
+    """The files of a replacement, for its receipt."""
+    return {
+        name: None if path is None else path.name
+        for name, path in (("damaged", done.damaged), ("rejects", done.rejects))
+    }
 
 
 def _stamp(moment: datetime) -> str:

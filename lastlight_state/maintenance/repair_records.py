@@ -38,10 +38,12 @@ class Repaired(Record):
     """The result of a repair. For a sound file ``copy_path`` is None and nothing is written.
 
     ``copy_path`` is the clean copy; for a replaced file it is the file's own path, and ``damaged`` is the second name
-    of the old one. ``rejects`` is the file with all bytes that belong to no record, or None if there are none.
+    of the old one, and ``receipt_id`` its receipt if a database is at hand. ``rejects`` is the file with all bytes that
+    belong to no record, or None if there are none.
     """
 
     scan: LineFileScan
     copy_path: Path | None
     rejects: Path | None
     damaged: Path | None
+    receipt_id: str | None = None

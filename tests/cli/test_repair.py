@@ -15,6 +15,7 @@ from support.cli.calls import files_of, lastlight_state
 
 from lastlight_state.cli import consent
 from lastlight_state.errors import Conflict
+from lastlight_state.testing import Database
 
 RECORD = b'{"type":"user","message":{"role":"user"},"timestamp":"2026-02-03T12:00:01.000Z","sessionId":"s"}\n'
 
@@ -88,11 +89,19 @@ def test_replacing_asks_and_refuses_without_a_terminal(tree: Path, monkeypatch: 
     said = lastlight_state("repair", tree, "--replace", "--json")
     assert (said.code, said.error) == (1, "not_confirmed")
     assert files_of(tree) == before
-    said = lastlight_state("repair", tree, "--replace", "-y")
-    assert said.code == 0
+    said = lastlight_state("repair", tree, "--replace", "-y", "--url", tree / "nowhere.db")
+    assert (said.code, "no receipt is kept" in said.err) == (0, True)
     assert (tree / "glued.jsonl").read_bytes() == RECORD * 2
     assert lastlight_state("repair", tree).code == 0
     assert len(list(tree.glob("*.damaged-*"))) == 4
+
+
+def test_what_is_replaced_beside_a_database_leaves_receipts(sqlite_database: Database, tree: Path) -> None:
+    """maintenance OP-7, OP-66: one for each file."""
+    said = lastlight_state("repair", tree, "--replace", "-y", "--url", sqlite_database.url, "--json")
+    receipts = sqlite_database.open().receipts.list(kind="repair", state="done").items
+    assert (said.code, sorted(said.data["receipts"])) == (0, sorted(receipt.id for receipt in receipts))
+    assert sorted(receipt.scope for receipt in receipts) == ["glued.jsonl", "torn.jsonl"]
 
 
 @pytest.mark.parametrize(("answer", "is_refused"), [("y\n", False), ("YES\n", False), ("\n", True), ("no\n", True)])

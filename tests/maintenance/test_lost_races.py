@@ -1,4 +1,4 @@
-"""Somebody comes in between the statements of `Redact.run` and `Erase.run`: each batch looks again, under its locks."""
+"""Somebody comes in between the statements of `Redact.run`, `Erase.run` and `Counters.run`: each batch looks again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.conversations.talk import said
+from support.conversations.talk import begun, said
 from support.maintenance.people import emptied, shared_place
 from support.rivals import shut_out
 
@@ -87,3 +87,16 @@ def test_nobody_holds_a_session_while_its_messages_are_emptied(
     work(store)
     assert refused
     assert emptied(store, "a") == [True]
+
+
+def test_a_counter_that_is_raised_meanwhile_is_not_raised_again(database: Database) -> None:
+    """maintenance OP-67, case 53: nor is one that is ahead by then brought back."""
+    store, raw = database.open(), database.raw()
+    order = begun(store, "a", "b").progression_id
+    raw.execute(f"UPDATE progressions SET next_ord = 1 WHERE id = '{order}'")
+    with racing(store) as race:
+        raising = f"UPDATE progressions SET next_ord = 7 WHERE id = '{order}'"
+        race.before_unit(3, lambda: raw.execute(raising))
+        assert store.maintenance.counters.run().counts == {}
+    assert race.left == 0
+    assert raw.execute(f"SELECT next_ord FROM progressions WHERE id = '{order}'").fetchone()[0] == 7

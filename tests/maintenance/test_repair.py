@@ -14,7 +14,7 @@ from support.maintenance.threads import logged
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, InvalidValue, NotFound, UnsafePath
 from lastlight_state.maintenance import Repair
-from lastlight_state.testing import FrozenClock
+from lastlight_state.testing import Database, FrozenClock
 
 
 def damaged(path: Path) -> bytes:
@@ -48,9 +48,32 @@ def test_a_replaced_log_keeps_its_damage_under_a_name_with_the_time(
     assert done.damaged.name == f"s-1.jsonl.damaged-{frozen_clock.now():%Y%m%dT%H%M%S}.789Z"
     assert done.damaged.read_bytes() == data
     assert done.copy_path == path
+    receipt = every_backend.receipts.get(done.receipt_id)
+    assert (receipt.kind, receipt.scope, receipt.state) == ("repair", "s-1.jsonl", "done")
+    assert (receipt.policy, receipt.counts) == ({"path": str(path)}, done.scan.sections)
+    assert receipt.cursor == {"damaged": done.damaged.name, "rejects": f"{done.damaged.name}.rejects"}
     assert every_backend.agent_log.repair.check("s-1").issue_count == 0
-    assert every_backend.maintenance.repair.salvage(path, replace=True).copy_path is None
+    sound = every_backend.maintenance.repair.salvage(path, replace=True)
+    assert (sound.copy_path, sound.receipt_id) == (None, None)
     assert len(every_backend.agent_log.sessions.list()) == 1
+
+
+def test_a_replacement_that_fails_leaves_the_file_and_says_so(
+    sqlite_database: Database, frozen_clock: FrozenClock
+) -> None:
+    """maintenance OP-7, OP-66: a store that may only read replaces without a receipt."""
+    store = sqlite_database.open()
+    path = logged(store.settings.state_dir, "s-1", "hi")
+    data = damaged(path)
+    taken = path.with_name(f"s-1.jsonl.damaged-{frozen_clock.now():%Y%m%dT%H%M%S}.789Z")
+    taken.write_bytes(b"theirs")
+    with pytest.raises(AlreadyExists):
+        store.maintenance.repair.salvage(path, replace=True)
+    [left] = store.receipts.list(kind="repair").items
+    assert (left.state, path.read_bytes(), taken.read_bytes()) == ("interrupted", data, b"theirs")
+    taken.unlink()
+    with sqlite_database.open(read_only=True) as reading:
+        assert reading.maintenance.repair.salvage(path, replace=True).receipt_id is None
 
 
 @pytest.fixture

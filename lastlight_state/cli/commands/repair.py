@@ -1,9 +1,10 @@
-"""``repair``: damaged line files, scanned, sealed, copied clean or replaced. Needs no database."""
+"""``repair``: damaged line files, scanned, sealed, copied clean or replaced, without a database; or its counters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from lastlight_state.cli import consent
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import settings_of
+from lastlight_state.cli.opening import settings_of, working
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views.counters import raised
 from lastlight_state.clock import SYSTEM_CLOCK
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.maintenance import LineFileScan, Repair
 from lastlight_state.maintenance.repair import scans_below
+from lastlight_state.receipts import Receipts
 
 FILES = (
     Column("FILE", lambda scan: scan.path, keep=True),
@@ -42,6 +45,7 @@ class Found:
     sections: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     written: list[Path] = field(default_factory=list)
+    receipts: list[str] = field(default_factory=list)
     unread: list[LineFileScan] = field(default_factory=list)
 
     def add(self, scan: LineFileScan) -> None:
@@ -70,17 +74,35 @@ class Found:
     "--out", metavar="DIR", type=click.Path(path_type=Path), help="Write clean copies, and what is left out, below DIR."
 )
 @click.option("--replace", is_flag=True, help="Put clean copies in place; damaged files keep a second name.")
+@click.option("--counters", is_flag=True, help="Raise counters of the database that are behind their rows.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before files are replaced.")
-def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | None, replace: bool, yes: bool) -> Answer:
+def run(
+    call: Call,
+    path: Path | None,
+    *,
+    dry_run: bool,
+    seal: bool,
+    out: Path | None,
+    replace: bool,
+    counters: bool,
+    yes: bool,
+) -> Answer:
     """Find what is damaged in line files, and mend it without losing a byte.
 
     PATH is a line file or a directory, by default those of agents' and runs' logs.
 
     Without --seal, --out or --replace it only looks; then, and with --dry-run, damage found is exit code 1. A clean
     copy has every whole record byte for byte, and everything else is in a file of rejects beside it.
+
+    With --counters it mends the database instead: counters that are behind the rows which they number are raised, none
+    is lowered and no row is changed.
     """
-    if sum((seal, out is not None, replace)) > 1:
-        raise InvalidValue("--seal, --out, --replace", "one at a time")
+    if sum((seal, out is not None, replace, counters)) > 1:
+        raise InvalidValue("--seal, --out, --replace, --counters", "one at a time")
+    if counters:
+        if path is not None:
+            raise InvalidValue("PATH", "must not be given with --counters: those are in the database")
+        return raised(call, dry_run=dry_run)
     roots = settings_of(call).line_directories if path is None else (path,)
     found = Found()
     for scan in scans_below(roots):
@@ -100,6 +122,7 @@ def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | No
         "files": found.damaged,
         "classes": found.classes,
         "written": found.written,
+        "receipts": found.receipts,
         "unread": {str(scan.path): scan.problem for scan in found.unread},
     }
     return Answer(data, lambda screen: _lines(found, screen), failure)
@@ -107,17 +130,32 @@ def run(call: Call, path: Path | None, dry_run: bool, seal: bool, out: Path | No
 
 def _mend(call: Call, found: Found, roots: Sequence[Path], *, seal: bool, out: Path | None, replace: bool) -> None:
     """Do to each damaged file what was asked. What is written is told at once, and stays when a later file fails."""
-    repair = Repair(roots, SYSTEM_CLOCK)
-    for scan in found.damaged:
-        if seal:
-            written = [scan.path] if repair.seal(scan.path) else []
-        else:
-            to = None if out is None else out / _name_below(scan.path, roots)
-            done = repair.salvage(scan.path, to=to, replace=replace)
-            written = [name for name in (done.copy_path, done.rejects, done.damaged) if name is not None]
-        for name in written:
-            call.output.note(f"wrote {name}")
-        found.written += written
+    with _receipts(call, replace) as receipts:
+        repair = Repair(roots, SYSTEM_CLOCK, receipts)
+        for scan in found.damaged:
+            if seal:
+                written = [scan.path] if repair.seal(scan.path) else []
+            else:
+                to = None if out is None else out / _name_below(scan.path, roots)
+                done = repair.salvage(scan.path, to=to, replace=replace)
+                written = [name for name in (done.copy_path, done.rejects, done.damaged) if name is not None]
+                found.receipts += [done.receipt_id] if done.receipt_id is not None else []
+            for name in written:
+                call.output.note(f"wrote {name}")
+            found.written += written
+
+
+@contextmanager
+def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
+    """The receipts of the database. Without a usable one files are replaced all the same, and a note says so."""
+    with ExitStack() as stack:
+        found = None
+        if wanted:
+            try:
+                found = stack.enter_context(working(call)).receipts
+            except StateError as error:
+                call.output.note(f"no receipt is kept: {error}")
+        yield found
 
 
 def _name_below(path: Path, roots: Sequence[Path]) -> Path:

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.statements import among, bind, constant, number, prepared
-from lastlight_state.journal.tables import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
+from lastlight_state.journal.tables import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance.counters.counted import COUNTERS, Counter
 from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
@@ -27,13 +28,10 @@ _PENDING = constant("pending")
 _LATE = "pending, and its run has ended"
 _NOW = bind("now", RUNS.c.updated_at)
 
-#: Streams of the journal by the column of their number.
-_STREAMS = {
-    "events": EVENTS.c.seq,
-    "signals": SIGNALS.c.seq,
-    "frames": FRAMES.c.frame_no,
-    "tool_calls": TOOL_CALLS.c.seq,
-}
+_RAISE = "lastlight-state repair --counters"
+
+#: The numbers of the journal.
+_NUMBERS = (EVENTS.c.seq, SIGNALS.c.seq, FRAMES.c.frame_no, TOOL_CALLS.c.seq)
 
 
 def _exists(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -58,12 +56,10 @@ def _gap(seq: sa.Column[Any]) -> Fault:
     return Fault(SEQUENCE, "error", table, "numbers are missing between the first and the last of a run", find)
 
 
-def _behind(stream: str, seq: sa.Column[Any]) -> Fault:
-    last = sa.select(sa.func.max(seq)).where(seq.table.c.run_id == SEQUENCES.c.run_id).scalar_subquery()
-    find = sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream).where(
-        SEQUENCES.c.stream == constant(stream), SEQUENCES.c.next_seq <= last
-    )
-    return Fault(SEQUENCE, "error", SEQUENCES, "the next number of a stream has been given already", find)
+def _behind(counter: Counter) -> Fault:
+    find = sa.select(counter.key).where(counter.own, counter.behind)
+    message = f"{counter.name} is behind: the next number has been given already"
+    return Fault(SEQUENCE, "error", counter.column.table, message, find, _RAISE)
 
 
 _last_transition = sa.select(sa.func.max(TRANSITIONS.c.seq)).where(TRANSITIONS.c.run_id == RUNS.c.id).scalar_subquery()
@@ -75,15 +71,15 @@ _outside = _exists(
     sa.or_(LINKS.c.ord < PROGRESSIONS.c.start_ord, LINKS.c.ord >= PROGRESSIONS.c.next_ord),
 )
 _SEQUENCES = [
-    *map(_gap, _STREAMS.values()),
-    *(_behind(stream, seq) for stream, seq in _STREAMS.items()),
+    *map(_gap, _NUMBERS),
+    *(_behind(counter) for counter in COUNTERS if counter.column is not PROGRESSIONS.c.next_ord),
     _gap(TRANSITIONS.c.seq),
     Fault(
         SEQUENCE,
         "error",
         RUNS,
-        "transition_seq is not the number of the last transition",
-        sa.select(RUNS.c.id).where(RUNS.c.transition_seq != sa.func.coalesce(_last_transition, number(0))),
+        "transition_seq is beyond the number of the last transition",
+        sa.select(RUNS.c.id).where(RUNS.c.transition_seq > sa.func.coalesce(_last_transition, number(0))),
     ),
     Fault(
         SEQUENCE,
@@ -93,6 +89,7 @@ _SEQUENCES = [
         sa.select(PROGRESSIONS.c.id).where(
             sa.or_(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord != _links, _outside)
         ),
+        _RAISE,
     ),
 ]
 
