@@ -66,7 +66,7 @@ def test_what_changes_nothing_is_not_in_a_feed(every_backend: StateStore) -> Non
 
 
 def test_a_revised_message_is_told_to_running_sessions(every_backend: StateStore) -> None:
-    """conversations CV-6, CV-29, case 15: not to those that have ended, and once to each."""
+    """conversations CV-6, CV-29, case 15: once to each, and of the others to the one through which it is revised."""
     c = every_backend.conversations
     for name, status in (("live", "running"), ("also", "running"), ("over", "completed"), ("legacy", None)):
         c.sessions.create(NewSession(name, status=status))  # type: ignore[arg-type]
@@ -76,7 +76,10 @@ def test_a_revised_message_is_told_to_running_sessions(every_backend: StateStore
         "live": ["message.revised"], "also": ["message.revised"], "over": [], "legacy": []
     }  # fmt: skip
     c.branches.append("over", [NewMessage("user", {"text": "grown more"}, id="m")])
-    assert kinds(every_backend, "over", 3) == ["message.revised"]
+    c.branches.replace_system("over", NewMessage("system", "grown again", id="m"))
+    c.branches.create("legacy", NewBranch(system=NewMessage("system", "grown at last", id="m")))
+    assert kinds(every_backend, "over", 3) == ["message.revised", "message.revised", "branch.updated"]
+    assert kinds(every_backend, "legacy", 3) == ["message.revised", "branch.created"]
     assert c.changes.after("also", 4).items[0].message_id == "m"
 
 

@@ -101,9 +101,9 @@ LOOKS = {
     "Trees.save": Look(_talk, lambda s, b: s.conversations.trees.save(_tree(b)), _append, since=4),
     "Vectors.put": Look(_chunks, _put, lambda s, _: s.conversations.vectors.clear("ns", scope="namespace")),
     "Vectors.clear": Look(_chunks, lambda s, _: s.conversations.vectors.clear("ns", scope="namespace"), _put),
-    "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append, since=4),
+    "Messages.put": Look(_talk, lambda s, _: s.conversations.messages.put(GROWN), _append),
     "Messages.put of a running session": Look(
-        _running, lambda s, _: s.conversations.messages.put(GROWN), _end, since=4
+        _running, lambda s, _: s.conversations.messages.put(GROWN), _end, since=5
     ),
     "Lifecycle.try_transition": Look(_running, _end, lambda s, b: _end(s, b, "failed")),
     "Lifecycle.try_transition of a branch": Look(

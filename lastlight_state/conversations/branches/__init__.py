@@ -53,9 +53,11 @@ class Branches(Repository):
         """
         now = self._now()
         row, system = making.row_of(session_id, branch, now)
-        known = self._remember(KnownClasses)
+        known, locks = self._remember(KnownClasses), sessions.Locks()
         return storing.settled(
-            lambda: self._writing(lambda unit: making.created(unit, self._listeners, known, row, system, now))
+            lambda: self._writing(
+                lambda unit: making.created(unit, self._listeners, known, row, system, now, locks=locks)
+            )
         )
 
     def ensure(self, session_id: str, branch: NewBranch) -> Branch:
@@ -65,12 +67,12 @@ class Branches(Repository):
         """
         now = self._now()
         row, system = making.row_of(session_id, branch, now)
-        known = self._remember(KnownClasses)
+        known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def look(unit: Unit) -> Branch:
             found = unit.find(Branch, branching.GET, {"branch_id": row["id"]})
             if found is None:
-                return making.created(unit, self._listeners, known, row, system, now)
+                return making.created(unit, self._listeners, known, row, system, now, locks=locks)
             if fields := _differing(found, row, system):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
@@ -123,13 +125,12 @@ class Branches(Repository):
         found, now = valid.sought("branch_id", branch_id), self._now()
         given = storing.drafts("messages", messages, now)
         skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
-        known = self._remember(KnownClasses)
-        return storing.settled(
-            lambda: self._writing(
-                lambda unit: appending.append(unit, self._listeners, known, found, given, skips=skips, now=now),
-                repeatable=skips,
-            )
-        )
+        known, locks = self._remember(KnownClasses), sessions.Locks()
+
+        def append(unit: Unit) -> Appended:
+            return appending.append(unit, self._listeners, known, found, given, skips=skips, now=now, locks=locks)
+
+        return storing.settled(lambda: self._writing(append, repeatable=skips))
 
     def replace_system(self, branch_id: str, message: NewMessage | str) -> Branch:
         """Give a branch another system message, stored or to store; the former one stays stored, and in the pool.
@@ -139,10 +140,12 @@ class Branches(Repository):
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
         [given] = storing.drafts("message", [message], now)
-        known = self._remember(KnownClasses)
-        return storing.settled(
-            lambda: self._writing(lambda unit: making.system_replaced(unit, self._listeners, known, found, given, now))
-        )
+        known, locks = self._remember(KnownClasses), sessions.Locks()
+
+        def replace(unit: Unit) -> Branch:
+            return making.system_replaced(unit, self._listeners, known, found, given, now, locks=locks)
+
+        return storing.settled(lambda: self._writing(replace))
 
     def history(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None

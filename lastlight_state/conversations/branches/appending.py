@@ -40,13 +40,15 @@ def append(
     *,
     skips: bool,
     now: datetime,
+    locks: sessions.Locks,
 ) -> Appended:
     """Store the messages that are new, revise those that changed, and add to the branch and to the session's pool."""
     branch = head(unit, branch_id)
     own, pool = branch["progression_id"], branch["pool"]
+    locks.first(unit, branch["session_id"])
     sessions.locked(unit, branch["session_id"])
     locked = orders.locked(unit, [own, pool])
-    there, _ = sessions.put_all(unit, listeners, known, given, now, own=branch["session_id"])
+    there, _ = sessions.put_all(unit, listeners, known, given, now, locks=locks, own=branch["session_id"])
     ids = [storing.id_of(one) for one in given]
     segments = _segments(unit, branch_id, branch, locked)
     held = orders.held(unit, {pool: locked[pool]["next_ord"], **segments}, sorted(there))

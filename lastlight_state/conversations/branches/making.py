@@ -52,42 +52,60 @@ def row_of(session_id: str, branch: Any, now: datetime, where: str = "branch") -
 
 
 def created(
-    unit: Unit, listeners: Listeners, known: KnownClasses, row: Row, system: Row | str | None, now: datetime
+    unit: Unit,
+    listeners: Listeners,
+    known: KnownClasses,
+    row: Row,
+    system: Row | str | None,
+    now: datetime,
+    *,
+    locks: sessions.Locks,
 ) -> Branch:
     """Insert a branch, with its system message in the pool. Metadata that name a parent make it a fork."""
-    pool = sessions.locked(unit, row["session_id"])
+    session_id, own = row["session_id"], row["progression_id"]
     origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
-    if origin is not None and row["progression_id"] is not None:
+    if origin is not None and own is not None:
         raise InvalidValue("branch.progression_id", "must not be given for a fork")
+    locks.first(unit, session_id)
+    pool = sessions.locked(unit, session_id)
+    given = [] if own is None else [own]
     if system is not None:
-        orders.locked(unit, [pool])
-        sessions.put_all(unit, listeners, known, [system], now)
+        inherited = [] if origin is None else [branching.get(unit, origin[0]).progression_id]
+        orders.locked(unit, [pool, *inherited, *given])
+        sessions.put_all(unit, listeners, known, [system], now, locks=locks, own=session_id)
         sessions.pool_messages(unit, pool, [storing.id_of(system)])
     if origin is not None:
         values = {**row, "parent_branch_id": origin[0]}
         where = "branch.node_metadata.forked_at_ord"
         return branching.fork(unit, listeners, values, at=origin[1], where=where, now=now)
-    own = row["progression_id"]
     if own is None:
         own = new_id()
         orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
     else:
-        orders.locked(unit, [own])
+        orders.locked(unit, given)
     return branching.insert_branch(
         unit, listeners, {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}, now
     )
 
 
 def system_replaced(
-    unit: Unit, listeners: Listeners, known: KnownClasses, branch_id: str, given: Row | str, now: datetime
+    unit: Unit,
+    listeners: Listeners,
+    known: KnownClasses,
+    branch_id: str,
+    given: Row | str,
+    now: datetime,
+    *,
+    locks: sessions.Locks,
 ) -> Branch:
     """Move the pointer of a branch, and put the message in the place of the former one where the order begins so."""
     branch = appending.head(unit, branch_id)
+    locks.first(unit, branch["session_id"])
     sessions.locked(unit, branch["session_id"])
     own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
     former = (unit.row(sql.STATE, {"branch_id": branch_id}) or {})["system_msg_id"]
     new = storing.id_of(given)
-    sessions.put_all(unit, listeners, known, [given], now)
+    sessions.put_all(unit, listeners, known, [given], now, locks=locks, own=branch["session_id"])
     at = {"progression_id": own["id"], "ord": own["start_ord"]}
     first = unit.row(sql.FIRST, at)
     if former is not None and first is not None and first["message_id"] == former != new:

@@ -35,6 +35,13 @@ _LOCK_ALL = prepared(
     .order_by(_c.id)
     .with_for_update()
 )
+#: Those of these sessions that nobody else has locked.
+_LOCK_FREE = prepared(
+    sa.select(_c.id, _c.status)
+    .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
+    .order_by(_c.id)
+    .with_for_update(skip_locked=True)
+)
 _order = bind("progression_id", _c.progression_id)
 _OWNERS = prepared(
     sa.union(
@@ -79,7 +86,39 @@ def locked(unit: Unit, session_id: str) -> str:
 def lock_all(unit: Unit, session_ids: Collection[str]) -> None:
     """Lock sessions until the unit ends."""
     if session_ids:
-        unit.rows(_LOCK_ALL, {"wanted": as_list([{"id": one} for one in session_ids])})
+        unit.rows(_LOCK_ALL, _wanting(session_ids))
+
+
+class Locks:
+    """The sessions that one call locks, over all its attempts.
+
+    Units wait for sessions in the order of their ids, and before they lock orders and messages. Which other sessions
+    have a revised message is known only when the message is locked. Then they are locked without waiting; where
+    somebody holds one, the attempt gives up all its locks, and the next one waits for that session first.
+    """
+
+    def __init__(self) -> None:
+        self._before: set[str] = set()
+        self._held: set[str] = set()
+
+    def first(self, unit: Unit, *session_ids: str) -> None:
+        """Begin an attempt of a call that locks these sessions next: lock those that earlier ones lacked with them."""
+        self._held = {*session_ids, *self._before}
+        if self._before:
+            lock_all(unit, self._held)
+
+    def late(self, unit: Unit, session_ids: Collection[str]) -> list[Row]:
+        """Lock other sessions as well: id and status of those that were not locked yet.
+
+        Raises `BeginAgain` where somebody else holds one.
+        """
+        lacking = set(session_ids) - self._held
+        found = unit.rows(_LOCK_FREE, _wanting(lacking)) if lacking else []
+        self._held |= lacking
+        if len(found) < len(lacking):
+            self._before = set(self._held)
+            raise storing.BeginAgain
+        return found
 
 
 def owners_of(unit: Unit, progression_id: str) -> list[str]:
@@ -115,21 +154,29 @@ def put_all(
     given: Sequence[Row | str],
     now: datetime,
     *,
+    locks: Locks,
     own: str | None = None,
 ) -> tuple[set[str], list[str]]:
     """Store messages as `storing.put_all`, and say in the feeds of running sessions which of theirs were revised.
 
-    So does the session ``own`` through which they are stored, running or not.
+    So does the session ``own`` through which they are stored, running or not. Raises `BeginAgain`.
     """
     there, revised = storing.put_all(unit, known, given, now)
-    having = running_with(unit, revised)
-    lock_all(unit, having)
-    if own is not None and revised:
-        having[own] = revised
-    for session_id, ids in sorted(having.items()):
-        for message_id in ids:
-            move(unit, listeners, session_id, now, news("message.revised", message_id=message_id))
+    tell(unit, listeners, revised, now, locks=locks, own=own)
     return there, revised
+
+
+def tell(
+    unit: Unit, listeners: Listeners, revised: Sequence[str], now: datetime, *, locks: Locks, own: str | None
+) -> None:
+    """Say in the feeds of running sessions, and in that of ``own``, which of their messages were revised."""
+    having = running_with(unit, revised)
+    ended = {row["id"] for row in locks.late(unit, having) if row["status"] != "running"}
+    if own is not None and revised:
+        having[own] = list(revised)
+    for session_id in sorted(having.keys() - ended):
+        for message_id in having[session_id]:
+            move(unit, listeners, session_id, now, news("message.revised", message_id=message_id))
 
 
 def pool_messages(unit: Unit, pool: str, ids: Sequence[str]) -> list[str]:
@@ -138,3 +185,7 @@ def pool_messages(unit: Unit, pool: str, ids: Sequence[str]) -> list[str]:
     new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
     orders.extend(unit, found, {pool: new})
     return new
+
+
+def _wanting(session_ids: Collection[str]) -> Row:
+    return {"wanted": as_list([{"id": one} for one in session_ids])}

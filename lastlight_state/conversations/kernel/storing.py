@@ -49,7 +49,8 @@ _wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
 
 GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)))
 MANY = prepared(sa.select(*COLUMNS).where(_wanted))
-_LOCKED = prepared(sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES))
+#: In the order of their ids, as messages are inserted. Does not wait for those who only refer to them (foreign keys).
+_LOCKED = prepared(sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True))
 _THERE = prepared(sa.select(_c.id).where(_wanted))
 _INSERT = prepared(sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in MESSAGES.columns}))
 _REVISE = prepared(
@@ -101,15 +102,25 @@ def id_of(one: Row | str) -> str:
     return one if isinstance(one, str) else one["id"]
 
 
+class BeginAgain(Exception):
+    """Raised by a unit that needs a lock which comes before those that it holds. The next attempt locks it first."""
+
+
 def settled(store: Callable[[], T]) -> T:
-    """What ``store`` returns. It is repeated where another unit stored a message that it found missing."""
-    for _ in range(_ATTEMPTS - 1):
+    """What ``store`` returns. It is repeated where another unit stored a message that it found missing.
+
+    So it is, as often as it asks for it, after `BeginAgain`.
+    """
+    left = _ATTEMPTS
+    while True:
         try:
             return store()
+        except BeginAgain:
+            continue
         except Conflict as error:
-            if error.code not in ("unique", "foreign_key"):
+            left -= 1
+            if not left or error.code not in ("unique", "foreign_key"):
                 raise
-    return store()
 
 
 def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: datetime) -> tuple[set[str], list[str]]:
@@ -121,12 +132,14 @@ def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: da
     referred = {one for one in given if isinstance(one, str)} - set(bodies)
     stored = {row["id"]: row for row in _rows(unit, _LOCKED, bodies)} if bodies else {}
     there = refuse_unknown(unit, [one for one in given if isinstance(one, str) and one in referred])
-    insert(unit, known, [body for message_id, body in bodies.items() if message_id not in stored])
+    new = [bodies[message_id] for message_id in sorted(bodies) if message_id not in stored]
     changed = [
         body for message_id, body in bodies.items() if message_id in stored and differs(stored[message_id], body)
     ]
+    numbers = numbers_of(unit, known, {body["lion_class"] for body in (*new, *changed)})
+    _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]} for body in new])
     for body in changed:
-        revise(unit, known, body, now)
+        unit.change(_REVISE, {**body, "lion_class": numbers[body["lion_class"]], "revised_at": now})
     return there | set(stored), [body["id"] for body in changed]
 
 
@@ -139,40 +152,17 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
     return there
 
 
-def will_change(unit: Unit, body: Row) -> bool:
-    """Whether another message is stored under its id."""
-    stored = unit.row(GET, body)
-    return stored is not None and bool(differs(stored, body))
-
-
 def ensure(unit: Unit, known: KnownClasses, body: Row) -> Message:
     """Store the message unless an equal one is there. Raises `AlreadyExists` with the fields that differ."""
     stored = unit.row(GET, body)
     if stored is None:
-        insert(unit, known, [body])
+        numbers = numbers_of(unit, known, [body["lion_class"]])
+        _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]}])
         return Message.of(unit.row(GET, body) or {})
     if fields := differs(stored, body, given_only=True):
         problem = f"already exists with another {', '.join(fields)}"
         raise AlreadyExists(words.MESSAGE, body["id"], problem=problem, fields=tuple(fields))
     return Message.of(stored)
-
-
-def insert(unit: Unit, known: KnownClasses, bodies: Sequence[Row]) -> None:
-    """Insert messages, whose classes are by name."""
-    if not bodies:
-        return
-    numbers = numbers_of(unit, known, {body["lion_class"] for body in bodies})
-    rows = [{**body, "lion_class": numbers[body["lion_class"]]} for body in bodies]
-    if len(rows) == 1:
-        unit.change(_INSERT, rows[0])
-    else:
-        unit.insert(MESSAGES, _INSERT, rows)
-
-
-def revise(unit: Unit, known: KnownClasses, body: Row, now: datetime) -> None:
-    """Replace a stored message, but for the time of its creation."""
-    numbers = numbers_of(unit, known, [body["lion_class"]])
-    unit.change(_REVISE, {**body, "lion_class": numbers[body["lion_class"]], "revised_at": now})
 
 
 def differs(stored: Row, body: Row, *, given_only: bool = False) -> list[str]:
@@ -190,6 +180,13 @@ def differs(stored: Row, body: Row, *, given_only: bool = False) -> list[str]:
     if body["embedding"] is not None and stored["embedding"] != body["embedding"]:
         fields.append("embedding")
     return fields
+
+
+def _insert(unit: Unit, rows: Sequence[Row]) -> None:
+    if len(rows) == 1:
+        unit.change(_INSERT, rows[0])
+    elif rows:
+        unit.insert(MESSAGES, _INSERT, rows)
 
 
 def _bytes(text: str | None) -> int:

@@ -55,12 +55,11 @@ class Messages(Repository):
         """
         now = self._now()
         body = storing.draft("message", message, now)
-        known = self._remember(KnownClasses)
+        known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def put(unit: Unit) -> Message:
-            if storing.will_change(unit, body):
-                sessions.lock_all(unit, sessions.running_with(unit, [body["id"]]))
-            sessions.put_all(unit, self._listeners, known, [body], now)
+            locks.first(unit)
+            sessions.put_all(unit, self._listeners, known, [body], now, locks=locks)
             return Message.of(unit.row(storing.GET, body) or {})
 
         return storing.settled(lambda: self._writing(put, repeatable=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -129,9 +129,15 @@ class Progressions(Repository):
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
         version = valid.number("expect_version", expect_version)
         now = self._now()
-        return storing.settled(
-            lambda: self._writing(lambda unit: replaced(unit, self._listeners, found, ids, version, now))
-        )
+
+        def replace(unit: Unit) -> Progression:
+            owners = _owners(unit, found)
+            order = orders.locked(unit, [found])[found]
+            if order["version"] != version:
+                raise StaleVersion(words.PROGRESSION, found, expected=version, found=order["version"])
+            return replaced(unit, self._listeners, order, ids, owners, now)
+
+        return storing.settled(lambda: self._writing(replace))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """A page of the orders that hold a message, and where. An unknown message is in none."""
@@ -163,13 +169,15 @@ def _owners(unit: Unit, progression_id: str) -> list[str]:
 
 
 def replaced(
-    unit: Unit, listeners: Listeners, progression_id: str, ids: Sequence[str], version: int, now: datetime
+    unit: Unit,
+    listeners: Listeners,
+    order: Mapping[str, Any],
+    ids: Sequence[str],
+    owners: Sequence[str],
+    now: datetime,
 ) -> Progression:
-    """Put stored messages in place of an order's own links, if it has this version."""
-    owners = _owners(unit, progression_id)
-    order = orders.locked(unit, [progression_id])[progression_id]
-    if order["version"] != version:
-        raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order["version"])
+    """Put stored messages in place of the own links of an order that is locked, as are the sessions that have it."""
+    progression_id = order["id"]
     stored = [row["message_id"] for row in unit.rows(orders.LINKED, {"progression_id": progression_id})]
     same = next((i for i, pair in enumerate(zip(stored, ids, strict=False)) if pair[0] != pair[1]), None)
     kept = min(len(stored), len(ids)) if same is None else same
@@ -185,7 +193,7 @@ def replaced(
     unit.change(sql.DROP, {"progression_id": progression_id})
     orders.link(unit, {progression_id: (first, ids[kept:])})
     values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
-    for owner in owners:
+    for owner in sorted(owners):
         sessions.move(unit, listeners, owner, now, news("progression.replaced", progression_id=progression_id))
     return Progression.of(unit.row(sql.REPLACE, values) or {})
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import SessionTree
-from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.kernel import sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.records import SaveReport
 from lastlight_state.conversations.trees import loading, saving
@@ -38,7 +38,7 @@ class Trees(Repository):
         whole = saving.Saving(plan, self._listeners, known, now, replaces=replaces)
         session_id = ""
         for some in plan.parts(words.BATCH):
-            work = partial(whole.part, some=some)
+            work = partial(whole.part, some=some, locks=sessions.Locks())
             session_id, done = storing.settled(partial(self._writing, work, repeatable=True))
             found += done
         return SaveReport.of(saving.report(session_id, found))

@@ -1,11 +1,12 @@
 """Saving a tree: one unit finds what is there, and writes what is not.
 
-Locks are taken in the order of all units: the session, the orders of its branches, then messages.
+Locks are taken in the order of all units: the session, the orders of its branches and of their parents, then messages.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.branches import appending, making, statements as branch_sql
-from lastlight_state.conversations.kernel import branching, lineage, orders, sessions
+from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.progressions import replaced
@@ -48,25 +49,28 @@ class Saving:
         self.now = now
         self.replaces = replaces
 
-    def part(self, unit: Unit, some: list[BranchPlan]) -> tuple[str, Counter[str]]:
+    def part(self, unit: Unit, some: list[BranchPlan], locks: sessions.Locks) -> tuple[str, Counter[str]]:
         """Save the session with some of its branches; the id of the session, and what was written."""
-        return _Part(self, unit).save(some)
+        return _Part(self, unit, locks).save(some)
 
 
 class _Part:
     """One unit of a save."""
 
-    def __init__(self, of: Saving, unit: Unit) -> None:
+    def __init__(self, of: Saving, unit: Unit, locks: sessions.Locks) -> None:
         self.of = of
         self.unit = unit
+        self.locks = locks
         self.done: Counter[str] = Counter()
 
     def save(self, some: list[BranchPlan]) -> tuple[str, Counter[str]]:
         session_id = self._session()
+        self.locks.first(self.unit, session_id)
         pool = sessions.locked(self.unit, session_id)
         self._session_fields(session_id)
-        there = _heads(self.unit, [one.row["id"] for one in some])
-        orders.locked(self.unit, [pool, *(branch.progression_id for branch in there.values())])
+        parents = {one.origin[0] for one in some if one.origin is not None}
+        there = _heads(self.unit, {*parents, *(one.row["id"] for one in some)})
+        orders.locked(self.unit, [pool, *(branch.progression_id for branch in there.values()), *_named(some, there)])
         self._messages(some, session_id)
         for one in some:
             self._branch(one, there.get(one.row["id"]), session_id)
@@ -77,7 +81,7 @@ class _Part:
         row = self.of.plan.session
         if self.unit.row(session_sql.GET, {"session_id": row["id"]}) is not None:
             return str(row["id"])
-        for branch in _heads(self.unit, [one.row["id"] for one in self.of.plan.branches]).values():
+        for branch in _heads(self.unit, {one.row["id"] for one in self.of.plan.branches}).values():
             return branch.session_id
         try:
             created(self.unit, self.of.listeners, row)
@@ -100,26 +104,31 @@ class _Part:
             self.done["fields_changed"] += 1
 
     def _messages(self, some: list[BranchPlan], session_id: str) -> None:
-        bodies = list({message_id: body for one in some for message_id, body in one.bodies.items()}.values())
-        for at in range(0, len(bodies), words.BATCH):
-            batch = bodies[at : at + words.BATCH]
-            there, revised = sessions.put_all(
-                self.unit, self.of.listeners, self.of.known, batch, self.of.now, own=session_id
-            )
+        bodies = {message_id: body for one in some for message_id, body in one.bodies.items()}
+        ids, revised = sorted(bodies), list[str]()
+        for at in range(0, len(ids), words.BATCH):
+            batch = [bodies[message_id] for message_id in ids[at : at + words.BATCH]]
+            there, changed = storing.put_all(self.unit, self.of.known, batch, self.of.now)
+            revised += changed
             self.done["messages_created"] += len(batch) - len(there)
-            self.done["messages_revised"] += len(revised)
+        sessions.tell(self.unit, self.of.listeners, revised, self.of.now, locks=self.locks, own=session_id)
+        self.done["messages_revised"] += len(revised)
 
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
             row = {**plan.row, "session_id": session_id}
-            branch = making.created(self.unit, self.of.listeners, self.of.known, row, plan.system, self.of.now)
+            branch = making.created(
+                self.unit, self.of.listeners, self.of.known, row, plan.system, self.of.now, locks=self.locks
+            )
             self.done["branches_created"] += 1
         else:
             _refuse_other(stored, plan, session_id)
             self._branch_fields(stored, plan.row)
             branch = stored
         if plan.system is not None and branch.system_msg_id != plan.system:
-            making.system_replaced(self.unit, self.of.listeners, self.of.known, branch.id, plan.system, self.of.now)
+            making.system_replaced(
+                self.unit, self.of.listeners, self.of.known, branch.id, plan.system, self.of.now, locks=self.locks
+            )
             self.done["systems_replaced"] += 1
         self._order(branch, plan.order)
 
@@ -144,7 +153,9 @@ class _Part:
         if not self.of.replaces or at < start:
             raise StaleVersion(words.BRANCH, branch.id, expected=_place(given, at), found=_place(stored, at))
         order = orders.locked(self.unit, [branch.progression_id])[branch.progression_id]
-        replaced(self.unit, self.of.listeners, order["id"], given[start:], order["version"], self.of.now)
+        owners = sessions.owners_of(self.unit, order["id"])
+        self.locks.late(self.unit, owners)
+        replaced(self.unit, self.of.listeners, order, given[start:], owners, self.of.now)
         pool = sessions.locked(self.unit, branch.session_id)
         new = sessions.pool_messages(self.unit, pool, list(dict.fromkeys(given[at:])))
         if new:
@@ -157,7 +168,16 @@ class _Part:
     def _append(self, branch: Branch, ids: list[str]) -> None:
         for at in range(0, len(ids), words.BATCH):
             some = ids[at : at + words.BATCH]
-            appending.append(self.unit, self.of.listeners, self.of.known, branch.id, some, skips=False, now=self.of.now)
+            appending.append(
+                self.unit,
+                self.of.listeners,
+                self.of.known,
+                branch.id,
+                some,
+                skips=False,
+                now=self.of.now,
+                locks=self.locks,
+            )
         self.done["links_added"] += len(ids)
 
 
@@ -168,7 +188,13 @@ def report(session_id: str, done: Counter[str]) -> Row:
     return {"session_id": session_id, "session_created": bool(done["session_created"]), **counts}
 
 
-def _heads(unit: Unit, ids: list[str]) -> dict[str, Branch]:
+def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
+    """The orders that new branches are given."""
+    given = (one.row["progression_id"] for one in some if one.row["id"] not in there)
+    return [one for one in given if one is not None]
+
+
+def _heads(unit: Unit, ids: Collection[str]) -> dict[str, Branch]:
     found = unit.all(Branch, _HEADS, {"ids": as_list([{"id": one} for one in ids])})
     return {branch.id: branch for branch in found}
 
