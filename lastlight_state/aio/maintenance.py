@@ -15,6 +15,7 @@ from lastlight_state.maintenance import (
     Erase,
     Maintenance,
     Prune,
+    Reap,
     Redact,
     Repair,
     Vacuum,
@@ -53,6 +54,13 @@ class AsyncPrune(Face[Prune]):
     plan = reading(Prune.plan)
     run = reading(Prune.run)
     resume = reading(Prune.resume)
+
+
+class AsyncReap(Face[Reap]):
+    """``store.maintenance.reap``. It runs in the readers' lane, as a prune does."""
+
+    plan = reading(Reap.plan)
+    run = reading(Reap.run)
 
 
 class AsyncBackup(Face[Backup]):
@@ -135,6 +143,8 @@ class AsyncMaintenance(Face[Maintenance]):
     doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
+    #: Ends running sessions of conversations that show no sign of life.
+    reap: Part[AsyncReap] = Part("lastlight_state.aio.maintenance.AsyncReap")
     #: Takes everything at one moment into a folder, verifies and restores it.
     backup: Part[AsyncBackup] = Part("lastlight_state.aio.maintenance.AsyncBackup")
     #: Fills another database with everything, and proves that it arrived.

@@ -62,6 +62,8 @@ USUAL_REASONS: Mapping[str, str] = {
 }
 #: Why a session that has ended runs again.
 RESUMED = "run.running.resumed"
+#: Why a session is ended that gave no sign of life for too long.
+SILENT = "session.stale.no_heartbeat"
 #: All reasons of a change of status: ``<domain>.<status>.<cause>``.
 REASONS = frozenset(
     {
@@ -78,6 +80,7 @@ REASONS = frozenset(
         "run.cancelled.parent",
         "run.cancelled.user",
         "legacy.imported",
+        SILENT,
     }
 )
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance.prune import Prune as Prune
     from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
     from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
+    from lastlight_state.maintenance.reap import Reap as Reap
+    from lastlight_state.maintenance.reap.records import ReapPlan as ReapPlan
     from lastlight_state.maintenance.records import (
         Checkpoint as Checkpoint,
         LineFiles as LineFiles,
@@ -83,6 +85,8 @@ public(
         "prune": "Prune",
         "prune.arguments": "PrunePolicy",
         "prune.records": "PrunePlan",
+        "reap": "Reap",
+        "reap.records": "ReapPlan",
         "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry Vacuumed",
         "redact": "Redact",
         "redact.arguments": "RedactPolicy",
@@ -108,6 +112,8 @@ class Maintenance(Face):
     doctor: Part[Doctor] = Part("lastlight_state.maintenance.doctor.Doctor")
     #: Removes what ended long ago, with a dry run and a receipt.
     prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
+    #: Ends running sessions of conversations that show no sign of life.
+    reap: Part[Reap] = Part("lastlight_state.maintenance.reap.Reap")
     #: Takes everything at one moment into a folder, verifies and restores it.
     backup: Part[Backup] = Part("lastlight_state.maintenance.backup.Backup")
     #: Fills another database with everything, and proves that it arrived.

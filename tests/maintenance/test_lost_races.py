@@ -1,12 +1,16 @@
-"""Somebody comes in between the statements of `Redact.run`, `Erase.run` and `Counters.run`: each batch looks again."""
+"""Somebody comes in between the statements of `Redact.run`, `Erase.run`, `Counters.run` and `Reap.run`.
+
+Each batch looks again, under its locks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.conversations.talk import begun, said
+from support.conversations.talk import begun, running_hours_apart, said
 from support.maintenance.people import emptied, shared_place
 from support.rivals import shut_out
 
@@ -100,3 +104,15 @@ def test_a_counter_that_is_raised_meanwhile_is_not_raised_again(database: Databa
         assert store.maintenance.counters.run().counts == {}
     assert race.left == 0
     assert raw.execute(f"SELECT next_ord FROM progressions WHERE id = '{order}'").fetchone()[0] == 7
+
+
+def test_a_session_that_wakes_up_meanwhile_is_skipped(database: Database) -> None:
+    """maintenance OP-33, case 17: as is one that somebody else ended."""
+    store, other = running_hours_apart(database, "ended", "silent", "woken"), database.open()
+    with racing(store) as race:
+        race.before_unit(3, lambda: other.conversations.lifecycle.heartbeat("woken", "w"))
+        race.before_unit(3, lambda: other.conversations.lifecycle.transition("ended", "completed"))
+        receipt = store.maintenance.reap.run(older_than=timedelta(0))
+    assert (race.left, receipt.counts) == (0, {"retired": 1, "skipped": 2})
+    found = [store.conversations.sessions.get(name).status for name in ("ended", "silent", "woken")]
+    assert found == ["completed", "aborted", "running"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import click
 
+from lastlight_state.cli import ages
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
@@ -21,9 +21,6 @@ from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
 DEFAULT = "runs"
-
-_AGO = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @command("ls")
@@ -73,9 +70,9 @@ def _words(given: Sequence[str] | None) -> list[str] | None:
 def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return SYSTEM_CLOCK.now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    ago = ages.age(text)
+    if ago is not None:
+        return SYSTEM_CLOCK.now() - ago
     try:
         return aware_utc("--since", datetime.fromisoformat(text))
     except ValueError:

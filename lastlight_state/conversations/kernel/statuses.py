@@ -90,6 +90,22 @@ def move(unit: Unit, listeners: Listeners, row: Row, to: str, why: Row, at: date
     return record(unit, {**row, "status": to}, why, previous=row["status"], seq=row["transition_seq"] + 1, at=at)
 
 
+def retire(
+    unit: Unit, listeners: Listeners, row: Row, to: str, why: Row, at: datetime, *, seen: datetime
+) -> Transition | None:
+    """End the locked session ``row`` at its last sign of life, if that is still the one seen and it is running."""
+    if row["status"] != words.RUNNING or last_sign(row) != seen:
+        return None
+    return move(unit, listeners, row, to, why, at, ended_at=seen, ended_at_is_approximate=True)
+
+
+def last_sign(row: Row) -> datetime:
+    """When the locked session ``row`` gave its last sign of life, its creation at least."""
+    signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
+    last: datetime = max(sign for sign in signs if sign is not None)
+    return last
+
+
 def move_branch(
     unit: Unit, listeners: Listeners, row: Row, branch: Row, to: str, why: Row, at: datetime, **sets: Any
 ) -> Transition:

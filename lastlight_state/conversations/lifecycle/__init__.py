@@ -166,12 +166,12 @@ class Lifecycle(Repository):
 
         def change(unit: Unit) -> Transition:
             row = _locked(unit, found)
-            sign = _last_sign(row)
-            if row["status"] != RUNNING or sign != at:
+            done = statuses.retire(unit, self._listeners, row, status, why, now, seen=at)
+            if done is None:
+                sign = statuses.last_sign(row)
                 problem = f"session {session_id!r:.80} is {row['status']}, with a last sign of life at {sign}"
                 raise LostRace(problem, status=row["status"], last_sign=sign)
-            ended = {"ended_at": at, "ended_at_is_approximate": True}
-            return statuses.move(unit, self._listeners, row, status, why, now, **ended)
+            return done
 
         return self._writing(change)
 
@@ -271,9 +271,3 @@ def _branch(unit: Unit, row: Row, branch_id: str) -> Row:
 def _last(unit: Unit, session_id: str, branch_id: str | None) -> Transition | None:
     statement = sql.LAST if branch_id is None else sql.LAST_OF_BRANCH
     return unit.find(Transition, statement, {"session_id": session_id, "branch_id": branch_id})
-
-
-def _last_sign(row: Row) -> datetime:
-    signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
-    last: datetime = max(sign for sign in signs if sign is not None)
-    return last

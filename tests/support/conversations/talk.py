@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lastlight_state import StateStore, iterate
-from lastlight_state.conversations import Branch, BranchMessage, NewBranch, NewMessage
+from lastlight_state.conversations import Branch, BranchMessage, NewBranch, NewMessage, NewSession
+from lastlight_state.testing import Database
 
 
 def said(*texts: str, role: str = "user") -> list[NewMessage]:
@@ -20,6 +21,16 @@ def begun(store: Any, *texts: str, branch_id: str = "main") -> Branch:
     if texts:
         store.conversations.branches.append(branch.id, said(*texts))
     return store.conversations.branches.get(branch.id)  # type: ignore[no-any-return]
+
+
+def running_hours_apart(database: Database, *names: str) -> Any:
+    """A store with running sessions of these names, an hour apart; an hour has passed since the last."""
+    store = database.open()
+    for name in names:
+        store.conversations.sessions.create(NewSession(name))
+        store.conversations.lifecycle.transition(name, "running")
+        database.clock.advance(seconds=3_600)
+    return store
 
 
 def numbered(first: int, until: int) -> list[str]:

@@ -1,0 +1,58 @@
+"""``reap``: ends running sessions of conversations that show no sign of life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from lastlight_state.cli import ages
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import ReapPlan
+from lastlight_state.maintenance.reap import ENDS
+
+SESSIONS = (
+    Column("SESSION", lambda one: one.id, keep=True),
+    Column("OWNER", lambda one: one.owner),
+    Column("LAST SIGN", lambda one: one.last_sign),
+)
+
+
+@command("reap")
+@click.option("--older-than", metavar="AGE", default="24h", help="Silent for longer than that: 90m, 24h (default), 7d.")
+@click.option("--to", "end", metavar="WORD", default=ENDS[0], help="How they end: aborted (default) or failed.")
+@click.option("--dry-run", is_flag=True, help="Only say which sessions would be ended.")
+def run(call: Call, older_than: str, end: Any, dry_run: bool) -> Answer:
+    """End running sessions of conversations whose processes died without saying so.
+
+    A session shows life by heartbeats, messages and changes of status. It ends at its last sign of life, and its
+    history says why. One that shows life again meanwhile is skipped; `reopen` lets one that has ended run again.
+    """
+    age = ages.age(older_than)
+    if age is None:
+        raise InvalidValue("--older-than", f"{older_than!r:.80} is not an age", permitted=("90m", "24h", "7d"))
+    if end not in ENDS:
+        raise InvalidValue("--to", f"{end!r:.80} is not an end", permitted=ENDS)
+    plan = look(call, lambda store: store.maintenance.reap.plan(older_than=age))
+    data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "skipped": 0, "receipt": None}
+    if dry_run:
+        return Answer(
+            data, lambda screen: _lines(screen, plan, f"would end {plan.retired} of {plan.running} running sessions")
+        )
+    with working(call) as store:
+        receipt = store.maintenance.reap.run(older_than=age, to=end)
+    retired, skipped = (receipt.counts.get(name, 0) for name in ("retired", "skipped"))
+    data |= {"retired": retired, "skipped": skipped, "receipt": receipt}
+    told = f"receipt {receipt.id}: ended {retired} of {plan.running} running sessions, skipped {skipped}"
+    return Answer(data, lambda screen: _lines(screen, plan, told))
+
+
+def _lines(screen: Screen, plan: ReapPlan, told: str) -> Iterator[Any]:
+    yield told
+    if plan.sessions:
+        yield from screen.table(SESSIONS, plan.sessions)

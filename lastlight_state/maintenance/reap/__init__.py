@@ -1,0 +1,111 @@
+"""Reap: ends running sessions of conversations whose processes died without saying so.
+
+A session shows life by heartbeats, messages and changes of status. One that has not for a day, or for as long as the
+caller says, is ended at its last sign of life, with a transition that says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from lastlight_state.clock import iso_text
+from lastlight_state.conversations.arguments import Reason
+from lastlight_state.conversations.kernel import statuses
+from lastlight_state.conversations.records import StaleSession
+from lastlight_state.conversations.words import SILENT
+from lastlight_state.db import valid
+from lastlight_state.db.columns import parse_time
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance import work
+from lastlight_state.maintenance.reap import statements as sql
+from lastlight_state.maintenance.reap.records import ReapPlan
+from lastlight_state.receipts import Receipt, Receipts, steps
+
+#: How a session that showed no sign of life may end.
+End = Literal["aborted", "failed"]
+ENDS = ("aborted", "failed")
+#: How long a session is silent before it is reaped, if nothing is said, and the longest time that can be said.
+USUAL, LONGEST = timedelta(hours=24), timedelta(days=36_500)
+#: How many sessions a plan names.
+SAMPLES = 500
+
+#: After which session a look goes on: its last sign of life, and its id.
+Place = tuple[str, str]
+START: Place = ("0001-01-01T00:00:00.000Z", "")
+
+
+class Reap(Repository):
+    """``store.maintenance.reap``"""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._receipts = Receipts(context)
+
+    def plan(self, *, older_than: timedelta = USUAL) -> ReapPlan:
+        """Which running sessions show no sign of life for longer than that, at one moment. Writes nothing."""
+        cutoff = self._cutoff(older_than)
+        return self._viewing(lambda unit: _planned(unit, cutoff))
+
+    def run(self, *, older_than: timedelta = USUAL, to: End = "aborted", actor: str | None = None) -> Receipt:
+        """End them at their last sign of life, in short transactions, and return the receipt.
+
+        Each gets one transition with the reason ``session.stale.no_heartbeat``. A session that shows life after it was
+        looked at is left alone, and counted as ``skipped``. Doing it again goes on where this was interrupted. Raises
+        `Conflict` ``already_running`` while another one runs.
+        """
+        status, cutoff = valid.word("to", to, ENDS), self._cutoff(older_than)
+        policy = {"cutoff": cutoff, "to": status}
+        receipt = self._receipts.begin("reap", scope="sessions", policy=policy, owner=work.owner(), actor=actor)
+
+        def step(receipt: Receipt) -> tuple[Receipt, bool]:
+            found = self._reading(lambda unit: _next(unit, cutoff, receipt.cursor or START))
+            if not found:
+                return receipt, False
+            return self._writing(lambda unit: self._batch(unit, receipt, found, status)), True
+
+        return work.ended(self._receipts, receipt, step, again="the same command")
+
+    def _cutoff(self, older_than: timedelta) -> str:
+        now = self._now()
+        return iso_text(now - valid.duration("older_than", older_than, most=LONGEST))
+
+    def _batch(self, unit: Unit, receipt: Receipt, found: Sequence[StaleSession], status: str) -> Receipt:
+        steps.confirm(unit, receipt)
+        now, counts = self._now(), Counter(receipt.counts)
+        why = statuses.reason("reason", Reason(SILENT, source="system", actor=receipt.actor), status)
+        for one in sorted(found, key=lambda one: one.id):  # the order in which others lock several sessions
+            rows, _ = unit.sound(statuses.LOCK, {"session_id": one.id})
+            seen = one.last_sign
+            done = [statuses.retire(unit, self._listeners, row, status, why, now, seen=seen) for row in rows]
+            counts["retired" if any(done) else "skipped"] += 1
+        return steps.step(unit, receipt, counts=counts, cursor=_place(found[-1]), at=now)
+
+
+def _planned(unit: Unit, cutoff: str) -> ReapPlan:
+    samples: list[StaleSession] = []
+    retired = 0
+    for found in _all(unit, cutoff):
+        retired += len(found)
+        samples += found[: SAMPLES - len(samples)]
+    return ReapPlan(running=unit.value(sql.COUNT), retired=retired, sessions=tuple(samples))
+
+
+def _all(unit: Unit, cutoff: str) -> Iterator[list[StaleSession]]:
+    found = _next(unit, cutoff, START)
+    while found:
+        yield found
+        found = _next(unit, cutoff, _place(found[-1]))
+
+
+def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
+    moment, key = after
+    values = {"cutoff": parse_time(cutoff), "after_at": parse_time(moment), "after_id": key}
+    return [StaleSession.of(row) for row in unit.first_sound(sql.SILENT, values, sql.LOOK)]
+
+
+def _place(last: StaleSession) -> Place:
+    return iso_text(last.last_sign), last.id
