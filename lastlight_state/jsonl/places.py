@@ -69,8 +69,8 @@ def directory(path: Path, *, base: Path | None = None, create: bool = False) -> 
     try:
         for name in path.relative_to(at).parts:
             inner, made = _step(held, name, at / name, create=create)
-            os.close(held)
-            held = inner
+            left, held = held, inner  # before it is closed: an interrupt in between must not close it twice
+            os.close(left)
             if made:
                 changed.append(at)
             at = at / name

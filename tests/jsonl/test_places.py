@@ -1,14 +1,18 @@
 """Opening by descriptors: links and odd files below a base."""
 
+import itertools
 import os
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
+from support.tracing import traced
 
 from lastlight_state.agent_log import AgentLog, Cwd
 from lastlight_state.errors import BackendUnavailable, UnsafePath
@@ -135,3 +139,46 @@ def test_missing_directories_are_made_private_below_the_base(tmp_path: Path) -> 
     with places.directory(tmp_path / "a" / "b", base=tmp_path, create=True) as (_, changed):
         assert changed == [tmp_path, tmp_path / "a"]
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
+
+
+def test_an_interrupt_at_any_step_comes_out_as_itself(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """agent-log L-15: no descriptor is closed twice, which would end in an error, or close a file of another thread."""
+    (tree / "projects" / "-app").mkdir(parents=True)
+    opened: set[int] = set()
+    opening, closing = os.open, os.close
+
+    def note_open(*words: Any, **more: Any) -> int:
+        descriptor = opening(*words, **more)
+        opened.add(descriptor)
+        return descriptor
+
+    def note_close(descriptor: int) -> None:
+        closing(descriptor)
+        opened.remove(descriptor)
+
+    monkeypatch.setattr(os, "open", note_open)
+    monkeypatch.setattr(os, "close", note_close)
+    steps = itertools.count(1)
+    for step in steps:
+        try:
+            with traced(_interrupting(step)), places.directory(tree / "projects" / "-app", base=tree.parent):
+                break
+        except KeyboardInterrupt:
+            continue
+    assert next(steps) > 20, "the loop ended at the first opening that nothing interrupted"
+    for descriptor in opened:  # interrupted before it was anybody's
+        closing(descriptor)
+
+
+def _interrupting(step: int) -> Callable[[FrameType, str, Any], Any]:
+    """A trace function that interrupts the given line of the module."""
+    left = itertools.count(step, -1)
+
+    def seen(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != places.__file__:
+            return None
+        if event == "line" and next(left) == 1:
+            raise KeyboardInterrupt
+        return seen
+
+    return seen
