@@ -31,14 +31,14 @@ def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
         yield from _rest(cursor, error)
 
 
-def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> list[Any]:
+def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> Iterator[Any]:
     """The rows from the one on that the decoder refused. Raises the error if the database said it."""
     if getattr(error, "sqlite_errorcode", None) is not None:
         raise error
     connection = cursor.connection
     usual, connection.text_factory = connection.text_factory, _text_or_unreadable
     try:
-        return list(cursor)
+        yield from cursor
     finally:
         connection.text_factory = usual
 

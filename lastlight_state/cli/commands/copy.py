@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from lastlight_state.backends import urls
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import connected, existing, other_url, settings_of
@@ -49,6 +50,7 @@ def run(
     settings, url = settings_of(call, read_only=True), other_url(call, target, target_file)
     with closing(connected(call, settings, glance=True)) as backend, StateStore(backend, settings) as store:
         verify(existing(backend))
+        call.location = f"{backend.location} to {urls.redacted(url)}"  # either may fail
         if dry_run:
             plan = store.maintenance.copy.plan(url, schema=options["target_schema"])
             return Answer({"dry_run": True, **plan.model_dump()}, lambda screen: _planned(plan, screen))

@@ -49,10 +49,13 @@ def read(folder: Path) -> Manifest:
         raise damaged(NAME, "cannot be read") from error
     if found.format != _FORMAT:
         raise damaged(NAME, f"has the format {found.format}, which this version does not know")
-    for file in (*found.files, BackedFile(path=found.database, size_bytes=0, sha256="")):
-        parts = PurePosixPath(file.path)
+    names = [file.path for file in found.files]
+    for name in (found.database, *names):
+        parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
-            raise damaged(NAME, f"names a file outside the backup: {file.path!r}")
+            raise damaged(NAME, f"names a file outside the backup: {name!r}")
+    if found.database not in names:
+        raise damaged(NAME, "does not list its database")
     return found
 
 

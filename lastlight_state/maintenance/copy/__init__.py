@@ -14,7 +14,7 @@ from typing import cast
 from lastlight_state.backends.base import Mode
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.scope import StoreScope, TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
 from lastlight_state.maintenance import work
@@ -63,8 +63,8 @@ class Copy(Repository):
         ``target`` is a URL or path, ``schema`` the one of Postgres; ``migrate`` makes our tables in an empty database.
         The source may be written to meanwhile: what is copied is one moment of it. One batch has at most
         ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each. Raises as `plan`, `Conflict`
-        ``cannot_be_copied`` with its problems before anything is written, and `Conflict` ``copies_differ``, after
-        which the target stays unfinished.
+        ``cannot_be_copied`` with its problems before anything is made or written, and `Conflict` ``copies_differ``,
+        after which the target stays unfinished.
         """
         return self._copied(target, schema, batch_rows, on_progress, migrate=migrate, actor=actor)
 
@@ -99,8 +99,11 @@ class Copy(Repository):
         most = valid.number("batch_rows", batch_rows, least=1, most=MOST_ROWS)
         tell = on_progress or (lambda _progress: None)
         with self._target(target, schema, read_only=False) as context, self._source() as source:
-            if not resumed:
-                targets.prepare(source.backend, context.scope.backend, migrated=migrate)
+            backend, receipts = context.scope.backend, Receipts(context)
+            unfinished = _unfinished(source, context) if resumed else None
+            makes = migrate and targets.is_empty(backend)
+            if unfinished is None and not makes:
+                targets.prepare(source.backend, backend, migrated=False)
                 context.scope.viewing(lambda unit: _refuse(source, unit))
             plan, copied = self._planned(source, context, tell)
             if plan.problems:
@@ -109,8 +112,12 @@ class Copy(Repository):
                     code="cannot_be_copied",
                     problems=list(plan.problems),
                 )
-            receipts = Receipts(context)
-            receipt = _unfinished(receipts) if resumed else _begun(receipts, plan, actor)
+            if makes:
+                targets.prepare(source.backend, backend, migrated=True)
+            if unfinished is None:
+                receipt = context.scope.writing(lambda unit: _begun(source, context, unit, plan, actor))
+            else:
+                receipt = receipts.resume(unfinished, owner=work.owner())
             transfer = Transfer(source, context, receipt, most)
             with work.interruptible(
                 receipts, lambda: transfer.receipt, again="`copy.resume`, or the command with --resume"
@@ -123,12 +130,11 @@ class Copy(Repository):
             return CopyReport(source=plan.source, target=plan.target, receipt_id=receipt.id, tables=plan.tables)
 
     def _planned(self, source: Unit, context: Context, tell: OnProgress | None) -> tuple[CopyPlan, list[Subject]]:
-        copied = subjects(output_tables(source))
+        copied, problems = _copied_tables(source)
         target = context.scope.backend
         judge = (
             contents.not_for_postgres if source.backend.large_values_in_rows != target.large_values_in_rows else None
         )
-        problems = list(_unknown_columns(source, copied))
         tables: list[CopiedTable] = []
         for subject in copied:
             found = contents.content(source, subject, judge)
@@ -168,25 +174,39 @@ def _refuse(source: Unit, target: Unit) -> None:
     targets.refuse_filled(target, subjects(output_tables(source)))
 
 
-def _unknown_columns(source: Unit, copied: list[Subject]) -> Iterator[str]:
-    """Columns of output tables that the registry does not know: they would not be copied."""
-    known = {subject.name: subject.names for subject in copied if subject.is_output}
-    for name, there in reconcile.present(source, known).items():
-        for column in there.columns:
-            if column not in known[name]:
-                yield f"{name}.{column} is not a column that this library knows"
+def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
+    """The tables to copy, and what is wrong with output tables: an unknown column would be lost."""
+    outputs = {str(table.name): table for table in output_tables(source)}
+    there = reconcile.present(source, outputs)
+    problems = [
+        f"{name} is in the registry of output tables, and is not there" for name in outputs if name not in there
+    ]
+    problems += [
+        f"{name}.{column} is not a column that this library knows"
+        for name, found in there.items()
+        for column in found.columns
+        if column not in outputs[name].columns
+    ]
+    return subjects(table for name, table in outputs.items() if name in there), problems
 
 
-def _begun(receipts: Receipts, plan: CopyPlan, actor: str | None) -> Receipt:
+def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
+    """Begin in a target that is still empty: from now on nobody can open it."""
+    _refuse(source, unit)
     policy = {"source": plan.source, "revision": plan.revision}
+    receipts = Receipts(context.within(TransactionScope(unit, context.scope.metrics)))
     return receipts.begin("copy", policy=policy, owner=work.owner(), actor=actor)
 
 
-def _unfinished(receipts: Receipts) -> Receipt:
-    for state in targets.UNFINISHED:
-        for receipt in receipts.list(kind="copy", state=state, limit=1).items:
-            return receipts.resume(receipt.id, owner=work.owner())
-    raise NotFound("unfinished copy", None)
+def _unfinished(source: Unit, context: Context) -> str:
+    """The id of the receipt of a copy that has not ended. Raises `NotFound`."""
+    backend = context.scope.backend
+    if not targets.is_empty(backend):
+        targets.refuse_unlike(source.backend, backend)
+        for state in targets.UNFINISHED:
+            for receipt in Receipts(context).list(kind="copy", state=state, limit=1).items:
+                return receipt.id
+    raise NotFound("unfinished copy", backend.location)
 
 
 def _transfer(transfer: Transfer, context: Context, copied: list[Subject], plan: CopyPlan, tell: OnProgress) -> None:

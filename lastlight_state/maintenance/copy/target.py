@@ -57,9 +57,11 @@ def is_empty(backend: Backend) -> bool:
 
 
 def refuse_same(source: Unit, target: Unit) -> None:
-    """Raise if both are the same tables."""
-    mine = source.backend.identity(source.checkout)
-    if mine is not None and mine == target.backend.identity(target.checkout):
+    """Raise if both are the same tables, or if those of the target are gone with the connection to them."""
+    theirs = target.backend.identity(target.checkout)
+    if theirs is None:
+        raise InvalidValue("target", "must be a database that stays")
+    if theirs == source.backend.identity(source.checkout):
         raise InvalidValue("target", "must be another database than the source")
 
 
@@ -67,7 +69,14 @@ def prepare(source: Backend, target: Backend, *, migrated: bool) -> None:
     """Check that both have the same schema; ``migrated``: make it in an empty target. Raises as `verify`."""
     if migrated and is_empty(target):
         migrate(target)
-    revisions = verify(source).revision, verify(target).revision
+    verify(source)
+    verify(target)
+    refuse_unlike(source, target)
+
+
+def refuse_unlike(source: Backend, target: Backend) -> None:
+    """Raise if the schemas are of different revisions."""
+    revisions = read_state(source).revision, read_state(target).revision
     if revisions[0] != revisions[1]:
         raise SchemaMismatch(f"the source is at revision {revisions[0]}, the target at {revisions[1]}: migrate one")
 

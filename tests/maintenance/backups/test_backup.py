@@ -112,8 +112,9 @@ def test_nothing_that_is_there_is_replaced(store: StateStore, folder: Path, tmp_
     with pytest.raises(AlreadyExists):
         backup.restore(folder, tmp_path / "theirs.db")
     assert (tmp_path / "theirs.db").read_text() == "theirs"
-    with pytest.raises(InvalidValue):
-        backup.restore(folder, " ")
+    for nowhere in (" ", ":memory:"):
+        with pytest.raises(InvalidValue):
+            backup.restore(folder, nowhere)
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
@@ -170,6 +171,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "manifest.json cannot be read": lambda file: file.write_text("{"),
     "names a file outside": lambda file: _tamper(file, "database", "../x"),
     "format 2": lambda file: _tamper(file, "format", 2),
+    "does not list its database": lambda file: _tamper(file, "files", []),
 }
 
 

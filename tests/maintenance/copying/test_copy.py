@@ -157,6 +157,30 @@ def test_a_target_that_holds_anything_is_refused(here: StateStore, there: Path) 
         assert contents(target.maintenance.copy.plan(there.with_name("x.db"))) == contents(before)
 
 
+def test_a_target_that_was_filled_while_the_source_was_read_is_refused_and_can_be_opened(
+    here: StateStore, there: Path
+) -> None:
+    """maintenance OP-51."""
+
+    def fill(progress: CopyProgress) -> None:
+        if progress.table == "cron_fires":
+            target.workflows.overrides.put("live", enabled=False, by="ana")
+
+    with StateStore.open(there) as target, pytest.raises(Conflict, match="not empty"):
+        here.maintenance.copy.run(there, on_progress=fill)
+    with StateStore.open(there) as target:
+        assert [override.name for override in target.workflows.overrides.list()] == ["live"]
+
+
+def test_a_target_that_nobody_else_can_see_is_refused(here: StateStore, there: Path) -> None:
+    """maintenance OP-50: and without a copy there is none to resume."""
+    with pytest.raises(InvalidValue, match="that stays"):
+        here.maintenance.copy.run(":memory:", migrate=True)
+    with pytest.raises(NotFound, match="unfinished copy"):
+        here.maintenance.copy.resume(there)
+    assert not there.exists()
+
+
 def test_a_word_more_than_the_revisions_bring_is_a_row_too(here: StateStore, there: Path) -> None:
     """maintenance OP-51."""
     with StateStore.open(there) as target:
@@ -318,7 +342,13 @@ def test_a_column_that_the_registry_does_not_know_is_no_silent_loss(sqlite_datab
     """maintenance OP-57, case 59."""
     store, _ = scene(sqlite_database)
     sqlite_database.raw().execute("ALTER TABLE report ADD COLUMN theirs TEXT")
-    assert store.maintenance.copy.plan(there).problems == ("report.theirs is not a column that this library knows",)
+    copy = store.maintenance.copy
+    assert copy.plan(there).problems == ("report.theirs is not a column that this library knows",)
+    sqlite_database.raw().execute("DROP TABLE report")
+    assert copy.plan(there).problems == ("report is in the registry of output tables, and is not there",)
+    with pytest.raises(Conflict, match="cannot be copied"):
+        copy.run(there, migrate=True)
+    assert not there.exists()
 
 
 def test_forks_come_after_what_they_were_forked_from(sqlite_database: Database, postgres_database: Database) -> None:
@@ -344,6 +374,7 @@ def test_each_table_is_copied_after_those_that_it_refers_to(here: StateStore) ->
         referred = {key.column.table.name for key in subject.table.foreign_keys}
         assert referred - {subject.name} <= set(order[:place])
         assert (subject.name in referred) is (subject.name in DEPTHS)
+    assert order.index("cron_overrides") < order.index("cron_schedules"), "else they would mark copied plans"
 
 
 def test_the_rows_that_revisions_make_are_known(fresh_database: Database) -> None:
