@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from support.workflows.steps import undone
 
 from lastlight_state import AsyncStateStore, Conflict, MisuseError, NotFound, StateStore, iterate
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, FrozenClock
 
 #: How long a test waits for what must come.
@@ -164,6 +166,24 @@ def test_following_ends_when_it_is_told_to_or_nothing_comes(every_backend: State
     assert len(list(c.changes.follow(branch.session_id, idle_timeout=0))) == 2
     with pytest.raises(MisuseError), every_backend.transaction() as tx:
         tx.conversations.changes.follow(branch.session_id)
+
+
+def test_who_follows_or_waits_is_told_that_the_session_is_gone(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """conversations CV-30: pruned meanwhile."""
+    c = every_backend.conversations
+    session = c.sessions.create()
+    following = c.changes.follow(session.id, poll_interval=0.01)
+    assert next(following).kind == "session.created"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(c.changes.wait, session.id, 1, timeout=LONG, poll_interval=0.01)
+        frozen_clock.advance(timedelta(days=31))
+        every_backend.maintenance.prune.run(PrunePolicy(keep_n=0))
+        with pytest.raises(NotFound):
+            next(following)
+        with pytest.raises(NotFound):
+            waiting.result(LONG)
 
 
 def test_waiting_ends_with_news_or_with_its_time(every_backend: StateStore, database: Database) -> None:

@@ -198,6 +198,25 @@ def test_chunks_that_two_put_at_once_are_there_once(shared_postgres: Database) -
     assert vectors.count("ns") == 0
 
 
+def test_chunks_that_another_puts_at_the_same_time_are_replaced(
+    shared_postgres: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conversations CV-37: Vectors.put waits for whoever stores one of its ids, and meets no other twice."""
+    store, other = shared_postgres.open(migrate=True), shared_postgres.open()
+    insert, ids = store.backend.insert_rows, iter("abcdef")
+    other.conversations.vectors.put("ns", [NewChunk("first", "", [0])])
+
+    def insert_after_another(*given: Any) -> None:
+        other.conversations.vectors.put("ns", [NewChunk(next(ids), "theirs", [1])])
+        insert(*given)
+
+    monkeypatch.setattr(store.backend, "insert_rows", insert_after_another)
+    vectors = store.conversations.vectors
+    assert vectors.put("ns", [NewChunk(one, "ours", [2]) for one in "fedcba"]) == 6
+    assert {vectors.get("ns", one).content for one in "abcdef"} == {"ours"}
+    assert (vectors.get("ns", "a").updated_at, next(ids)) == (shared_postgres.clock.now(), "b")
+
+
 def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database) -> None:
     """conversations CV-8, case 7: MessageTypes.resolve waits, and finds what the other has stored."""
 

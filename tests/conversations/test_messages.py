@@ -77,6 +77,8 @@ def test_embeddings_are_numbers_of_32_bits_in_one_order_of_bytes(every_backend: 
     assert messages.get("a").embedding is None
     with pytest.raises(NotFound):
         messages.set_embedding("nobody", None)
+    with pytest.raises(InvalidValue, match="model"):
+        messages.set_embedding("a", None, model="small")
 
 
 @pytest.mark.parametrize(

@@ -136,3 +136,5 @@ def test_a_stored_session_is_read_with_its_last_reason(every_backend: StateStore
     assert (s.reason.reason_code, s.evaluated_at, s.policy_version) == ("run.started.ok", frozen_clock.now(), 1)
     assert (found["t"].lifecycle, found["t"].reason, found["t"].last_sign) == ("unknown", None, None)
     assert c.lifecycle.state("s", limits=Limits(long_idle=timedelta(0))).health == "process_dead"
+    with pytest.raises(InvalidValue, match="session_id: "):
+        c.lifecycle.state("")

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from lastlight_state.conversations import words
 from lastlight_state.conversations.changes import statements as sql
 from lastlight_state.conversations.kernel.feeds import TOPIC
-from lastlight_state.conversations.kernel.watching import watch_for
+from lastlight_state.conversations.kernel.watching import GONE, watch_for
 from lastlight_state.conversations.records import Change
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
@@ -81,7 +81,8 @@ class Changes(Repository):
     ) -> Iterator[Change]:
         """Each entry after ``seq`` once and in order: the stored ones, then new ones as they are committed.
 
-        Ends after ``idle_timeout`` seconds without one, or when ``stop`` is set. Raises as `after`.
+        Ends after ``idle_timeout`` seconds without one, or when ``stop`` is set. Raises as `after`: `NotFound`, too,
+        when the session is removed meanwhile.
         """
         refuse_in_transaction(self._scope)
         found, first = valid.sought("session_id", session_id), valid.number("seq", seq)
@@ -130,6 +131,8 @@ class Changes(Repository):
                     return
                 left = _SLICE if idle is None else min(_SLICE, heard + idle - time.monotonic())
                 head = watch.grown(known, max(left, 0.0)).get(session_id, head)
+                if head == GONE:
+                    raise valid.not_found(words.SESSION, session_id)
 
     def _stored(self, session_id: str, seq: int) -> Iterator[Change]:
         page = self.after(session_id, seq, limit=valid.PAGE_LIMIT)

@@ -14,6 +14,9 @@ from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.watch import Watch, watch_of
 
+#: The number of the last entry of a session that is not there any more: greater than any other.
+GONE = 2**63 - 1
+
 _wanted = listed("wanted")
 HEADS = prepared(
     sa.select(SESSIONS.c.id, SESSIONS.c.change_seq).where(
@@ -28,6 +31,6 @@ def watch_for(scope: Scope) -> Watch[str]:
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
         rows = scope.reading(lambda unit: unit.rows(HEADS, values))
-        return {row["id"]: row["change_seq"] for row in rows}
+        return dict.fromkeys(keys, GONE) | {row["id"]: row["change_seq"] for row in rows}
 
     return watch_of(scope, "session_changes", read)

@@ -194,7 +194,7 @@ class Lifecycle(Repository):
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
         """How a session stands now, by these limits. Raises `NotFound`."""
-        values, bounds, now = self._asked([session_id], limits)
+        values, bounds, now = self._asked([valid.identifier("session_id", session_id)], limits)
         row = self._reading(lambda unit: unit.row(sql.STATES, values))
         if row is None:
             raise NotFound(words.SESSION, session_id)
@@ -205,12 +205,12 @@ class Lifecycle(Repository):
 
         Those that are not stored are absent, and so are those that cannot be read.
         """
-        values, bounds, now = self._asked(session_ids, limits)
+        ids = checks.message_ids("session_ids", session_ids, valid.PAGE_LIMIT)
+        values, bounds, now = self._asked(ids, limits)
         rows, _ = self._reading(lambda unit: unit.sound(sql.STATES, values))
         return {row["id"]: _state(row, now, bounds) for row in rows}
 
-    def _asked(self, session_ids: Sequence[str], limits: Limits) -> tuple[Row, Limits, datetime]:
-        ids = checks.message_ids("session_ids", session_ids, valid.PAGE_LIMIT)
+    def _asked(self, ids: Sequence[str], limits: Limits) -> tuple[Row, Limits, datetime]:
         bounds = valid.group("limits", limits, Limits)
         for name, value in vars(bounds).items():
             valid.duration(f"limits.{name}", value)

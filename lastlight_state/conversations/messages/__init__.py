@@ -17,7 +17,7 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted, placed, window
-from lastlight_state.errors import AlreadyExists, NotFound
+from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
 
 _EXACT = Search()
 
@@ -120,7 +120,12 @@ class Messages(Repository):
     def set_embedding(
         self, message_id: str, vector: Sequence[float] | bytes | None, *, model: str | None = None
     ) -> None:
-        """Replace the embedding of a message, or remove it. Does not count as a revision. Raises `NotFound`."""
+        """Replace the embedding of a message, and the model that made it, or with None remove both.
+
+        Does not count as a revision. Raises `NotFound`.
+        """
+        if vector is None and model is not None:
+            raise InvalidValue("model", "must not be given without a vector")
         values = {
             "id": valid.sought("message_id", message_id),
             "embedding": checks.embedding("vector", vector),

@@ -6,7 +6,7 @@ The embeddings of a namespace have one length, which its first chunk sets. Chunk
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from lastlight_state.conversations import checks, words
@@ -40,20 +40,24 @@ class Vectors(Repository):
         now = self._now()
         name = valid.identifier("namespace", namespace)
         told = checks.name("model", model)
-        rows = own.rows(name, chunks, now)
+        rows = sorted(own.rows(name, chunks, now), key=lambda row: str(row["id"]))
         if not rows:
             return 0
         first = {"namespace": name, "dimensions": rows[0]["dimensions"], "model": told, "created_at": now}
+        ways = iter([_together])  # and one by one where another put stored one of these ids at the same time
+        return storing.settled(lambda: self._put(first, rows, next(ways, _one_by_one)))
 
+    def _put(self, first: Row, rows: Sequence[Row], insert: Callable[[Unit, Sequence[Row]], None]) -> int:
         def put(unit: Unit) -> int:
             _pin(unit, first)
-            ids = as_list([{"id": row["id"]} for row in rows])
-            former = {row["id"]: row["created_at"] for row in unit.rows(sql.TAKE_OUT, {"namespace": name, "ids": ids})}
-            new = [{**row, **_kept(former.get(row["id"]), now)} for row in rows]
-            unit.insert(VECTORS, sql.INSERT, new)
-            return len(new)
+            given = {"namespace": first["namespace"], "ids": as_list([{"id": row["id"]} for row in rows])}
+            former = {row["id"]: row["created_at"] for row in unit.rows(sql.LOCK, given)}
+            if former:
+                unit.change(sql.CLEAR_IDS, {**given, "ids": as_list([{"id": one} for one in former])})
+            insert(unit, [{**row, **_kept(former.get(row["id"]), row["created_at"])} for row in rows])
+            return len(rows)
 
-        return storing.settled(lambda: self._writing(put, repeatable=True))
+        return self._writing(put, repeatable=True)
 
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """The chunk. Raises `NotFound`."""
@@ -160,6 +164,16 @@ def _pin(unit: Unit, first: Row) -> None:
     own.refuse_other_length("chunks", first["dimensions"], known["dimensions"], whose)
     if None not in (first["model"], known["model"]) and first["model"] != known["model"]:
         raise InvalidValue("model", f"{first['model']!r}, but {whose} has {known['model']!r}")
+
+
+def _together(unit: Unit, rows: Sequence[Row]) -> None:
+    unit.insert(VECTORS, sql.INSERT, rows)
+
+
+def _one_by_one(unit: Unit, rows: Sequence[Row]) -> None:
+    """Insert chunks, or replace those that another unit stores meanwhile: wait for it."""
+    for row in rows:
+        unit.change(sql.PUT, row)
 
 
 def _kept(created_at: Any, now: Any) -> Row:

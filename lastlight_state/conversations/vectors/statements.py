@@ -40,8 +40,21 @@ LOCK_NAMESPACE = prepared(
 )
 
 INSERT = prepared(sa.insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns}))
-#: Takes chunks out of the way of those that replace them.
-TAKE_OUT = prepared(sa.delete(VECTORS).where(_AMONG).returning(_v.id, _v.created_at))
+_put = insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns})
+#: Replaces a chunk that another unit stored meanwhile. The time of the creation is kept.
+PUT = prepared(
+    _put.on_conflict_do_update(
+        index_elements=[_v.namespace, _v.id],
+        set_={
+            column.name: _put.excluded[column.name]
+            for column in VECTORS.columns
+            if column.name not in ("namespace", "id", "created_at", "updated_at")
+        }
+        | {"updated_at": _put.excluded.created_at},
+    )
+)
+#: The chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
+LOCK = prepared(sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update())
 CLEAR_IDS = prepared(sa.delete(VECTORS).where(_AMONG))
 CLEAR_DOCUMENT = prepared(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
 CLEAR_ALL = prepared(sa.delete(VECTORS).where(_WITHIN))
