@@ -68,6 +68,7 @@ class AsyncQuery(Face[Query]):
     """``store.outputs.query``"""
 
     rows = reading(Query.rows)
+    explain = reading(Query.explain)
 
 
 class AsyncOutputs(Face[Outputs]):

@@ -283,10 +283,11 @@ class Backend(Upkeep, ABC):
         raise NotSupported(f"{self.name} packs no columns")
 
     def ask(
-        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
+        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
         """Column names and at most ``limit`` rows of one statement of a person's own, in a unit that reads.
 
+        ``plan``: how the database would find the rows, instead of them.
         The database itself refuses to write: `ReadOnlyTransaction`. What it does not understand is `InvalidValue`.
         """
         raise NotSupported(f"{self.name} cannot refuse writes of a query")

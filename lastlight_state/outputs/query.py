@@ -25,16 +25,25 @@ class Query(Repository):
         would write, `InvalidValue` for what is not one statement that returns rows, `MisuseError` in a transaction
         that writes: use its ``connection``.
         """
+        most = valid.number("limit", limit, least=1, most=words.QUERY_ROWS)
+        return self._asked(sql, params, most, timeout, plan=False)
+
+    def explain(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float = 5.0) -> QueryRows:
+        """How the database would find the rows of a statement, in its own words. Nothing is run. Raises as `rows`."""
+        return self._asked(sql, params, words.QUERY_ROWS, timeout, plan=True)
+
+    def _asked(self, sql: str, params: Mapping[str, Any] | None, most: int, timeout: float, *, plan: bool) -> QueryRows:
         text = valid.content("sql", sql, words.QUERY)
         if not text.strip():
             raise InvalidValue("sql", "must be one statement, not empty")
-        most = valid.number("limit", limit, least=1, most=words.QUERY_ROWS)
         seconds = _seconds(timeout)
         if self._scope.writes_now:
             raise MisuseError("a query reads by itself or in a view: inside a transaction use its connection")
 
         def ask(unit: Unit) -> QueryRows:
-            columns, found = unit.backend.ask(unit.checkout, text, dict(params or {}), limit=most + 1, timeout=seconds)
+            columns, found = unit.backend.ask(
+                unit.checkout, text, dict(params or {}), limit=most + 1, timeout=seconds, plan=plan
+            )
             kept = tuple(tuple(row) for row in found[:most])
             return QueryRows(columns=tuple(columns), rows=kept, truncated=len(found) > most)
 

@@ -83,6 +83,9 @@ def test_a_query_prints_rows_and_is_refused_where_it_would_write(database: Datab
     assert lastlight_state("query", sql, "--param", "name=wf", "--csv", "--url", database.url).out == (
         "name,status\nwf,running\n"
     )
+    assert (
+        "workflow_runs" in lastlight_state("query", sql, "--param", "name=wf", "--explain", "--url", database.url).out
+    )
     limited = lastlight_state("query", "SELECT 1 UNION ALL SELECT 2", "--limit", 1, "--url", database.url)
     assert "only the first 1 rows" in limited.err
     for refused in ("DELETE FROM workflow_runs", "SELECT 1; SELECT 2", " "):

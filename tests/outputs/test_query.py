@@ -102,6 +102,35 @@ def test_one_statement_that_can_be_read_is_expected(store: StateStore, sql: str)
         store.outputs.query.rows(sql)
 
 
+def test_the_plan_of_a_statement_is_told_and_nothing_is_run(database: Database) -> None:
+    """outputs A-2, maintenance OP-12."""
+    explain = database.open(migrate=True).outputs.query.explain
+    told = explain("SELECT * FROM workflow_runs WHERE id = :run -- and so on", {"run": "r"})
+    assert "workflow_runs" in str(told.rows)
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    assert explain(endless).rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ANALYZE DELETE FROM notes",
+        "(ANALYZE) SELECT 1",
+        "DELETE FROM notes",
+        "SELECT 1; DROP TABLE notes",
+        "WITH gone AS (DELETE FROM notes RETURNING 1) SELECT * FROM gone",
+        "SELECT x FROM nowhere",
+        "",
+    ],
+)
+def test_the_plan_of_what_a_query_refuses_is_refused(store: StateStore, sql: str) -> None:
+    """outputs A-2."""
+    store.outputs.define("notes", list[int])
+    with pytest.raises((ReadOnlyTransaction, InvalidValue)):
+        store.outputs.query.explain(sql)
+    assert store.outputs.query.rows("SELECT count(*) FROM notes").rows == ((0,),)
+
+
 def test_a_parameter_that_is_missing_is_said(store: StateStore) -> None:
     """outputs A-2."""
     with pytest.raises(InvalidValue):

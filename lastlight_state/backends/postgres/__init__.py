@@ -187,9 +187,9 @@ class PostgresBackend(Moving, Backend):
         return func.pg_column_size(packed, type_=Integer)
 
     def ask(
-        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
+        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return questions.ask(checkout.driver, sql, params, limit, timeout)
+        return questions.ask(checkout.driver, sql, params, limit, timeout, plan=plan)
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         try:

@@ -16,6 +16,9 @@ from lastlight_state.backends.postgres.errors import translate
 from lastlight_state.errors import InvalidValue, ReadOnlyTransaction, StateError
 
 _CURSOR = "lastlight_question"
+#: Of the cursor, so that what is explained is what `ask` runs, and nothing is run: EXPLAIN by itself takes more. Asked
+#: with ``binary``, which is the protocol that takes one statement.
+_PLAN = f"EXPLAIN DECLARE {_CURSOR} CURSOR FOR "
 #: Locks of the session outlive a rollback, and the connection is used again; ours are all of transactions.
 _TAKE_BACK = "ROLLBACK TO SAVEPOINT lastlight_question; SELECT pg_advisory_unlock_all()"
 #: Texts, quoted names, dollar-quoted texts, comments and casts, in which a colon names nothing; then a name; then %.
@@ -35,16 +38,16 @@ _READ_ONLY = frozenset({"25006", "25001", "0A000"})
 
 
 def ask(
-    driver: psycopg.Connection[Any], sql: str, params: Mapping[str, Any], limit: int, timeout: float
+    driver: psycopg.Connection[Any], sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:
-    """The names of the columns, and at most ``limit`` rows as the driver gives them."""
+    """The names of the columns, and at most ``limit`` rows as the driver gives them, or of the statement's ``plan``."""
     text = _TOKENS.sub(_placed, sql)
     try:
         driver.execute("SAVEPOINT lastlight_question")
         try:
             driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}")
-            with driver.cursor(_CURSOR) as cursor:
-                cursor.execute(text, dict(params))
+            with driver.cursor(binary=True) if plan else driver.cursor(_CURSOR) as cursor:
+                cursor.execute(_PLAN + text if plan else text, dict(params))
                 return [column.name for column in cursor.description or ()], cursor.fetchmany(limit)
         finally:
             if not driver.closed:

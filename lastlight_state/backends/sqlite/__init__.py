@@ -173,9 +173,9 @@ class SqliteBackend(Moving, Backend):
         insert_rows(checkout.driver, sql, list(rows))
 
     def ask(
-        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float
+        self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return questions.ask(checkout.driver, sql, params, limit, timeout)
+        return questions.ask(checkout.driver, sql, params, limit, timeout, plan=plan)
 
     fetched = staticmethod(fetched)
 

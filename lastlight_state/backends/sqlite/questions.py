@@ -34,14 +34,15 @@ _PRAGMAS = frozenset(
 #: pattern that is compared by trial.
 _LIMITS = {sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100}
 _LOADING = frozenset({"load_extension", "writefile", "edit"})
+_PLAN = "EXPLAIN QUERY PLAN "
 #: Steps of the virtual machine between two looks at the clock.
 _STEPS = 10_000
 
 
 def ask(
-    driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float
+    driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:
-    """The names of the columns, and at most ``limit`` rows as SQLite holds them."""
+    """The names of the columns, and at most ``limit`` rows as SQLite holds them, or of the statement's ``plan``."""
     ends = time.monotonic() + timeout
     denied: list[int] = []
 
@@ -55,7 +56,7 @@ def ask(
     driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
     usual = {kind: driver.setlimit(kind, most) for kind, most in _LIMITS.items()}
     try:
-        cursor = driver.execute(sql, params)
+        cursor = driver.execute(_PLAN + sql if plan else sql, params)
         if cursor.description is None:
             raise InvalidValue("sql", "must be one statement that returns rows")
         return [column[0] for column in cursor.description], cursor.fetchmany(limit)

@@ -16,6 +16,7 @@ from lastlight_state.cli.opening import look
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import QueryRows
+from lastlight_state.store import StateStore
 
 
 @command("query")
@@ -23,16 +24,21 @@ from lastlight_state.outputs import QueryRows
 @click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="A value for :name, as text; repeatable.")
 @click.option("--limit", metavar="N", default=1000, help="The most rows, 1 to 10000.")
 @click.option("--timeout", metavar="SECONDS", default=30.0, help="The most seconds.")
+@click.option("--explain", is_flag=True, help="Print how the database would find the rows, and run nothing.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def run(call: Call, sql: str, params: Sequence[str], limit: int, timeout: float, as_csv: bool) -> Answer:
+def run(call: Call, sql: str, params: Sequence[str], limit: int, timeout: float, explain: bool, as_csv: bool) -> Answer:
     """Run one statement of SQL that reads, also in a database that no store would open.
 
     The database refuses whatever would write. Tables and columns are in docs/schema.md.
     """
     values = dict(map(_named, params))
-    found = look(
-        call, lambda store: store.outputs.query.rows(sql, values, limit=limit, timeout=timeout), verified=False
-    )
+
+    def ask(store: StateStore) -> QueryRows:
+        if explain:
+            return store.outputs.query.explain(sql, values, timeout=timeout)
+        return store.outputs.query.rows(sql, values, limit=limit, timeout=timeout)
+
+    found = look(call, ask, verified=False)
     if found.truncated:
         call.output.warn(f"only the first {len(found.rows)} rows")
     data = {"columns": found.columns, "rows": found.rows, "truncated": found.truncated}
