@@ -45,19 +45,12 @@ class Vectors(Repository):
             return 0
         first = {"namespace": name, "dimensions": rows[0]["dimensions"], "model": told, "created_at": now}
         ways = iter([_together])  # and one by one where another put stored one of these ids at the same time
-        return storing.settled(lambda: self._put(first, rows, next(ways, _one_by_one)))
 
-    def _put(self, first: Row, rows: Sequence[Row], insert: Callable[[Unit, Sequence[Row]], None]) -> int:
-        def put(unit: Unit) -> int:
-            _pin(unit, first)
-            given = {"namespace": first["namespace"], "ids": as_list([{"id": row["id"]} for row in rows])}
-            former = {row["id"]: row["created_at"] for row in unit.rows(sql.LOCK, given)}
-            if former:
-                unit.change(sql.CLEAR_IDS, {**given, "ids": as_list([{"id": one} for one in former])})
-            insert(unit, [{**row, **_kept(former.get(row["id"]), row["created_at"])} for row in rows])
-            return len(rows)
+        def put() -> int:
+            insert = next(ways, _one_by_one)
+            return self._writing(lambda unit: _put(unit, first, rows, insert), repeatable=True)
 
-        return self._writing(put, repeatable=True)
+        return storing.settled(put)
 
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """The chunk. Raises `NotFound`."""
@@ -164,6 +157,16 @@ def _pin(unit: Unit, first: Row) -> None:
     own.refuse_other_length("chunks", first["dimensions"], known["dimensions"], whose)
     if None not in (first["model"], known["model"]) and first["model"] != known["model"]:
         raise InvalidValue("model", f"{first['model']!r}, but {whose} has {known['model']!r}")
+
+
+def _put(unit: Unit, first: Row, rows: Sequence[Row], insert: Callable[[Unit, Sequence[Row]], None]) -> int:
+    _pin(unit, first)
+    given = {"namespace": first["namespace"], "ids": as_list([{"id": row["id"]} for row in rows])}
+    former = {row["id"]: row["created_at"] for row in unit.rows(sql.LOCK, given)}
+    if former:
+        unit.change(sql.CLEAR_IDS, {**given, "ids": as_list([{"id": one} for one in former])})
+    insert(unit, [{**row, **_kept(former.get(row["id"]), row["created_at"])} for row in rows])
+    return len(rows)
 
 
 def _together(unit: Unit, rows: Sequence[Row]) -> None:
