@@ -80,7 +80,7 @@ def test_one_thread_is_started_for_a_place_of_a_lane() -> None:
 
 def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:
     """house H-43."""
-    scope: Any = SimpleNamespace()
+    scope: Any = SimpleNamespace(before_close=[])
 
     def of(name: str) -> object:
         found: object = watches.watch_of(scope, name, dict)
@@ -88,6 +88,7 @@ def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:
 
     late = outcome_of_waiting(watches, "_making_lock", lambda: of("queue"))
     assert of("queue") is late
+    assert len(scope.before_close) == 1
 
 
 LINES: dict[str, Call] = {

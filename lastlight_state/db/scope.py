@@ -58,6 +58,8 @@ class Scope(ABC):
     may_write: bool
     #: Whether its calls run inside a transaction that writes.
     writes_now: bool = False
+    #: What ends before the store does, and needs it for that. Only the scope of a store itself has it.
+    before_close: list[Callable[[], object]]
 
     @abstractmethod
     def reading(self, work: Work[T]) -> T: ...
@@ -88,8 +90,7 @@ class StoreScope(Scope):
         #: The blocks that threads are inside of, by thread. One that was cut off may still be here, and is `gone`.
         self._blocks: dict[int, _Inside] = {}
         self._unusable: MisuseError | None = None
-        #: What ends before the store does, and needs it for that.
-        self.before_close: list[Callable[[], object]] = []
+        self.before_close = []
         _every_scope.add(self)
 
     def reading(self, work: Work[T]) -> T:

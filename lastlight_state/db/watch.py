@@ -27,6 +27,8 @@ NOTHING_YET = -1
 REST = 20
 #: ... but for this reason alone never longer than so many seconds, and so long after one that failed.
 LONGEST_REST = 0.5
+#: The most seconds that a store that is closed waits for a look that is under way.
+LAST_LOOK_SECONDS = 5.0
 
 
 class Watch(Generic[K]):
@@ -39,6 +41,8 @@ class Watch(Generic[K]):
         self._waiting: list[_Waiting[K]] = []
         self._values: dict[K, int] = {}
         self._thread: threading.Thread | None = None
+        #: Those that may be in the middle of a look: also the ones that were replaced, or that nobody needs any more.
+        self._threads: list[threading.Thread] = []
         self._idle = threading.Event()
         self._closed: StateError | None = None
 
@@ -64,6 +68,22 @@ class Watch(Generic[K]):
                 raise StoreClosed("the store was closed while somebody waited") from self._closed
             return self._grown(known)
 
+    def end(self) -> None:
+        """Look no more, and tell those who wait that the store was closed. Waits for a look that is under way.
+
+        It has a connection, which may be one of a caller's engine: that could be disposed before it came back.
+        """
+        with self._lock:
+            self._idle.set()
+            if self._closed is None:
+                self._closed = StoreClosed("the store is closed")
+                self._wake([key for waiting in self._waiting for key in waiting.keys])
+            threads = self._threads
+        until = time.monotonic() + LAST_LOOK_SECONDS
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(until - time.monotonic(), 0.0))
+
     def _grown(self, known: Mapping[K, int]) -> dict[K, int]:
         return {key: self._values[key] for key, value in known.items() if self._values.get(key, NOTHING_YET) > value}
 
@@ -71,13 +91,16 @@ class Watch(Generic[K]):
         with self._lock:
             is_sooner = waiting.interval < self._interval()
             self._waiting.append(waiting)
-            if self._thread is None or is_sooner:
-                self._idle.set()  # a thread that rests for longer is replaced
-                self._idle = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._idle,), name="lastlight-watch", daemon=True
-                )
-                self._thread.start()
+            if self._closed is None and (self._thread is None or is_sooner):
+                self._start()
+
+    def _start(self) -> None:
+        """Start a thread. One that rests for longer is replaced."""
+        self._idle.set()
+        self._idle = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._idle,), name="lastlight-watch", daemon=True)
+        self._thread.start()
+        self._threads = [*(thread for thread in self._threads if thread.is_alive()), self._thread]
 
     def _over(self, waiting: _Waiting[K]) -> None:
         with self._lock:
@@ -170,4 +193,7 @@ def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K,
     """The one watch of this name in a store's scope, which ends with it."""
     with _making_lock:
         watches: dict[str, Watch[Any]] = scope.__dict__.setdefault("_watches", {})
-        return watches.setdefault(name, Watch(read))
+        if name not in watches:
+            watches[name] = Watch(read)
+            scope.before_close.insert(0, watches[name].end)  # first: what ends after it may raise
+        return watches[name]

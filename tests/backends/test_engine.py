@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 from support.undone import undone
 
 from lastlight_state import StateStore, Transaction
-from lastlight_state.errors import BackendUnavailable, Conflict
+from lastlight_state.db import watch
+from lastlight_state.errors import BackendUnavailable, Conflict, StoreClosed
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -77,6 +78,38 @@ def test_the_engine_is_not_disposed_with_the_store(make_engine: Make, database: 
     with borrowed(engine) as driver:
         assert driver is first
         assert driver.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_what_the_stores_own_thread_looks_with_is_back_when_the_store_is_closed(
+    make_engine: Make, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-10: what came back to an engine that its owner has disposed would stay open, and nobody's."""
+    monkeypatch.setattr(watch, "LAST_LOOK_SECONDS", 60)
+    engine = make_engine()
+    store = database.open(engine=engine)
+    looks, go_on = threading.Event(), threading.Event()
+
+    def held(*_: object) -> None:
+        if threading.current_thread().name == "lastlight-watch":
+            looks.set()
+            assert go_on.wait(30)
+
+    def wait() -> None:
+        with pytest.raises(StoreClosed):
+            store.workflows.claims.wait(timeout=60, poll_interval=0.01)
+        go_on.set()  # while the store waits for the look
+
+    sa.event.listen(engine, "checkout", held)
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    try:
+        assert looks.wait(30)
+        store.close()
+        assert isinstance(engine.pool, QueuePool)
+        assert engine.pool.checkedout() == 0
+    finally:
+        go_on.set()
+        waiting.join()
 
 
 @pytest.mark.parametrize("isolation_level", [None, "AUTOCOMMIT", "SERIALIZABLE"])

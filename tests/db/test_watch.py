@@ -8,8 +8,9 @@ from collections.abc import Collection
 
 import pytest
 
+from lastlight_state.db import watch as watches
 from lastlight_state.db.watch import Watch
-from lastlight_state.errors import BackendBusy, CorruptData
+from lastlight_state.errors import BackendBusy, CorruptData, MisuseError, StoreClosed
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,63 @@ def test_looks_that_fail_are_made_with_a_rest_between_them() -> None:
         assert looked.wait(30)
         assert watch.grown({"run": 0}, 0.3) == {}
     assert len(looks) <= 2 * (time.monotonic() - begun) + 1
+
+
+def test_a_watch_that_was_ended_looks_no_more() -> None:
+    """backends B-10: nor does anybody wait for it."""
+    looks: list[Collection[str]] = []
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        looks.append(keys)
+        return {}
+
+    watch = Watch(read)
+    watch.end()
+    with watch.waiting_for(["run"], 0), pytest.raises(StoreClosed):
+        watch.grown({"run": 0}, 30)
+    assert looks == []
+
+
+def test_a_watch_may_be_ended_by_whom_it_wakes() -> None:
+    """backends B-10: a thread does not wait for itself."""
+    watch: Watch[str] = Watch(lambda keys: dict.fromkeys(keys, 1))
+    ended = threading.Event()
+
+    def woken() -> None:
+        watch.end()
+        ended.set()
+
+    with watch.waiting_for(["run"], 0, woken):
+        assert ended.wait(30)
+    with pytest.raises(StoreClosed):
+        watch.grown({"run": 0}, 30)
+
+
+def test_those_who_wait_learn_that_no_look_is_possible_any_more() -> None:
+    """workflows W-129: as in a forked child."""
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        raise MisuseError("this store was opened before fork()")
+
+    watch = Watch(read)
+    with watch.waiting_for(["run"], 0), pytest.raises(StoreClosed) as raised:
+        watch.grown({"run": 0}, 30)
+    assert isinstance(raised.value.__cause__, MisuseError)
+
+
+def test_a_look_that_hangs_does_not_hold_up_the_end_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-10."""
+    monkeypatch.setattr(watches, "LAST_LOOK_SECONDS", 0.0)
+    looked, go_on = threading.Event(), threading.Event()
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        looked.set()
+        assert go_on.wait(30)
+        return {}
+
+    watch = Watch(read)
+    with watch.waiting_for(["run"], 0):
+        assert looked.wait(30)
+        watch.end()
+        assert not go_on.is_set()
+        go_on.set()
