@@ -41,7 +41,8 @@ from lastlight_state.settings import Settings
 #: When the agent of a session was started; None where it is not running.
 Running: TypeAlias = Callable[[str, str], datetime | None]
 
-_MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
+#: The modes of directories and of files, by the setting `mailbox_mode`.
+MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
 
 
 class Mailboxes:
@@ -67,14 +68,14 @@ class Mailboxes:
         """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
         place = Place.below(self.root, group, session)
         removal.remove_leftovers(place.path.parent, self._clock.now())
-        directory_mode, file_mode = _MODES[self._settings.mailbox_mode]
+        directory_mode, file_mode = MODES[self._settings.mailbox_mode]
         creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
         return self.host(group, session)
 
     def ensure(self, group: str, session: str) -> HostMailbox:
         """The host's side of a mailbox, which is made if it is missing. What another program made is adopted."""
         place = Place.below(self.root, group, session)
-        directory_mode, file_mode = _MODES[self._settings.mailbox_mode]
+        directory_mode, file_mode = MODES[self._settings.mailbox_mode]
         try:
             creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
         except StateError:

@@ -9,6 +9,7 @@ import click
 
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import existing, look
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -25,12 +26,12 @@ FILES = (
 @command("backup")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--verify", is_flag=True, help="Compare the files of a backup with its manifest; needs no database.")
-@click.option("--no-logs", is_flag=True, help="Only the database.")
+@click.option("--no-logs", is_flag=True, help="Only the database: no line files, no mailboxes.")
 def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
-    """Write everything at one moment into a new folder, while services go on: the database, and its line files.
+    """Write everything at one moment into a new folder, while services go on: the database, line files, mailboxes.
 
-    The copy is examined before the folder gets its name. Mailboxes are no part of it. A database that is behind can be
-    backed up: take it before `migrate`.
+    The copy is examined before the folder gets its name. A mailbox that is damaged is left out and named; that is exit
+    code 1. A database that is behind can be backed up: take it before `migrate`.
     """
     if verify and no_logs:
         raise InvalidValue("--no-logs", "must not be given with --verify")
@@ -42,7 +43,11 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
         return store.maintenance.backup.create(folder, with_logs=not no_logs)
 
     manifest = look(call, work, verified=False)
-    return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen))
+    left, failure = len(manifest.left_out), None
+    if left:
+        text = f"{left} damaged files of mailboxes are no part of the backup"
+        failure = Failure(NO, "incomplete", text, {"left_out": dict(manifest.left_out)})
+    return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen), failure)
 
 
 def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
@@ -50,3 +55,5 @@ def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
     revision = manifest.revision or "no version"
     yield f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
     yield from screen.table(FILES, manifest.files)
+    for path, reason in manifest.left_out.items():
+        yield f"left out: mailbox {path}: {reason}"

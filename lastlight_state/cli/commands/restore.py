@@ -1,8 +1,9 @@
-"""``restore``: a database from a backup."""
+"""``restore``: a database from a backup, with its line files and mailboxes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.commands.backup import lines
 from lastlight_state.cli.opening import look, other_url
+from lastlight_state.errors import InvalidValue
 
 
 @command("restore")
@@ -18,17 +20,34 @@ from lastlight_state.cli.opening import look, other_url
 @click.option("--to", "target", metavar="URL", help="A file that is not there yet, or an empty schema of Postgres.")
 @click.option("--to-file", "target_file", metavar="FILE", type=click.Path(path_type=Path), help="A file with that URL.")
 @click.option("--to-schema", "target_schema", metavar="NAME", help="Its schema, on Postgres.")
+@click.option(
+    "--to-state-dir",
+    "target_state_dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where line files and mailboxes go; by default beside the file, and for Postgres nowhere.",
+)
+@click.option("--no-logs", is_flag=True, help="Leave line files and mailboxes in the backup.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def run(
-    call: Call, folder: Path, target: str | None, target_file: Path | None, target_schema: str | None, yes: bool
+    call: Call,
+    folder: Path,
+    *,
+    target: str | None,
+    target_file: Path | None,
+    target_schema: str | None,
+    target_state_dir: Path | None,
+    no_logs: bool,
+    yes: bool,
 ) -> Answer:
-    """Make the database of a backup anew, after every file of the backup was verified.
+    """Make the database of a backup anew, with its line files and mailboxes, after every file of it was verified.
 
-    Nothing that exists is replaced. Logs stay in the backup's folder `logs`, to be copied to where they are wanted.
+    Nothing that exists is replaced: where anything stands, nothing is restored.
     """
+    if no_logs and target_state_dir is not None:
+        raise InvalidValue("--to-state-dir", "must not be given with --no-logs")
+    given: dict[str, Any] = {"schema": target_schema, "state_dir": target_state_dir, "with_logs": not no_logs}
     url = other_url(call, target, target_file)
     consent.ask(f"Restore {folder}?", yes=yes)
-    manifest = look(
-        call, lambda store: store.maintenance.backup.restore(folder, url, schema=target_schema), verified=False
-    )
+    manifest = look(call, lambda store: store.maintenance.backup.restore(folder, url, **given), verified=False)
     return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,17 +12,16 @@ _LINES = ".jsonl"
 _CHUNK = 1024 * 1024
 
 
-def copy_all(roots: Sequence[Path], into: Path) -> None:
-    """Copy every file below these directories into folders of their names; links and temporary files are left out.
+def copy_all(root: Path, into: Path) -> None:
+    """Copy every file below the directory into a folder of a backup; links and temporary files are left out.
 
     A file that vanishes meanwhile, because somebody prunes it, is left out, too.
     """
-    for root in roots:
-        for path in _files(root):
-            target = into / root.name / path.relative_to(root)
-            _make_private(target.parent, below=into.parent)
-            with suppress(FileNotFoundError):
-                _copy(path, target)
+    for path in _files(root):
+        target = into / path.relative_to(root)
+        make_private(target.parent, below=into.parent.parent)
+        with suppress(FileNotFoundError):
+            _copy(path, target)
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -39,10 +38,10 @@ def _refuse_unread(error: OSError) -> None:
         raise error
 
 
-def _make_private(folder: Path, *, below: Path) -> None:
+def make_private(folder: Path, *, below: Path) -> None:
     """Make the folder, and those above it up to ``below``, for their owner alone."""
     if folder != below and not folder.is_dir():
-        _make_private(folder.parent, below=below)
+        make_private(folder.parent, below=below)
         folder.mkdir(mode=0o700)
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from lastlight_state.db.records import Record
+
+#: The folders of a backup that hold line files, those of agents and those of runs, and the one with mailboxes.
+LINES = ("logs/agent-sessions", "logs/sessions")
+MAILBOXES = "mailboxes"
 
 
 class BackedFile(Record):
@@ -19,7 +24,8 @@ class Manifest(Record):
     """What a backup holds: kept in it as ``manifest.json``, and written last.
 
     ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
-    has no version. ``database`` is the path of the database's copy inside the backup.
+    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names files of
+    mailboxes that are damaged, and so no part of it, each with the reason.
     """
 
     format: int = 1
@@ -29,6 +35,7 @@ class Manifest(Record):
     revision: str | None
     database: str
     files: tuple[BackedFile, ...]
+    left_out: Mapping[str, str] = {}
 
     @property
     def size_bytes(self) -> int:
