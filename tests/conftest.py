@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.opened import name_openers
 from support.workflows.crew import Crew
 
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, SqliteTemplate
@@ -65,7 +66,11 @@ def _is_slower(item: pytest.Item) -> bool:
 
 
 def pytest_configure() -> None:
-    """Hear Ctrl-C: a shell's background job starts with SIGINT ignored, and its children would ignore it, too."""
+    """Hear Ctrl-C: a shell's background job starts with SIGINT ignored, and its children would ignore it, too.
+
+    And have it told which test leaves a connection open.
+    """
+    name_openers()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -182,6 +182,18 @@ def test_a_database_is_empty_and_gone_after_its_block(postgres_server: Throwaway
         connect(url)
 
 
+def test_a_connection_that_nobody_closed_is_named_by_the_test_that_opened_it(
+    postgres_server: ThrowawayPostgres,
+) -> None:
+    """What a garbage collection finds in another test is told where it came from."""
+    left = [connect(postgres_server.url)]
+    with pytest.warns(
+        ResourceWarning, match=r"IDLE[^\n]* is still open: [^\n]*named_by_the_test_that_opened_it"
+    ) as told:
+        left.clear()
+    assert f"{__file__}:" in str(told[0].message)
+
+
 def test_a_database_goes_although_somebody_is_connected(postgres_server: ThrowawayPostgres) -> None:
     with postgres_server.database() as url:
         held = connect(url)
