@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, cast
@@ -8,7 +9,7 @@ import pytest
 from support.conversations.talk import begun
 from support.workflows.steps import Raw
 
-from lastlight_state import ClaimLost, InvalidValue, LostRace, NotFound, StateStore
+from lastlight_state import AsyncStateStore, ClaimLost, InvalidValue, LostRace, NotFound, StateStore
 from lastlight_state.conversations import (
     NewSession,
     Reason,
@@ -213,6 +214,26 @@ def test_a_change_that_is_cut_off_leaves_nothing(every_backend: StateStore) -> N
             c.lifecycle.transition("s", "failed")
     assert (c.sessions.get("s"), len(c.lifecycle.history("s")), c.changes.head("s")) == (session, 1, 1)
     assert c.lifecycle.transition("s", "failed").seq == 2
+
+
+def test_a_change_whose_task_is_cancelled_is_known_before_the_cancellation_is_raised(
+    every_backend: StateStore,
+) -> None:
+    """conversations CV-15, case 27: and the store works on."""
+    session = running(every_backend)
+
+    async def work() -> Any:
+        lifecycle, loop = AsyncStateStore(every_backend).conversations.lifecycle, asyncio.get_running_loop()
+        with racing(every_backend) as race:
+            race.before(2, lambda: loop.call_soon_threadsafe(task.cancel))
+            task = asyncio.create_task(lifecycle.transition("s", "failed"))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert race.left == 0
+        assert every_backend.conversations.sessions.get("s").status == "failed"
+        return await lifecycle.reopen("s", actor="ana")
+
+    assert (asyncio.run(work()).seq, session.transition_seq) == (3, 1)
 
 
 def test_a_running_session_has_one_owner_who_is_alive(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
