@@ -32,6 +32,10 @@ class Upkeep:
         """Whether a stored value is no text of this form; None where no such value can be stored."""
         return None
 
+    def lost_log(self, *, lacks_tables: bool) -> bool:
+        """Whether the file seems to be a copy that was made while it was open, without its write-ahead log."""
+        return False
+
     def checkpoint(self, checkout: Any, mode: str) -> tuple[bool, int, int] | None:
         """Bring a write-ahead log into the database: whether a reader was in the way, pages of the log, pages brought.
 

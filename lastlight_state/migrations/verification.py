@@ -13,6 +13,12 @@ from lastlight_state.migrations.state import read_state
 #: Stands in a location for its password.
 HIDDEN = ":***@"
 
+#: What is wrong with a file without the log in which its tables stand.
+LOG_LOST = (
+    "this seems to be a copy of an open file, made without the log beside it in which the last commits stand: "
+    "copy the original with `lastlight-state backup DIR`"
+)
+
 
 def verify(backend: Backend) -> SchemaState:
     """The state of a database that this library can work on: ``current``, or ``ahead`` and compatible.

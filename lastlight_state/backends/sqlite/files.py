@@ -14,6 +14,9 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 _REMOTE = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "afs", "ceph", "gluster", "lustre", "vboxsf", "prl_fs")
 
+#: The length of a database's header, and where it says how the file is read and written: 2 and 2 mean by a log.
+_HEADER, _VERSIONS, _WAL_VERSIONS = 100, slice(18, 20), b"\2\2"
+
 
 def make_private_directory(path: Path) -> None:
     """Create the directory and its missing parents, each readable by their owner alone. Existing modes are kept."""
@@ -43,6 +46,29 @@ def is_there(path: Path, *, follow: bool = True) -> bool:
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return True
+
+
+def lost_log(path: Path, *, lacks_tables: bool) -> bool:
+    """Whether a database is one whose commits stand in a write-ahead log, and there is none beside it.
+
+    A file that was closed looks so, too. Hence only one that lacks tables, or is shorter than its header says: the log
+    of the former held them, and the latter was copied while it grew.
+    """
+    try:
+        if path.with_name(f"{path.name}-wal").exists():
+            return False
+        size = path.stat().st_size
+        with path.open(
+            "rb"
+        ) as file:  # without a log, no connection of this process holds a lock, which this would drop
+            header = file.read(_HEADER)
+    except OSError:
+        return False
+    if len(header) < _HEADER or header[_VERSIONS] != _WAL_VERSIONS:
+        return False
+    page = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    return lacks_tables or size < pages * (65_536 if page == 1 else page)
 
 
 def refuse_unwritable(path: Path) -> None:

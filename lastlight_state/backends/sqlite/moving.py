@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.sql.quoting import quoted
+from lastlight_state.backends.sqlite import files
 from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.reading import each
 from lastlight_state.backends.upkeep import Upkeep
@@ -36,6 +37,9 @@ class Moving(Upkeep):
             return None
         found = self.files[0].stat()
         return found.st_dev, found.st_ino
+
+    def lost_log(self, *, lacks_tables: bool) -> bool:
+        return bool(self.files) and files.lost_log(self.files[0], lacks_tables=lacks_tables)
 
     def snapshot(self, checkout: Any, path: Path) -> bool:
         try:

@@ -14,7 +14,7 @@ from lastlight_state.cli.opening import existing, look
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
-from lastlight_state.migrations.verification import remedy
+from lastlight_state.migrations.verification import LOG_LOST, remedy
 from lastlight_state.store import StateStore
 
 #: Seconds between two looks of ``--wait``.
@@ -48,35 +48,44 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """Say whether the schema fits this version, and what migrate would do: which revisions, which rows, which lock.
 
     Exit code 0: it fits. 3: behind, or the original program's. 4: ahead, but this version may work on it. 5: ahead and
-    incompatible, or a copy into it is not finished. 1: not a schema of ours, a damaged one, or tables of another
-    program have the names of ours. 6: no database.
+    incompatible, or a copy into it is not finished. 1: not a schema of ours, a damaged one, a copy of an open file
+    without its log, or tables of another program have the names of ours. 6: no database.
     """
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "not between 0 and 86400 seconds")
-    plan, mending = _awaited(call, quick, time.monotonic() + (wait or 0))
-    failure = _failure(plan, mending)
+    plan, mending, lost = _awaited(call, quick, time.monotonic() + (wait or 0))
+    failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if lost else _failure(plan, mending)
     if wait is not None and plan.state.state == "ahead":
         failure = None
     return Answer(data_of(plan, plan.state.head), lambda screen: lines_of(plan, screen), failure)
 
 
-def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str]:
+def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool]:
     """What is found at last: a schema that needs no migration, or whatever there is when the time is over."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
-            plan, mending = look(call, lambda store: _examined(store, quick), verified=False)
+            plan, mending, lost = look(call, lambda store: _examined(store, quick), verified=False)
             if over or plan.actual or _EXITS.get(plan.state.state) != exits.BEHIND:
-                return plan, mending
+                return plan, mending, lost
         except BackendError:
             if over:
                 raise
         time.sleep(PAUSE)
 
 
-def _examined(store: StateStore, quick: bool) -> tuple[Plan, str]:
-    plan = plan_of(existing(store.backend), quick=quick)
-    return plan, remedy(store.backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
+def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool]:
+    """The plan, the command that mends it, and whether the file seems to be a copy without its log."""
+    backend = existing(store.backend)
+    plan = plan_of(backend, quick=quick)
+    lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
+    mending = remedy(backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
+    return plan, mending, backend.lost_log(lacks_tables=lacking)
+
+
+def _lost(plan: Plan, mending: str) -> str:
+    """Of a file without tables that may as well be a new one."""
+    return f"{LOG_LOST}; if the file is new, run: {mending}" if plan.state.state == "empty" else LOG_LOST
 
 
 def _failure(plan: Plan, mending: str) -> Failure | None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from lastlight_state.maintenance.doctor.check import Check, Look, found
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.migrations import check as plan_of, read_state
-from lastlight_state.migrations.verification import remedy
+from lastlight_state.migrations.verification import LOG_LOST, remedy
 
 REACH, SCHEMA = "DOC-01", "DOC-02"
 
+_BACKUP = "lastlight-state backup DIR"
 _MEANING = {
     "empty": "nothing is migrated yet",
     "behind": "the schema is behind",
@@ -26,6 +27,8 @@ def _reach(look: Look) -> Iterator[Finding]:
     if not look.backend.exists:
         message = "there is no database: `lastlight-state migrate` makes one"
         yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
+    elif look.backend.lost_log(lacks_tables=False):
+        yield found(REACH, "error", look.backend.location, LOG_LOST, [look.backend.location], _BACKUP)
     else:
         read_state(look.backend)
 
@@ -33,10 +36,13 @@ def _reach(look: Look) -> Iterator[Finding]:
 def _schema(look: Look) -> Iterator[Finding]:
     plan = plan_of(look.backend)
     state = plan.state.state
+    lost = look.backend.lost_log(lacks_tables=state in ("empty", "unversioned") or bool(plan.differences))
+    if lost:
+        yield found(SCHEMA, "error", "database", LOG_LOST, [look.backend.location], _BACKUP)
     if state != "current":
         mending = remedy(look.backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
         severity = "warning" if state == "ahead" else "error"
-        helps = mending if plan.actual or state in ("empty", "behind") else None
+        helps = mending if not lost and (plan.actual or state in ("empty", "behind")) else None
         yield found(SCHEMA, severity, "schema", _MEANING[state], [plan.state.revision or "-"], helps)
     if plan.differences:
         message = "the schema is not as its revision makes it"
