@@ -233,7 +233,7 @@ def locked(database: Database) -> Iterator[None]:
 
 def test_the_statement_timeout_names_itself(postgres_database: Database) -> None:
     """backends B-34."""
-    store = postgres_database.open(settings=Settings(statement_timeout=0.05))
+    store = postgres_database.open(settings=Settings(statement_timeout=0.5))
     with locked(postgres_database), pytest.raises(BackendUnavailable, match="timeout") as raised:
         create(store)
     assert raised.value.details["reason"] == "statement_timeout"

@@ -128,8 +128,8 @@ def test_many_followers_ask_with_one_statement(database: Database) -> None:
         for follower in followers:
             follower.start()
         begun.wait()
-        sent.clear()
         begin = time.monotonic()
+        sent.clear()
         while len(sent) < 5:
             time.sleep(POLL)
         counted, lasted = len(sent), time.monotonic() - begin

@@ -12,7 +12,7 @@ import pytest
 from support.sent import recorded
 from support.workflows.claim_steps import LEASE, MILLI, abandoned, offered, sleeping
 from support.workflows.crew import Crew
-from support.workflows.steps import Raw, started
+from support.workflows.steps import Raw, paused, started
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, StoreClosed
@@ -114,15 +114,15 @@ def test_who_waits_is_woken_by_a_commit_and_by_the_time(
 
 def test_who_looks_seldom_holds_nobody_up_who_looks_often(every_backend: StateStore, database: Database) -> None:
     """workflows W-129: and hears what the other finds."""
-    seldom = {"timeout": LONG, "poll_interval": LONG}
-    with ThreadPoolExecutor(1) as pool:
-        patient = pool.submit(every_backend.workflows.claims.wait, **seldom)  # type: ignore[arg-type]
-        offering = threading.Timer(0.05, lambda: offered(database.open()))
-        offering.start()
-        began = time.monotonic()
-        assert every_backend.workflows.claims.wait(timeout=LONG, poll_interval=0.01)
+    claims, began = every_backend.workflows.claims, time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        patient = pool.submit(claims.wait, timeout=LONG, poll_interval=LONG)
+        often = pool.submit(claims.wait, workflow_names=["other"], timeout=LONG, poll_interval=0.01)
+        offered(other := database.open())
         assert patient.result()
-        offering.join()
+        elsewhere = paused(other, workflow_name="other")
+        other.workflows.approvals.answer(elsewhere.id, "approved", by="ana")
+        assert often.result()
     assert time.monotonic() - began < LONG
 
 

@@ -28,8 +28,8 @@ def work(settings: Settings, run_id: str, note: Note) -> bool:
         text=True,
         start_new_session=True,  # Ctrl-C is for us; we end the worker
     ) as worker:
-        note(f"worker {worker.pid} started")
         try:
+            note(f"worker {worker.pid} started")
             killed = _listen(worker, note)
         except BaseException:
             worker.kill()
