@@ -91,8 +91,9 @@ class Pool:
         self._line.leave(checkout)
 
     def close(self) -> None:
-        """Close the idle connections, and from now on each that comes back."""
+        """Close the connections that nobody uses, and from now on each that comes back."""
         self._closed = True
+        self._close_the_gone()
         self._close_idle()
 
     def forked(self) -> None:

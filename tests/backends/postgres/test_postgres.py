@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from support.old_server import old_server
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
+from lastlight_state.backends.line import Turn
 from lastlight_state.backends.postgres import pool
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
@@ -134,6 +136,15 @@ def test_the_pool_is_bounded_and_says_when_it_is_exhausted(postgres_database: Da
     for checkout in checkouts:
         store.backend.release(checkout)
     create(store)
+
+
+def test_what_a_unit_left_that_was_cut_off_twice_is_closed_with_the_store(shared_postgres: Database) -> None:
+    """backends B-87: nobody takes a connection afterwards who would find it."""
+    store = shared_postgres.open()
+    gone = store.backend.acquire(Mode.READ)
+    gone.handle = weakref.ref(Turn())  # of a statement that is over
+    store.close()
+    assert gone.driver.closed
 
 
 def test_a_connection_that_died_in_the_pool_is_found_before_it_is_used(postgres_database: Database) -> None:
