@@ -8,7 +8,7 @@ params)``, which both supported drivers have, with no transaction but the one th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -258,14 +258,14 @@ class Backend(Upkeep, ABC):
         """Whether the unit's transaction is still open and has not failed."""
         return True
 
-    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Iterable[Any]) -> None:
-        """Insert rows into a table, in their order and by the fastest way that there is.
+    @abstractmethod
+    def insert_rows(
+        self, checkout: Checkout, table: str, sql: str, names: Sequence[str], blocks: Iterator[Sequence[Sequence[Any]]]
+    ) -> None:
+        """Insert ``blocks`` of rows, each given as its columns ``names``, in their order, the fastest way there is.
 
-        ``sql`` inserts one of them. ``rows`` are its parameters, which have the names of the columns where they have
-        names; they are made one by one, and what that raises ends the insert. Raises the driver's errors.
+        ``sql`` inserts one row. What making a block raises ends the insert. Raises the driver's errors.
         """
-        for row in rows:
-            checkout.execute(sql, row)
 
     @abstractmethod
     def named_lock(self, checkout: Checkout, name: str) -> None:

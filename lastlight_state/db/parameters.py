@@ -25,7 +25,8 @@ from lastlight_state.errors import InvalidValue
 Convert = Callable[[Any], Any]
 Gather = Callable[[Mapping[str, Any]], Any]
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+#: The whole numbers that both databases hold.
+LEAST, MOST = -(2**63), 2**63 - 1
 #: Combinations of types that are remembered for one statement.
 _MOST_KINDS = 4_096
 
@@ -56,7 +57,7 @@ class Gate:
 
     def __init__(self, types: Mapping[str, TypeEngine[Any] | None]) -> None:
         self._names = tuple(types)
-        self._rules = [_rule(kind) for kind in types.values()]
+        self._rules = [rule(kind) for kind in types.values()]
         #: The combinations of types that were let through.
         self.known: set[tuple[type, ...]] = set()
 
@@ -93,7 +94,7 @@ def gatherer(
     """
     at = {name: f"v{i}" for i, name in enumerate(dict.fromkeys(order))}
     gate = Gate({name: types.get(name) for name in at})
-    scope: dict[str, Any] = {"known": gate.known, "judge": gate.judge, "refuse": _refuse}
+    scope: dict[str, Any] = {"known": gate.known, "judge": gate.judge, "refuse": refuse}
     scope |= {f"constant_{at[name]}": value for name, value in constants.items() if name in at}
     scope |= {f"convert_{at[name]}": convert for name, convert in converters.items() if name in at}
     everything = _joined(at.values())
@@ -124,7 +125,7 @@ def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
 
 def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
     """The condition for a text with a NUL, or an integer beyond 64 bits; None for types that have no such values."""
-    nul, beyond = f'"\\0" in {value}', f"not {_LEAST} <= {value} <= {_MOST}"
+    nul, beyond = f'"\\0" in {value}', f"not {LEAST} <= {value} <= {MOST}"
     if allowed == (str,):
         return f"{value} is not None and {nul}"
     if allowed == (int,):
@@ -134,11 +135,13 @@ def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
     return None
 
 
-def _refuse(name: str, value: Any) -> None:
+def refuse(name: str, value: Any) -> None:
+    """Raise `InvalidValue` for a text with a NUL character, or a number that is too large."""
     raise InvalidValue(name, "NUL character" if isinstance(value, str) else "integer beyond 64 bits")
 
 
-def _rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
+def rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
+    """What a parameter of a column's type may be, and how that is called."""
     if kind is None or isinstance(kind, NullType):
         return _ANY
     return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _OPEN)

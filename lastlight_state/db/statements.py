@@ -18,6 +18,7 @@ from sqlalchemy.types import TypeEngine
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import columns, stored
+from lastlight_state.db.batches import Batches
 from lastlight_state.db.parameters import Convert, Gather, gatherer
 from lastlight_state.db.rows import UNREADABLE, BuildOne, Sound, builders
 from lastlight_state.errors import CorruptData
@@ -33,7 +34,7 @@ SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_build", "_cells", "_element", "parameters", "row", "sql")
+    __slots__ = ("_batches", "_build", "_cells", "_element", "_gathered", "parameters", "row", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         self._element = element
@@ -47,13 +48,12 @@ class Compiled:
         self.sql: str = str(compiled)
         order = tuple(compiled.positiontup or compiled.bind_names.values())
         converters = _bind_converters(compiled, dialect)
+        types = {name: bind.type for bind, name in compiled.bind_names.items()}
+        self._gathered = order, types, converters
+        self._batches: Batches | None = None
         #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
         self.parameters: Gather = gatherer(
-            order,
-            {name: bind.type for bind, name in compiled.bind_names.items()},
-            converters,
-            _constants(compiled, order),
-            by_position=bool(compiled.positional),
+            order, types, converters, _constants(compiled, order), by_position=bool(compiled.positional)
         )
         self._cells = tuple(stored.cell(entry, dialect) for entry in compiled._result_columns)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
@@ -64,6 +64,13 @@ class Compiled:
             Sound([cell.types for cell in self._cells]),
             self._damage,
         )
+
+    @property
+    def batches(self) -> Batches:
+        """The driver's parameters of many rows. Few statements are asked for that, so it is made when one is."""
+        if self._batches is None:
+            self._batches = Batches(*self._gathered)
+        return self._batches
 
     def rows(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
         """Stored rows as `row` gives them."""

@@ -133,8 +133,9 @@ class Unit:
         made while a server takes those before; what is raised meanwhile is raised here, and no row is inserted.
         """
         compiled = statement.on(self.backend)
+        batches = compiled.batches
         try:
-            self.backend.insert_rows(self.checkout, table.name, compiled.sql, map(compiled.parameters, rows))
+            self.backend.insert_rows(self.checkout, table.name, compiled.sql, batches.names, batches.of(rows))
         except self.backend.driver_errors as error:
             raise self.backend.translate(error) from error
 

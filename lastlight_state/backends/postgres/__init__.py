@@ -8,7 +8,7 @@ costs a system call instead of a round trip; what dies later surfaces as `Backen
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -150,8 +150,11 @@ class PostgresBackend(Moving, Backend):
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
-    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Iterable[Any]) -> None:
-        copy_rows(checkout.driver, quoted(self.schema) + "." + quoted(table) if self.schema else quoted(table), rows)
+    def insert_rows(
+        self, checkout: Checkout, table: str, sql: str, names: Sequence[str], blocks: Iterator[Sequence[Sequence[Any]]]
+    ) -> None:
+        into = quoted(self.schema) + "." + quoted(table) if self.schema else quoted(table)
+        copy_rows(checkout.driver, into, names, blocks)
 
     def fetched(self, cursor: Any) -> list[Any]:
         return fetched(cursor)

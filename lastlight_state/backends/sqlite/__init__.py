@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -169,8 +169,10 @@ class SqliteBackend(Moving, Backend):
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
-    def insert_rows(self, checkout: Checkout, table: str, sql: str, rows: Iterable[Any]) -> None:
-        insert_rows(checkout.driver, sql, list(rows))
+    def insert_rows(
+        self, checkout: Checkout, table: str, sql: str, names: Sequence[str], blocks: Iterator[Sequence[Sequence[Any]]]
+    ) -> None:
+        insert_rows(checkout.driver, sql, [row for columns in blocks for row in zip(*columns, strict=True)])
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
