@@ -17,6 +17,11 @@ from lastlight_state.testing import Database
 WRITERS = 8
 #: Seconds between two looks.
 POLL = 0.02
+#: Ends the connections of this database, but for the one that asks.
+KILL = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 SCALE = [pytest.param(15, id="15"), pytest.param(500, id="500", marks=pytest.mark.soak)]
 
 
@@ -54,7 +59,7 @@ def test_a_follower_sees_each_event_once_and_in_order_whoever_commits_last(
 
 
 def test_following_begins_after_a_number_and_ends_at_a_stop_type(store: StateStore) -> None:
-    """journal F-1, F-2, case 37: the event of that type is the last one; silence ends it as well."""
+    """journal E-8, F-1, F-2, case 37: the event of that type is the last one; silence ends it as well."""
     run = started(store).id
     store.journal.events.append_many(run, [NewEvent("a" if i != 7 else "done") for i in range(10)])
     assert followed(store, run) == list(range(10))
@@ -67,13 +72,13 @@ def test_following_begins_after_a_number_and_ends_at_a_stop_type(store: StateSto
 
 
 def test_more_events_than_a_page_are_followed(every_backend: StateStore, run_id: str) -> None:
-    """journal F-6: a page is all that a follower holds."""
+    """journal F-6, P-4: a page is all that a follower holds."""
     every_backend.journal.events.append_many(run_id, [NewEvent("a")] * 450)
     assert followed(every_backend, run_id) == list(range(450))
 
 
 def test_many_runs_are_followed_each_in_its_order(every_backend: StateStore) -> None:
-    """journal F-1, F-9."""
+    """journal E-8, F-1, F-9."""
     runs = [started(every_backend).id for _ in range(3)]
     for run in runs:
         every_backend.journal.events.append_many(run, [NewEvent("a")] * 4)
@@ -93,6 +98,19 @@ def test_what_was_pruned_is_named_and_not_skipped(every_backend: StateStore, run
         followed(every_backend, run_id, after_seq=1)
     assert (raised.value.kind, raised.value.key) == ("run_event", (run_id, 4))
     assert followed(every_backend, run_id, after_seq=3) == followed(every_backend, run_id) == [4, 5]
+
+
+def test_a_follower_misses_nothing_when_the_server_ends_its_connections(postgres_database: Database) -> None:
+    """journal F-3, case 39: the next look takes another connection."""
+    store = postgres_database.open()
+    run = started(store).id
+    store.journal.events.append(run, "a")
+    stream = store.journal.events.follow(run, poll_interval=0.01, idle_timeout=30)
+    assert next(stream).seq == 0
+    killed = postgres_database.raw().execute(KILL).fetchall()
+    assert killed
+    postgres_database.open().journal.events.append_many(run, [NewEvent("b")] * 2)
+    assert [event.seq for event in itertools.islice(stream, 2)] == [1, 2]
 
 
 def test_following_is_refused_in_a_transaction_and_ends_with_the_store(database: Database) -> None:

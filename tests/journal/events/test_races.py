@@ -94,7 +94,7 @@ def test_first_appends_that_race_after_an_import_go_on_from_it(
 def test_an_append_waits_for_an_open_transaction_and_gets_the_number_that_it_gives_back(
     every_backend: StateStore, run_id: str, raw: Raw
 ) -> None:
-    """journal Q-1, case 2."""
+    """journal Q-1, T-1, case 2."""
     every_backend.journal.events.append(run_id, "a")
     found: list[int] = []
     waiter = threading.Thread(target=lambda: found.append(every_backend.journal.events.append(run_id, "c").seq))
@@ -108,7 +108,7 @@ def test_an_append_waits_for_an_open_transaction_and_gets_the_number_that_it_giv
 
 
 def test_a_reader_in_another_process_sees_all_of_a_transaction_or_nothing(fresh_database: Database) -> None:
-    """journal case 70, backends B-46: while transactions of two events and a phase are committed one after another."""
+    """journal T-2, T-4, case 70, backends B-46: transactions of two events and a phase, one after another."""
     with fresh_database.open() as store:
         run_id = started(store).id
     child = os.fork()

@@ -111,7 +111,7 @@ def codec_tree(tree: Any) -> Any:
 
 
 def test_texts_that_are_kept_are_never_mixed_up_and_never_too_many(every_backend: StateStore) -> None:
-    """journal R-9, case 55: 600 frames of two runs, read twice in any order."""
+    """journal R-9, P-4, case 55: 600 frames of two runs, read twice in any order."""
     runs = [started(every_backend).id for _ in range(2)]
     trees = {(run, i): element("t", run=run, i=i) for run in runs for i in range(300)}
     with every_backend.transaction() as tx:

@@ -93,7 +93,7 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
 
 
 def test_an_event_that_is_refused_is_handed_back_once_and_the_others_are_stored(store: StateStore) -> None:
-    """journal W-9, W-10, case 27: it blocks nothing, and the second flush is clean."""
+    """journal W-9, W-10, W-16, case 27: it blocks nothing, and the second flush is clean."""
     run_id = started(store).id
     with store.journal.writer() as writer:
         for i in range(5):
@@ -112,6 +112,8 @@ def test_an_event_that_is_refused_is_handed_back_once_and_the_others_are_stored(
         assert "secret" not in str(raised.value) + repr(raised.value)
         writer.flush()
         assert told(store, run_id) == [(i, i) for i in range(9)]
+        stats = writer.stats()
+        assert (stats.stored, stats.failed, stats.duplicates, stats.queued) == (9, 1, 0, 0)
         with pytest.raises(NotFound):
             bad.wait()
 
@@ -329,7 +331,7 @@ def test_a_counter_behind_its_table_is_raised(every_backend: StateStore, run_id:
 
 
 def test_threads_share_a_writer(every_backend: StateStore, run_id: str) -> None:
-    """journal W-3: each thread's events are in its order; stats count them all."""
+    """journal W-3, W-16: each thread's events are in its order; stats count them all."""
     with every_backend.journal.writer(WriterOptions(max_queued=20)) as writer:
 
         def work(number: int) -> list[int]:
