@@ -58,8 +58,12 @@ class Upkeep:
         """Insert rows of these columns, in the driver's own types, by the fastest way that there is."""
         raise NotSupported(f"{self.name} cannot be copied into by this library")
 
-    def advance(self, checkout: Any, table: str, column: str) -> None:
-        """Let the next number that the database gives this column be greater than all that are there."""
+    def given(self, checkout: Any, table: str, column: str) -> int | None:
+        """The last number that the database has given this column, also to a row that is gone; None for none."""
+        return None
+
+    def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
+        """Let the next number of this column be greater than all that are there, and than the last that was given."""
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
         """Renew the planner's statistics of these tables, where it has any that matter."""

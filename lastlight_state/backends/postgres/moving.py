@@ -43,11 +43,17 @@ class Moving(Upkeep):
             for row in rows:
                 copy.write_row(row)
 
-    def advance(self, checkout: Any, table: str, column: str) -> None:
-        name = self._named(table)
-        sequence = f"pg_get_serial_sequence({literal(name)}, {literal(column)})"
+    def given(self, checkout: Any, table: str, column: str) -> int | None:
+        sql = f"SELECT pg_sequence_last_value({self._sequence(table, column)}::regclass)"
         with _translated():
-            checkout.driver.execute(f"SELECT setval({sequence}, max({quoted(column)})) FROM {name} HAVING count(*) > 0")
+            found: int | None = checkout.driver.execute(sql).fetchone()[0]
+        return found
+
+    def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
+        greatest = f"SELECT max({quoted(column)}) FROM {self._named(table)}"
+        sql = f"SELECT setval({self._sequence(table, column)}, greatest(({greatest}), %s::bigint))"
+        with _translated():
+            checkout.driver.execute(sql, (last,))  # NULL, of an empty table, changes nothing
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
         with _translated():
@@ -56,6 +62,9 @@ class Moving(Upkeep):
     def identity(self, checkout: Any) -> Hashable:
         with _translated():
             return tuple(checkout.driver.execute(_IDENTITY, (self.schema,)).fetchone())
+
+    def _sequence(self, table: str, column: str) -> str:
+        return f"pg_get_serial_sequence({literal(self._named(table))}, {literal(column)})"
 
     def _named(self, table: str) -> str:
         return f"{quoted(self.schema)}.{quoted(table)}" if self.schema else quoted(table)

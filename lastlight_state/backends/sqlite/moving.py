@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -14,6 +15,12 @@ from lastlight_state.backends.sqlite import files
 from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.reading import each
 from lastlight_state.backends.upkeep import Upkeep
+from lastlight_state.errors import BackendUnavailable
+
+_NUMBER = "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :seq)"
+_RENUMBER = "UPDATE sqlite_sequence SET seq = :seq WHERE name = :name"
+#: What SQLite says where a copy cannot be written: it is the copy's disk, and waiting does not help.
+_NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE"})
 
 
 class Moving(Upkeep):
@@ -32,6 +39,22 @@ class Moving(Upkeep):
         except sqlite3.Error as error:
             raise translate(error) from error
 
+    def given(self, checkout: Any, table: str, column: str) -> int | None:
+        try:
+            found = checkout.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        return None if found is None else int(found[0])
+
+    def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
+        there = self.given(checkout, table, column)
+        if last is None or (there is not None and there >= last):
+            return
+        try:
+            checkout.driver.execute(_NUMBER if there is None else _RENUMBER, {"name": table, "seq": last})
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
     def identity(self, checkout: Any) -> Hashable:
         if not self.files:
             return None
@@ -47,7 +70,15 @@ class Moving(Upkeep):
             with closing(sqlite3.connect(path)) as copy:
                 checkout.driver.backup(copy)  # all pages in one step, which is one moment
         except (sqlite3.Error, OSError) as error:
+            if getattr(error, "sqlite_errorname", None) in _NO_ROOM:
+                raise _no_room(path) from error
             raise translate(error) from error
         with path.open("rb") as file:
             os.fsync(file.fileno())
         return True
+
+
+def _no_room(path: Path) -> BackendUnavailable:
+    free = shutil.disk_usage(path.parent).free
+    problem = f"{path}: the copy cannot be written: {free} bytes are free there"
+    return BackendUnavailable(problem, reason="no_room", path=str(path), free_bytes=free)

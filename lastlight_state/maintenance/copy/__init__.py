@@ -39,7 +39,8 @@ class Copy(Repository):
         """What `run` would copy: rows and a digest of every table, and what the target cannot hold.
 
         Reads the whole source at one moment and writes nothing to either side. Raises `Conflict` ``target_not_empty``
-        naming every table of the target that has rows, and `InvalidValue` if both are the same database.
+        naming every table of the target that has rows, ``target_differs`` for output tables that were left in it with
+        other columns, and `InvalidValue` if both are the same database.
         """
         with self._target(target, schema, read_only=True) as context, self._source() as source:
             backend = context.scope.backend
@@ -171,7 +172,9 @@ class Copy(Repository):
 
 def _refuse(source: Unit, target: Unit) -> None:
     targets.refuse_same(source, target)
-    targets.refuse_filled(target, subjects(output_tables(source)))
+    outputs = output_tables(source)
+    targets.refuse_filled(target, subjects(outputs))
+    targets.refuse_other_outputs(target, outputs)
 
 
 def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:

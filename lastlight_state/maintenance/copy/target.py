@@ -92,5 +92,21 @@ def refuse_filled(unit: Unit, subjects: Sequence[Subject]) -> None:
         raise Conflict(f"the target is not empty: {told}", code="target_not_empty", tables=filled)
 
 
+def refuse_other_outputs(unit: Unit, outputs: Sequence[sa.Table]) -> None:
+    """Raise for an output table that was left in the target and is not as the source declares it."""
+    there = reconcile.present(unit, [str(table.name) for table in outputs])
+    problems = [str(one) for table in outputs if table.name in there for one in _unlike(unit, table, there[table.name])]
+    if problems:
+        told = "; ".join(problems)
+        raise Conflict(f"the target has other output tables: {told}", code="target_differs", problems=problems)
+
+
+def _unlike(unit: Unit, table: sa.Table, found: reconcile.PresentTable) -> Iterator[object]:
+    yield from reconcile.differences(table, found, unit.backend.dialect)
+    for name in found.columns:
+        if name not in table.columns:
+            yield f"{table.name}.{name}: is no column of the source"
+
+
 def _count(table: sa.Table) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(table)

@@ -14,6 +14,7 @@ from lastlight_state.db.repository import Context
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.upserts import upsert
+from lastlight_state.errors import BackendUnavailable
 from lastlight_state.maintenance.copy.conversion import conversion
 from lastlight_state.maintenance.copy.subjects import SEEDED, Row, Subject, batches
 from lastlight_state.outputs.catalog.registry import ALL, Registered
@@ -51,6 +52,7 @@ class Transfer:
         self._source = source
         self._write = target.scope.writing
         self._now = target.clock.now
+        self._location = target.scope.backend.location
         self._most = most
         self.receipt = receipt
 
@@ -76,12 +78,19 @@ class Transfer:
             convert = conversion(subject, self._source.backend, unit.backend)
             unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
             if place.done and subject.numbered is not None:
-                unit.backend.advance(unit.checkout, subject.name, subject.numbered)
+                unit.backend.advance(unit.checkout, subject.name, subject.numbered, self._given(subject))
             unit.row(_REACH, {"receipt_id": self.receipt.id, "table_name": subject.name, **_stored(place)})
             counts = {**self.receipt.counts, subject.name: place.rows}
             return steps.step(unit, self.receipt, counts=counts, cursor=None, at=self._now())
 
-        self.receipt = self._write(work)
+        try:
+            self.receipt = self._write(work)
+        except BackendUnavailable as error:  # a full disk, above all: it is not the source's
+            raise BackendUnavailable(f"the target {self._location}: {error}", **error.details) from error
+
+    def _given(self, subject: Subject) -> int | None:
+        """The last number that the source gave, perhaps to a row that was pruned: no row gets it again."""
+        return self._source.backend.given(self._source.checkout, subject.name, str(subject.numbered))
 
     def _keys(self, subject: Subject) -> list[list[Any]]:
         statement = prepared(sa.select(*subject.order))
