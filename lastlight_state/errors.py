@@ -116,7 +116,7 @@ class AlreadyAnswered(Conflict):
 
 class ClaimLost(Conflict):
     """A write whose claim does not hold the run, or one without a claim while the run is held. Nothing was written.
-    A ``fire``, ``agent``, ``receipt`` or ``session`` as ``kind`` has an id of its name, not ``run_id``.
+    A ``fire``, ``agent``, ``receipt``, ``session`` or ``delivery`` as ``kind`` has an id of its name, not ``run_id``.
     """
 
     code = "claim_lost"
@@ -136,10 +136,10 @@ class ClaimLost(Conflict):
         current_epoch: int,
         held_by: str | None,
         status: str,
-        kind: Literal["run", "fire", "agent", "receipt", "session"] = "run",
+        kind: Literal["run", "fire", "agent", "receipt", "session", "delivery"] = "run",
     ) -> None:
         given = f", not at {presented}" if presented is not None else ", and no claim was given"
-        at = "" if kind == "session" else f" at epoch {current_epoch}{given}"
+        at = "" if kind in ("session", "delivery") else f" at epoch {current_epoch}{given}"
         text = f"{kind} {shown(key)} is {status} and held by {held_by!r}{at}"
         held: dict[str, Any] = {"held_by": held_by, "status": status, f"{kind}_id": key}
         super().__init__(text, kind=kind, presented=presented, current_epoch=current_epoch, **held)

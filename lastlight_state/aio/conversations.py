@@ -9,9 +9,10 @@ from functools import partial
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.streams import streamed
 from lastlight_state.aio.waiting import Woken
-from lastlight_state.conversations import Change, Conversations
+from lastlight_state.conversations import Change, Conversations, Delivery
 from lastlight_state.conversations.branches import Branches
 from lastlight_state.conversations.changes import Changes
+from lastlight_state.conversations.exchange import Exchange
 from lastlight_state.conversations.lifecycle import Lifecycle
 from lastlight_state.conversations.lineage import Lineage
 from lastlight_state.conversations.message_types import MessageTypes
@@ -186,6 +187,43 @@ class AsyncChanges(Face[Changes]):
         return self._target.subscribe(callback)
 
 
+class AsyncExchange(Face[Exchange]):
+    """``store.conversations.exchange``"""
+
+    send = writing(Exchange.send)
+    publish = writing(Exchange.publish)
+    inbox = reading(Exchange.inbox)
+    take = writing(Exchange.take)
+    ack = writing(Exchange.ack)
+    release = writing(Exchange.release)
+    outbox = reading(Exchange.outbox)
+    deliveries = reading(Exchange.deliveries)
+    join = writing(Exchange.join)
+    leave = writing(Exchange.leave)
+    members = reading(Exchange.members)
+
+    async def wait(
+        self,
+        owner: str,
+        after_ord: int | None = None,
+        *,
+        timeout: float,  # noqa: ASYNC109 - as the sync method
+        poll_interval: float = 0.5,
+        limit: int = 50,
+    ) -> Page[Delivery]:
+        """As `Exchange.wait`. Who waits holds no thread."""
+        seconds = valid.seconds("timeout", timeout)
+        refuse_in_transaction(self._target._scope)
+        read = partial(self._target.inbox, owner, after_ord=after_ord, state="all", limit=limit)
+        found = await self._runner.read(read)
+        if found.items or found.damaged or not seconds:
+            return found
+        woken = Woken()
+        with self._target._arrivals(owner, after_ord, seconds, poll_interval, woken.up) as arrivals:
+            await woken.arrived(arrivals)
+        return await self._runner.read(read)
+
+
 class AsyncConversations(Face[Conversations]):
     """``store.conversations``"""
 
@@ -209,3 +247,5 @@ class AsyncConversations(Face[Conversations]):
     lifecycle: Part[AsyncLifecycle] = Part("lastlight_state.aio.conversations.AsyncLifecycle")
     #: What changes in sessions, for whoever watches.
     changes: Part[AsyncChanges] = Part("lastlight_state.aio.conversations.AsyncChanges")
+    #: Messages sent to the inboxes of others, and taken from there.
+    exchange: Part[AsyncExchange] = Part("lastlight_state.aio.conversations.AsyncExchange")

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     )
     from lastlight_state.conversations.branches import Branches
     from lastlight_state.conversations.changes import Changes
+    from lastlight_state.conversations.exchange import Exchange
+    from lastlight_state.conversations.exchange.records import (
+        Delivery as Delivery,
+        Member as Member,
+        Sent as Sent,
+    )
     from lastlight_state.conversations.lifecycle import Lifecycle
     from lastlight_state.conversations.lineage import Lineage
     from lastlight_state.conversations.message_types import MessageTypes
@@ -74,6 +80,7 @@ public(
     {
         "arguments": "BranchPatch BranchTree Limits MessageFilter NewBranch NewMessage NewSession Provenance Reason "
         "Search SessionFilter SessionPatch SessionTimes SessionTree Within",
+        "exchange.records": "Delivery Member Sent",
         "vectors.arguments": "NewChunk",
         "vectors.records": "Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary Change ConversationSession "
@@ -108,3 +115,5 @@ class Conversations(Face):
     lifecycle: Part[Lifecycle] = Part("lastlight_state.conversations.lifecycle.Lifecycle")
     #: What changes in sessions, for whoever watches.
     changes: Part[Changes] = Part("lastlight_state.conversations.changes.Changes")
+    #: Messages sent to the inboxes of others, and taken from there.
+    exchange: Part[Exchange] = Part("lastlight_state.conversations.exchange.Exchange")

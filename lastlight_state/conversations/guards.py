@@ -12,6 +12,12 @@ from lastlight_state.db.guards import Guard, Key, append_only, declare, no_repla
 _WORDS = ("message_types", "invocation_kinds", "source_kinds")
 _LINKS = "progression_links"
 _TRANSITIONS = "session_transitions"
+#: The tables of the exchange, with their keys.
+_EXCHANGE = {
+    "exchange_inboxes": (Key(("owner",)),),
+    "exchange_deliveries": (Key(("owner", "ord")), Key(("owner", "message_id"))),
+    "exchange_members": (Key(("channel", "member")),),
+}
 
 APPEND_ONLY = declare(
     [
@@ -29,6 +35,8 @@ APPEND_ONLY = declare(
         *append_only(_TRANSITIONS, permit="reset"),
         *no_update(_TRANSITIONS),
         *no_replacing_insert(_TRANSITIONS),
+        *(guard for table in _EXCHANGE for guard in append_only(table)),
+        *(guard for table, keys in _EXCHANGE.items() for guard in no_replacement(table, *keys)),
     ]
 )
 

@@ -1,5 +1,5 @@
 """Tables of conversations. Those of messages and their orders came with revision 0012, vectors with 0014, histories of
-statuses and feeds with 0015.
+statuses and feeds with 0015, the exchange with 0016.
 
 A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
 session has a progression with all its messages, and each of its branches has one of its own.
@@ -239,12 +239,55 @@ class SessionChangeModel(Base):
     details: Mapped[Any] = json_column(shape=dict, nullable=True)
 
 
+class ExchangeInboxModel(Base):
+    """The inbox of an owner. Its deliveries have the positions from 0 to below ``next_ord``."""
+
+    __tablename__ = "exchange_inboxes"
+    __table_args__ = described("inboxes of the exchange, and how many deliveries each has had")
+
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    next_ord: Mapped[int] = mapped_column(server_default=text("0"))
+    created_at: Mapped[datetime]
+
+
+class ExchangeDeliveryModel(Base):
+    """A message in an inbox: who has taken it for how long, and when somebody said that it is done."""
+
+    __tablename__ = "exchange_deliveries"
+    __table_args__ = (UniqueConstraint("owner", "message_id"), described("messages in inboxes of the exchange"))
+
+    owner: Mapped[str] = mapped_column(ForeignKey("exchange_inboxes.owner"), primary_key=True)
+    ord: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    message_id: Mapped[str] = mapped_column(ForeignKey("messages.id"))
+    sender: Mapped[str | None]
+    channel: Mapped[str | None]
+    delivered_at: Mapped[datetime]
+    taken_by: Mapped[str | None]
+    taken_until: Mapped[datetime | None]
+    takes: Mapped[int] = mapped_column(server_default=text("0"))
+    acked_at: Mapped[datetime | None]
+    acked_by: Mapped[str | None]
+
+
+class ExchangeMemberModel(Base):
+    """Who gets what is published on a channel, from when on. ``left_at`` is NULL for those who still do."""
+
+    __tablename__ = "exchange_members"
+    __table_args__ = described("members of channels of the exchange")
+
+    channel: Mapped[str] = mapped_column(primary_key=True)
+    member: Mapped[str] = mapped_column(primary_key=True)
+    joined_at: Mapped[datetime]
+    left_at: Mapped[datetime | None]
+
+
 _message = MessageModel.__table__.c
 _vector = VectorModel.__table__.c
 _link = ProgressionLinkModel.__table__.c
 _session = SessionModel.__table__.c
 _branch = BranchModel.__table__.c
 _transition = SessionTransitionModel.__table__.c
+_delivery = ExchangeDeliveryModel.__table__.c
 
 
 def _newest(column: Any) -> tuple[Any, ...]:
@@ -287,3 +330,5 @@ Index(
     _vector.id,
     **where("document_id IS NOT NULL"),
 )
+Index("ix_exchange_deliveries_open", _delivery.owner, _delivery.ord, **where("acked_at IS NULL"))
+Index("ix_exchange_deliveries_message", _delivery.message_id, _delivery.owner)

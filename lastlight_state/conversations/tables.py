@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from lastlight_state.conversations.models import (
     BranchModel,
+    ExchangeDeliveryModel,
+    ExchangeInboxModel,
+    ExchangeMemberModel,
     MessageModel,
     MessageTypeModel,
     ProgressionLinkModel,
@@ -35,3 +38,9 @@ VECTORS = table_of(VectorModel)
 TRANSITIONS = table_of(SessionTransitionModel)
 
 CHANGES = table_of(SessionChangeModel)
+
+INBOXES = table_of(ExchangeInboxModel)
+
+DELIVERIES = table_of(ExchangeDeliveryModel)
+
+MEMBERS = table_of(ExchangeMemberModel)

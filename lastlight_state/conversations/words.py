@@ -12,6 +12,7 @@ SourceKind = Literal["live", "imported_fs", "imported_codex"]
 OnRepeat = Literal["skip", "keep"]
 Mode = Literal["db", "json", "python"]
 SaveMode = Literal["grow", "replace"]
+InboxState = Literal["open", "all"]
 Metric = Literal["cosine", "dot", "l2"]
 Exactness = Literal["exact", "approximate"]
 SessionStatus = Literal[
@@ -40,6 +41,7 @@ SOURCE_KINDS = words(SourceKind)
 ON_REPEAT = words(OnRepeat)
 MODES = words(Mode)
 SAVE_MODES = words(SaveMode)
+INBOX_STATES = words(InboxState)
 METRICS = words(Metric)
 EXACTNESS = words(Exactness)
 LIVE: SourceKind = "live"
@@ -126,6 +128,7 @@ PROGRESSION = "progression"
 SESSION = "session"
 BRANCH = "branch"
 CHUNK_KIND = "chunk"
+DELIVERY: Literal["delivery"] = "delivery"
 
 #: The code of a `Conflict` about what forks have inherited.
 FORK_PREFIX = "fork_prefix"

@@ -1,6 +1,6 @@
 """Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
 
-Chats of connectors are deleted with their messages. Conversations keep their rows and their order: their messages are
+Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries. Conversations keep their rows and their order: their messages are
 emptied, and they forget whose they were.
 """
 
@@ -22,7 +22,7 @@ from lastlight_state.db.statements import Family, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
-from lastlight_state.maintenance.redact import messages
+from lastlight_state.maintenance.redact import inboxes, messages
 from lastlight_state.maintenance.redact.messages import Row
 from lastlight_state.maintenance.redact.records import ErasePlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
@@ -133,7 +133,8 @@ class Erase(Repository):
         Messages that the person sent or received, and those of the person's sessions, are emptied as `Redact` does it,
         without the person's name and without metadata; one that also stands in the session of another user stays,
         unless the person sent or received it. The person's sessions and branches lose user, name and extra, sessions
-        their metadata too. Chats of the person are removed with their messages. What stands in a held session stays.
+        their metadata too. Chats of the person are removed with their messages, and so are the inbox of the person in
+        the exchange and the memberships in channels. What stands in a held session stays.
 
         Works in short transactions; doing it again goes on where it was interrupted. The receipt has counts and a
         digest of the name. Raises `Conflict` ``already_running`` while another erasure runs.
@@ -166,7 +167,8 @@ def _found(unit: Unit, person: str) -> Found:
     sessions = [row["key"] for row in unit.rows(_OWNED, values)]
     chats = unit.rows(_CHATTED, values)
     return Found(
-        _of_sessions(unit, sessions) | {row["key"] for sql in (_SENT, _RECEIVED) for row in unit.rows(sql, values)},
+        _of_sessions(unit, sessions)
+        | {row["key"] for sql in (_SENT, _RECEIVED, inboxes.DELIVERED) for row in unit.rows(sql, values)},
         sessions,
         [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
@@ -207,6 +209,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     found = _found(unit, person)
     free = [row["key"] for row in unit.rows(_OWNED, {"person": person}) if not row["held"]]
     counts = Counter({"sessions": len(free), "branches": len(found.branches), "messaging_sessions": len(found.chats)})
+    counts += inboxes.counted(unit, person)
     counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
     size = 0
@@ -227,6 +230,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     """The work in transactions. Sessions come after the messages, and are looked at again under their locks."""
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
+    yield lambda unit, _receipt, _at: inboxes.forget(unit, person)
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, found.chats[first : first + CHATS_AT_ONCE])

@@ -19,6 +19,7 @@ from support.migrations.support import Place, catalogue, newest, with_connection
 from support.migrations.templates import PostgresTemplates, SqliteTemplates
 
 from lastlight_state import StateStore
+from lastlight_state.conversations import NewMessage
 from lastlight_state.errors import Conflict
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import current, scripts
@@ -171,6 +172,11 @@ def test_conversations_read_back_after_the_upgrade(file: Path, store: StateStore
     assert lifecycle.state("talk-1").lifecycle == "running"
     lifecycle.transition("talk-1", "completed")
     assert changes.after("talk-1", changes.head("talk-1") - 1).items[0].kind == "status.changed"
+    exchange = store.conversations.exchange
+    exchange.send(NewMessage("user", "later", id="later"), to="ana")
+    exchange.publish(NewMessage("user", "rain", id="rain"), channel="weather")
+    expected = ["msg-1", "later", "rain"] if file.stem >= "0016" else ["later"]
+    assert [one.message_id for one in exchange.inbox("ana")] == expected
 
 
 def test_sessions_that_share_a_key_are_one_after_the_upgrade(store: StateStore) -> None:

@@ -83,7 +83,7 @@ def _row(table: Table, label: str, number: int) -> dict[str, Any]:
 
 
 def _value(table: Table, name: str, kind: Any, label: str, number: int) -> Any:
-    if name.endswith("_at") or name in ("timestamp", "at", "scheduled_for", "lease_until"):
+    if name.endswith("_at") or name in ("timestamp", "at", "scheduled_for", "lease_until", "taken_until"):
         return parse_time(MOMENT) if isinstance(kind, DateTime) else MOMENT
     if isinstance(kind, Boolean):
         return number % 2 == 0

@@ -605,6 +605,20 @@ STORY: dict[str, list[Row]] = {
         },
         {"session_id": "talk-1", "seq": 4, "kind": "messages.appended", "count": 1, "at": at("10:00:01.000")},
     ],
+    "exchange_inboxes": [{"owner": "ana", "next_ord": 1, "created_at": at("10:00:02.000")}],
+    "exchange_deliveries": [
+        {
+            "owner": "ana",
+            "ord": 0,
+            "message_id": "msg-1",
+            "sender": "agent-1",
+            "delivered_at": at("10:00:02.000"),
+            "taken_by": "reader-1",
+            "taken_until": at("10:01:02.000"),
+            "takes": 1,
+        },
+    ],
+    "exchange_members": [{"channel": "weather", "member": "ana", "joined_at": at("10:00:00.000")}],
     "maintenance_receipts": [RECEIPT],
     "tombstones": [
         {"kind": "messaging_session", "id": "chat-old", "receipt_id": "receipt-1", "deleted_at": at("03:00:00.500")},

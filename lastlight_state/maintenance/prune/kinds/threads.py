@@ -1,7 +1,8 @@
 """What conversation sessions share: branches that others forked, orders, and messages.
 
 An order goes with its last owner. A message goes when a session that went referred to it, and no order, session or
-branch does any more: a message that nobody ever referred to is not looked at.
+branch does any more, with its deliveries; it stays while one of those is open. A message that no session ever referred
+to is not looked at.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, PROGRESSIONS
+from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, MESSAGES, PROGRESSIONS
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.references import (
@@ -28,7 +29,7 @@ from lastlight_state.maintenance.references import (
     rows,
 )
 
-_b, _p, _l, _m = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c
+_b, _p, _l, _m, _d = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c, DELIVERIES.c
 
 _fork = BRANCHES.alias("fork")
 #: The other sessions that have forks of a session's branches.
@@ -43,10 +44,16 @@ WAITS = family(
 LENGTHS = family(
     lambda keys: sa.select(_p.id.label("key"), (_p.next_ord - _p.start_ord).label("rows")).where(_p.id.in_(keys))
 )
-#: Those of these messages that something refers to.
+#: Those of these messages that nobody has acknowledged yet, and how often the others were delivered.
+OPEN = family(
+    lambda keys: sa.select(_d.message_id.label("key")).where(_d.message_id.in_(keys), _d.acked_at.is_(None)).distinct()
+)
+DELIVERED = family(lambda keys: sa.select(sa.func.count().label("rows")).where(_d.message_id.in_(keys)))
+#: Those of these messages that something refers to, open deliveries included.
 USED = family(
     lambda keys: sa.union(
         sa.select(_l.message_id.label("key")).where(_l.message_id.in_(keys)),
+        sa.select(_d.message_id).where(_d.message_id.in_(keys), _d.acked_at.is_(None)),
         *(sa.select(column).where(column.in_(keys)) for column, _ in POINTERS),
     )
 )
@@ -65,6 +72,7 @@ LOCK_ORDERS = _locking(_p.id, _p.id)
 LOCK_MESSAGES = _locking(_m.id, _m.id)
 REMOVE_LINKS = _removal(_l.progression_id)
 REMOVE_ORDERS = _removal(_p.id)
+REMOVE_DELIVERIES = _removal(_d.message_id)
 REMOVE_MESSAGES = _removal(_m.id)
 
 
@@ -78,7 +86,7 @@ class Held(NamedTuple):
 class Threads:
     """What sessions share, for a prune (`kind.Shared`)."""
 
-    tables: tuple[str, ...] = ("progression_links", "progressions", "messages")
+    tables: tuple[str, ...] = ("progression_links", "progressions", "exchange_deliveries", "messages")
 
     def waits(self, unit: Unit, keys: Sequence[str]) -> dict[str, set[str]]:
         """The sessions that have forks of each of these."""
@@ -116,7 +124,9 @@ class Threads:
             messages.update(held_here)
         staying = {row["key"] for row in rows(unit, HOLDERS, messages) if row["progression_id"] not in orders}
         staying |= {row["key"] for row in rows(unit, POINTING, messages) if row["owner"] not in going}
+        staying |= {row["key"] for row in rows(unit, OPEN, messages)}
         counts["messages"] = len(messages) - len(staying)
+        counts["exchange_deliveries"] = sum(row["rows"] for row in rows(unit, DELIVERED, messages - staying))
         return +counts
 
     def held(self, unit: Unit, keys: Sequence[str]) -> Held:
@@ -133,6 +143,7 @@ class Threads:
         counts["progressions"] = _removed(unit, REMOVE_ORDERS, orders)
         list(rows(unit, LOCK_MESSAGES, messages))
         used = {row["key"] for row in rows(unit, USED, messages)}
+        counts["exchange_deliveries"] = _removed(unit, REMOVE_DELIVERIES, messages - used)
         counts["messages"] = _removed(unit, REMOVE_MESSAGES, messages - used)
         return +counts
 

@@ -1,0 +1,248 @@
+"""The exchange: messages that are sent to the inboxes of others, and taken from there, each by one reader at a time.
+
+An inbox is an order of its own: its deliveries have positions from 0 without gaps, in the order of the commits, so that
+a reader who goes on after the last position it has seen misses nothing. What is taken and not acknowledged within its
+lease is handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.conversations.exchange import sending, statements as sql
+from lastlight_state.conversations.exchange.records import Delivery, Member, Sent
+from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.records import MessageSummary
+from lastlight_state.conversations.words import InboxState
+from lastlight_state.db import valid
+from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.scope import Scope
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
+from lastlight_state.errors import ClaimLost
+
+Row = dict[str, Any]
+
+#: How long a reader has what it took, unless it says.
+_LEASE = timedelta(seconds=60)
+_LEAST, _MOST = timedelta(milliseconds=1), timedelta(days=30)
+
+
+class Exchange(Repository):
+    """``store.conversations.exchange``"""
+
+    def send(self, message: NewMessage, *, to: str | Sequence[str]) -> Sent:
+        """Store a message and deliver it to one owner, or to at most 1,000, in one transaction.
+
+        An inbox begins with its first delivery. With one owner that is the message's recipient. Sent again, it is
+        delivered to the owners who lack it; another message of that id is `AlreadyExists`.
+        """
+        given, now = sending.owners("to", to), self._now()
+        body = sending.letter(message, now, recipient=given[0] if len(given) == 1 else None)
+        known = self._remember(KnownClasses)
+
+        def send(unit: Unit) -> Sent:
+            sending.stored(unit, known, body)
+            return sending.delivered(unit, body, given, now)
+
+        return storing.settled(lambda: self._writing(send, repeatable=True))
+
+    def publish(self, message: NewMessage, *, channel: str) -> Sent:
+        """Store a message and deliver it to all who are members of the channel now, but for its sender.
+
+        Without members it is stored, and ``delivered`` is empty. Published again, it is delivered to the members who
+        lack it.
+        """
+        name, now = valid.identifier("channel", channel), self._now()
+        body = sending.letter(message, now, channel=name)
+        known = self._remember(KnownClasses)
+
+        def publish(unit: Unit) -> Sent:
+            sending.stored(unit, known, body)
+            return sending.delivered(unit, body, sending.members(unit, name, but=body["sender"]), now)
+
+        return storing.settled(lambda: self._writing(publish, repeatable=True))
+
+    def inbox(
+        self,
+        owner: str,
+        *,
+        after_ord: int | None = None,
+        sender: str | None = None,
+        channel: str | None = None,
+        state: InboxState = "open",
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[Delivery]:
+        """A page of an inbox in its order, after a position: what nobody has acknowledged, or ``"all"``.
+
+        Changes nothing, and shows what readers have taken, too. `messages.get_many` has the messages.
+        """
+        given = {
+            "owner": valid.sought("owner", owner),
+            "after_ord": None if after_ord is None else valid.number("after_ord", after_ord),
+            "sender": None if sender is None else valid.sought("sender", sender),
+            "channel": None if channel is None else valid.sought("channel", channel),
+            "open": True if valid.word("state", state, words.INBOX_STATES) == "open" else None,
+        }
+        return self._page(sql.INBOX, Delivery.of, given, limit, page_token)
+
+    def take(
+        self, owner: str, *, reader: str, lease: timedelta = _LEASE, limit: int = 1, sender: str | None = None
+    ) -> list[Delivery]:
+        """Take the first open deliveries of an inbox that no other reader has, for the time of the lease.
+
+        Each is handed to one reader at a time; after the lease it may be handed out again. Readers that take at once
+        get different ones.
+        """
+        given, now = {"owner": valid.sought("owner", owner), "reader": valid.identifier("reader", reader)}, self._now()
+        free = sql.FREE if sender is None else sql.FREE_OF_SENDER
+        wanted = {"at": now, "limit": valid.page_limit(limit), "sender": checks.name("sender", sender)}
+        until = now + valid.duration("lease", lease, least=_LEAST, most=_MOST)
+
+        def take(unit: Unit) -> list[Delivery]:
+            ords = [row["ord"] for row in unit.rows(free, {**given, **wanted})]
+            rows, _ = unit.sound(sql.TAKE, {**given, "until": until, "ords": _listed(ords)}) if ords else ([], 0)
+            return [Delivery.of(row) for row in sorted(rows, key=lambda row: row["ord"])]
+
+        return self._writing(take)
+
+    def ack(self, owner: str, ords: int | Collection[int], *, reader: str) -> int:
+        """Say that deliveries are done, all or none of them; how many were open.
+
+        They are the reader's own, or nobody has them; those that it has acknowledged before are accepted. Raises
+        `ClaimLost` for one that another reader has taken or acknowledged, `NotFound`.
+        """
+        given, found = self._named(owner, ords, reader)
+
+        def ack(unit: Unit) -> int:
+            rows = {row["ord"]: row for row in unit.rows(sql.LOCK_THESE, given)}
+            for one in found:
+                if one not in rows:
+                    raise valid.not_found(words.DELIVERY, (owner, one))
+                _refuse_foreign(owner, rows[one], reader, given["at"])
+            return unit.change(sql.ACK, given)
+
+        return self._writing(ack, repeatable=True)
+
+    def release(self, owner: str, ords: int | Collection[int], *, reader: str) -> int:
+        """Give back what the reader has taken before its lease ends; how many deliveries that were."""
+        given, _ = self._named(owner, ords, reader)
+
+        def release(unit: Unit) -> int:
+            unit.rows(sql.LOCK_THESE, given)
+            return unit.change(sql.RELEASE, given)
+
+        return self._writing(release, repeatable=True)
+
+    def wait(
+        self,
+        owner: str,
+        after_ord: int | None = None,
+        *,
+        timeout: float,
+        poll_interval: float = 0.5,
+        limit: int = 50,
+    ) -> Page[Delivery]:
+        """All that was delivered after a position; where there is nothing yet, wait for it.
+
+        After ``timeout`` seconds the page is empty. Looks every ``poll_interval`` seconds, with one statement for all
+        that wait in a store, and holds no connection meanwhile. In a transaction it is `MisuseError`.
+        """
+        seconds = valid.seconds("timeout", timeout)
+        refuse_in_transaction(self._scope)
+        found = self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
+        if found.items or found.damaged or not seconds:
+            return found
+        with self._arrivals(owner, after_ord, seconds, poll_interval) as arrived:
+            arrived.wait(arrived.seconds_left)
+        return self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
+
+    def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
+        """A page of the messages that have this sender, the newest first, delivered or not."""
+        return self._page(sql.OUTBOX, MessageSummary.of, {"sender": valid.sought("sender", sender)}, limit, page_token)
+
+    def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
+        """A page of whom a message was delivered to, by owner: who has taken it, and who acknowledged it."""
+        given = {"message_id": valid.sought("message_id", message_id)}
+        return self._page(sql.DELIVERED, Delivery.of, given, limit, page_token)
+
+    def join(self, channel: str, member: str) -> bool:
+        """Deliver to the member what is published on the channel from now on. False if it is a member already."""
+        given = {"channel": valid.identifier("channel", channel), "member": valid.identifier("member", member)}
+        values = {**given, "joined_at": self._now()}
+        return self._once(lambda unit: unit.change(sql.JOIN, values), repeatable=True) > 0
+
+    def leave(self, channel: str, member: str) -> bool:
+        """Deliver to the member no more of what is published on the channel. False if it is no member."""
+        given = {"channel": valid.sought("channel", channel), "member": valid.sought("member", member)}
+        values = {**given, "left_at": self._now()}
+        return self._once(lambda unit: unit.change(sql.LEAVE, values), repeatable=True) > 0
+
+    def members(self, channel: str, *, limit: int = 50, page_token: str | None = None) -> Page[Member]:
+        """A page of the members of a channel, by name."""
+        given = {"channel": valid.sought("channel", channel)}
+        return self._page(sql.MEMBER_LIST, Member.of, given, limit, page_token)
+
+    def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[Row, list[int]]:
+        named = [ords] if isinstance(ords, int) else valid.several("ords", ords)
+        valid.at_most("ords", named, valid.PAGE_LIMIT)
+        found = [valid.number("ords", one) for one in dict.fromkeys(named)]
+        given = {
+            "owner": valid.sought("owner", owner),
+            "reader": valid.identifier("reader", reader),
+            "ords": _listed(found),
+            "at": self._now(),
+        }
+        return given, found
+
+    def _arrivals(
+        self,
+        owner: str,
+        after_ord: int | None,
+        seconds: float,
+        poll_interval: float,
+        woken: Callable[[], object] | None = None,
+    ) -> AbstractContextManager[Arrivals[str]]:
+        interval = valid.seconds("poll_interval", poll_interval)
+        known = NOTHING_YET if after_ord is None else after_ord
+        return arrivals(_watch_for(self._scope), owner, seconds, interval, known=known, woken=woken)
+
+
+def _refuse_foreign(owner: str, row: Row, reader: str, now: datetime) -> None:
+    """Raise `ClaimLost` for a delivery that another reader has acknowledged, or has now."""
+    if row["acked_at"] is not None:
+        holder, status = row["acked_by"], "acknowledged"
+    elif row["taken_until"] is not None and row["taken_until"] > now:
+        holder, status = row["taken_by"], "taken"
+    else:
+        return
+    if holder != reader:
+        key = f"{owner}/{row['ord']}"
+        raise ClaimLost(
+            key, kind=words.DELIVERY, presented=None, current_epoch=row["takes"], held_by=holder, status=status
+        )
+
+
+def _listed(ords: Collection[int]) -> str:
+    return as_list([{"ord": one} for one in ords])
+
+
+def _watch_for(scope: Scope) -> Watch[str]:
+    """The store's watch over the last positions of inboxes."""
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        values = {"owners": as_list([{"id": one} for one in sorted(keys)])}
+        rows = scope.reading(lambda unit: unit.rows(sql.HEADS, values))
+        return {row["owner"]: row["last_ord"] for row in rows}
+
+    return watch_of(scope, "exchange_inboxes", read)

@@ -1,0 +1,43 @@
+"""Records of the exchange."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lastlight_state.db.records import Record
+
+
+class Sent(Record):
+    """Whom a message was sent to: ``delivered`` got it by this call, ``skipped`` had it already."""
+
+    message_id: str
+    delivered: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+class Delivery(Record):
+    """A message at a position of an inbox.
+
+    ``taken_by`` has it until ``taken_until``, and ``takes`` counts how often it was taken. ``acked_by`` is who said
+    that it is done, None while it is open.
+    """
+
+    owner: str
+    ord: int
+    message_id: str
+    sender: str | None
+    channel: str | None
+    delivered_at: datetime
+    taken_by: str | None
+    taken_until: datetime | None
+    takes: int
+    acked_at: datetime | None
+    acked_by: str | None
+
+
+class Member(Record):
+    """Who gets what is published on a channel, from when on."""
+
+    channel: str
+    member: str
+    joined_at: datetime
