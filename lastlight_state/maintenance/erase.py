@@ -1,7 +1,7 @@
 """Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
 
-Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries. Conversations keep their rows and their order: their messages are
-emptied, and they forget whose they were.
+Chats of connectors are deleted with their messages, and inboxes of the exchange with their deliveries. Conversations
+keep their rows and their order: their messages are emptied, and they forget whose they were.
 """
 
 from __future__ import annotations

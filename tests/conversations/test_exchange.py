@@ -184,15 +184,6 @@ def test_sends_in_opposite_order_of_owners_both_arrive(every_backend: StateStore
     assert [one.ord for one in found] == [*range(20)]
 
 
-def test_a_message_of_the_same_id_that_arrives_in_between_is_the_same(database: Database) -> None:
-    """conversations CV-33, case 42: the call begins again, and delivers to the owner who lacks it."""
-    store, other = database.open(migrate=True), database.open()
-    with racing(store) as race:
-        race.before_unit(1, lambda: other.conversations.exchange.send(letter("plan"), to="bo"))
-        sent = store.conversations.exchange.send(letter("plan"), to=["bo", "cy"])
-    assert (race.left, sent.delivered, sent.skipped) == (0, ("cy",), ("bo",))
-
-
 def test_a_call_takes_the_same_number_of_statements_for_any_number_of_owners(every_backend: StateStore) -> None:
     """conversations CV-33."""
     exchange = every_backend.conversations.exchange

@@ -14,10 +14,11 @@ from lastlight_state.conversations import NewSession, Provenance
 from lastlight_state.testing import Database
 
 ORDERS = ("messages", "progressions", "progression_links", "sessions", "branches", "session_transitions")
+EXCHANGE = ("exchange_inboxes", "exchange_deliveries", "exchange_members")
 WORDS = ("message_types", "invocation_kinds", "source_kinds")
 
 
-@pytest.mark.parametrize("table", [*ORDERS, *WORDS])
+@pytest.mark.parametrize("table", [*ORDERS, *EXCHANGE, *WORDS])
 def test_nothing_can_be_deleted(every_backend: StateStore, raw: Raw, table: str) -> None:
     """conversations CV-15, CV-25, case 28, case 52."""
     _ended(every_backend)
@@ -100,6 +101,8 @@ def test_nobody_replaces_a_message_by_its_id(sqlite_database: Database) -> None:
 def _ended(store: StateStore) -> None:
     branch = begun(store, "a")
     store.conversations.lifecycle.transition(branch.session_id, "failed")
+    store.conversations.exchange.join("news", "ana")
+    store.conversations.exchange.send(said("letter")[0], to="ana")
 
 
 def _refused(plain: sqlite3.Connection, sql: str, values: Any, column: str) -> None:

@@ -21,6 +21,7 @@ from lastlight_state.conversations import (
 )
 from lastlight_state.testing import Database
 
+LETTER = NewMessage("user", "a letter", id="letter", channel="news")
 GROWN = NewMessage("user", "grown", id="m0")
 
 
@@ -75,7 +76,32 @@ def _chunks(store: Any) -> Any:
     return _put(store, None)
 
 
+def _sent(store: Any) -> Any:
+    """A delivery, and a channel with a member."""
+    store.conversations.exchange.join("news", "bo")
+    store.conversations.exchange.send(LETTER, to="cy")
+
+
+def _send(store: Any, _: Any, *to: str) -> Any:
+    return store.conversations.exchange.send(LETTER, to=to or "bo")
+
+
+def _publish(store: Any, _: Any) -> Any:
+    return store.conversations.exchange.publish(LETTER, channel="news")
+
+
+def _ack(store: Any, _: Any, reader: str = "r1") -> Any:
+    return store.conversations.exchange.ack("cy", 0, reader=reader)
+
+
 LOOKS = {
+    "Exchange.send": Look(_sent, _send, _send, since=4),
+    "Exchange.publish": Look(_sent, _publish, _send, since=5),
+    "Exchange.take": Look(
+        _sent, lambda s, _: s.conversations.exchange.take("cy", reader="r1"), lambda s, _: _ack(s, _, "r2")
+    ),
+    "Exchange.ack": Look(_sent, _ack, lambda s, _: _ack(s, _, "r2")),
+    "Exchange.release": Look(_sent, lambda s, _: s.conversations.exchange.release("cy", 0, reader="r1"), _ack),
     "Branches.append": Look(_talk, _append, _append, since=3),
     "Branches.create": Look(_talk, _create, _create),
     "Branches.ensure": Look(
@@ -215,6 +241,18 @@ def test_chunks_that_another_puts_at_the_same_time_are_replaced(
     assert vectors.put("ns", [NewChunk(one, "ours", [2]) for one in "fedcba"]) == 6
     assert {vectors.get("ns", one).content for one in "abcdef"} == {"ours"}
     assert (vectors.get("ns", "a").updated_at, next(ids)) == (shared_postgres.clock.now(), "b")
+
+
+def test_a_message_that_two_send_at_once_is_delivered_once_to_each_owner(shared_postgres: Database) -> None:
+    """conversations CV-33, case 42: Exchange.send and Exchange.publish begin again, and find what the other stored."""
+    again = after_waiting(shared_postgres, Wait(lambda _store: None, _send, lambda s, _: _send(s, _, "bo", "cy")))
+    assert (again.delivered, again.skipped) == (("cy",), ("bo",))
+    exchange = shared_postgres.open().conversations.exchange
+    exchange.join("news", "dee")
+    assert after_waiting(
+        shared_postgres, Wait(lambda _store: None, lambda tx, _: _send(tx, _, "dee"), _publish)
+    ).skipped == ("dee",)
+    assert [one.ord for one in exchange.inbox("dee")] == [0]
 
 
 def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database) -> None:

@@ -12,6 +12,7 @@ from support.workflows.steps import Raw
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.conversations.changes import statements as changes
+from lastlight_state.conversations.exchange import statements as exchange
 from lastlight_state.conversations.kernel import lineage
 from lastlight_state.conversations.lifecycle import statements as lifecycle
 from lastlight_state.conversations.lineage import FORKS
@@ -65,6 +66,11 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sessions by project": (sessions.LIST, {"project": "p"}),
     "transitions": (lifecycle.HISTORY, {"session_id": "s"}),
     "changes": (changes.LIST, {"session_id": "s", "after_seq": 7}),
+    "inbox": (exchange.INBOX, {"owner": "o", "open": True, "after_ord": 7}),
+    "inbox of a sender": (exchange.INBOX, {"owner": "o", "sender": "ana"}),
+    "deliveries": (exchange.DELIVERED, {"message_id": "m"}),
+    "outbox": (exchange.OUTBOX, {"sender": "ana"}),
+    "members": (exchange.MEMBER_LIST, {"channel": "c"}),
     "links": (progressions.LINKED, {"progression_id": "p"}),
     "uses": (progressions.CONTAINING, {"message_id": "m"}),
     "forks": (FORKS, {"parent_branch_id": "b"}),
@@ -95,6 +101,14 @@ def test_what_holds_a_message_is_found_by_indexes(database: Database) -> None:
     assert "Seq Scan" not in plan.text
     placed = lineage.placed([{"id": "p", "branch_id": "b", "ord": 1}])
     assert not plan_of(database, store, lineage.ORDER, placed, in_order=True).scans_the_table
+
+
+def test_a_reader_finds_what_it_takes_by_an_index(database: Database) -> None:
+    """conversations CV-34: however many deliveries are done."""
+    store = database.open(migrate=True)
+    values = {"owner": "o", "sender": "ana", "at": database.clock.now(), "limit": 5}
+    for statement in (exchange.FREE, exchange.FREE_OF_SENDER):
+        assert not plan_of(database, store, statement, values, in_order=True).scans_the_table
 
 
 async def _talk(opened: StateStore) -> list[Any]:

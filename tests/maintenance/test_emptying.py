@@ -148,6 +148,24 @@ def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: 
     assert store.maintenance.erase.run("ana").counts == {}
 
 
+def test_the_inbox_of_a_person_goes_and_those_of_others_stay(store: Any, database: Database) -> None:
+    """maintenance OP-77, conversations CV-33: what the person alone got is emptied, and names are forgotten."""
+    talks = database.open()
+    exchange = talks.conversations.exchange
+    exchange.send(NewMessage("user", "x", id="own", sender="ana"), to="bo")
+    exchange.send(NewMessage("user", "x", id="shared"), to=["ana", "bo"])
+    exchange.join("news", "ana")
+    exchange.publish(NewMessage("user", "x", id="alone"), channel="news")
+    exchange.ack("bo", 0, reader="ana")
+    plan = store.maintenance.erase.plan("ana")
+    gone = {"exchange_deliveries": 2, "exchange_inboxes": 1, "exchange_members": 1}
+    assert store.maintenance.erase.run("ana").counts == plan.counts == {**gone, "messages": 2}
+    assert emptied(talks, "own", "shared", "alone") == [True, False, True]
+    assert [(one.sender, one.acked_by) for one in exchange.inbox("bo", state="all")] == [(None, None)] * 2
+    assert (exchange.inbox("ana", state="all").items, exchange.members("news").items) == ((), ())
+    assert store.maintenance.erase.run("ana").counts == {}
+
+
 def test_metadata_of_a_redacted_message_go_with_the_person(store: Any, database: Database) -> None:
     """maintenance OP-77: also if the person neither sent nor received it."""
     talks = database.open()

@@ -121,6 +121,11 @@ def _fill_conversations(store: StateStore, n: int) -> None:
     c.branches.append(f"branch-{n}", [said])
     c.vectors.put(f"ns-{n}", [NewChunk("chunk", "text", [1, n], {"n": n})])
     c.vectors.put("ns-0", [NewChunk(f"chunk-{n}", "text", [1, n], {"n": n}, "doc", n)])
+    c.exchange.join("channel", f"member-{n}")
+    c.exchange.send(said, to=["owner", f"owner-{n}"])
+    c.exchange.send(NewMessage("user", n, id=f"letter-{n}", sender="writer"), to=f"member-{n}")
+    for i in range(ROWS if n == 0 else 0):
+        c.exchange.send(NewMessage("user", n, id="circular", sender="chair"), to=f"member-{i}")
     c.lifecycle.transition("talk-0", "running", branch_id=f"branch-{n}", reason=Reason(evidence={"n": n}))
 
 

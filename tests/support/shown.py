@@ -78,6 +78,10 @@ def lists(store: Any) -> dict[str, Listed]:
         "chunks of a document": (partial(store.conversations.vectors.list, "ns-0", document_id="doc"), by_id),
         "conversation transitions": (partial(store.conversations.lifecycle.history, "talk-0"), lambda item: item.seq),
         "conversation changes": (partial(store.conversations.changes.after, "talk-0"), lambda item: item.seq),
+        "inbox": (partial(store.conversations.exchange.inbox, "owner"), lambda item: item.ord),
+        "outbox": (partial(store.conversations.exchange.outbox, "writer"), by_id),
+        "deliveries": (partial(store.conversations.exchange.deliveries, "circular"), lambda item: item.owner),
+        "members": (partial(store.conversations.exchange.members, "channel"), lambda item: item.member),
         "crons": (s.crons.list, lambda item: item.name),
         "fires": (s.fires.list, by_id),
         "cron overrides": (s.overrides.list, lambda item: item.name),
@@ -103,6 +107,10 @@ def bundles(store: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], An
         "stale conversations": (
             partial(store.conversations.lifecycle.stale, older_than=timedelta(minutes=1)),
             lambda item: item.id,
+        ),
+        "taken deliveries": (
+            partial(store.conversations.exchange.take, "owner", reader="r", limit=100),
+            lambda item: item.ord,
         ),
         "states": (partial(store.conversations.lifecycle.states, [f"talk-{n}" for n in range(ROWS)]), str),
         "activity": (partial(w.lookups.activity, "o", "r", since=EARLY), lambda item: item.workflow_name),

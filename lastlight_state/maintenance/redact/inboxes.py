@@ -28,10 +28,10 @@ _LOCK = prepared(sa.select(INBOXES.c.owner).where(INBOXES.c.owner == _person).wi
 #: What bears the person's name as its key, in the order in which it goes.
 _OWN = {DELIVERIES: _d.owner, INBOXES: INBOXES.c.owner, MEMBERS: MEMBERS.c.member}
 _COUNT = {
-    table.name: prepared(sa.select(sa.func.count()).select_from(table).where(name == _person))
+    str(table.name): prepared(sa.select(sa.func.count()).select_from(table).where(name == _person))
     for table, name in _OWN.items()
 }
-_REMOVE = {table.name: prepared(sa.delete(table).where(name == _person)) for table, name in _OWN.items()}
+_REMOVE = {str(table.name): prepared(sa.delete(table).where(name == _person)) for table, name in _OWN.items()}
 _NAMED = (_d.sender, _d.taken_by, _d.acked_by)
 #: Finds them by a scan: a person is erased rarely.
 _UNNAME = prepared(

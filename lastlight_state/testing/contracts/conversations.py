@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastlight_state import Conflict, InvalidValue, LostRace, NotFound, StateStore
+from lastlight_state import ClaimLost, Conflict, InvalidValue, LostRace, NotFound, StateStore
 from lastlight_state.conversations import BranchTree, NewBranch, NewChunk, NewMessage, NewSession, SessionTree, Within
 from lastlight_state.testing.contracts.steps import fresh
 
@@ -98,3 +98,20 @@ class ConversationsContract:
         fork = c.lineage.fork(branch.id, at=2)
         hits = c.messages.similar([1, 2], within=Within(branch_id=fork.id))
         assert [hit.message.content for hit in hits] == [1, 0]
+
+    def test_what_is_sent_is_taken_by_one_reader_and_done_once(self, store: StateStore) -> None:
+        exchange = store.conversations.exchange
+        ana, bo, channel = fresh("ana"), fresh("bo"), fresh("news")
+        letter = NewMessage("user", {"text": "hi ✓"}, sender=ana)
+        assert exchange.send(letter, to=[ana, bo]).delivered == tuple(sorted([ana, bo]))
+        assert exchange.send(letter, to=bo).skipped == (bo,)
+        exchange.join(channel, bo)
+        published = exchange.publish(NewMessage("user", "later", sender=ana), channel=channel)
+        assert [one.ord for one in exchange.inbox(bo)] == [0, 1]
+        assert [one.message_id for one in exchange.take(bo, reader="r1")] == [letter.id]
+        assert [one.message_id for one in exchange.take(bo, reader="r2", limit=9)] == [published.message_id]
+        with pytest.raises(ClaimLost):
+            exchange.ack(bo, [0, 1], reader="r1")
+        assert (exchange.ack(bo, 0, reader="r1"), exchange.ack(bo, 0, reader="r1")) == (1, 0)
+        assert exchange.release(bo, 1, reader="r2") == 1
+        assert exchange.wait(bo, 0, timeout=0).items[0].takes == 1

@@ -52,6 +52,23 @@ def test_a_session_goes_whole_and_what_it_shares_with_a_survivor_stays(store: An
     assert [tuple(row) for row in buried] == [("session", old.session_id)]
 
 
+def test_a_message_stays_while_a_delivery_of_it_is_open(store: Any, database: Database) -> None:
+    """conversations CV-33, case 38: and goes with its deliveries."""
+    talks = database.open()
+    begun(talks, "a", "b", branch_id="old")
+    exchange = talks.conversations.exchange
+    for name in ("a", "b"):
+        exchange.send(said(name)[0], to=["ana", "bo"])
+    exchange.ack("ana", [0, 1], reader="r")
+    exchange.ack("bo", 1, reader="r")
+    database.clock.advance(seconds=31 * DAY)
+    plan = store.maintenance.prune.plan(ALL)
+    assert store.maintenance.prune.run(ALL).counts == plan.counts
+    assert (plan.counts["messages"], plan.counts["exchange_deliveries"]) == (1, 2)
+    assert left(database, "messages") == {"a"}
+    assert [one.ord for one in exchange.inbox("ana", state="all")] == [0]
+
+
 def test_sessions_that_run_wait_or_are_held_stay_however_old(store: Any, database: Database) -> None:
     """maintenance OP-26, case 1: each is counted by its reason, and goes when the reason is gone."""
     talks = database.open().conversations
@@ -217,7 +234,7 @@ def test_every_statement_about_what_sessions_share_finds_its_rows_by_an_index(da
     store = database.open()
     values = {"key_0": "a", "key_1": "b", "order_id": "a", "after": -1}
     found = [one.of(["a", "b"])[0] for one in vars(sql).values() if isinstance(one, Family)]
-    assert len(found) == 14
+    assert len(found) == 17
     for statement in (LINKED, *found):
         plan = plan_of(database, store, statement, values, in_order=True)
         assert not plan.scans_the_table, plan
