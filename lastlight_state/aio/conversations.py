@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from functools import partial
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.streams import streamed
 from lastlight_state.aio.waiting import Woken
-from lastlight_state.conversations import Change, Conversations, Delivery
+from lastlight_state.conversations import Change, Conversations, Delivery, SessionSummary
 from lastlight_state.conversations.branches import Branches
 from lastlight_state.conversations.changes import Changes
 from lastlight_state.conversations.exchange import Exchange
@@ -147,6 +148,7 @@ class AsyncChanges(Face[Changes]):
 
     after = reading(Changes.after)
     head = reading(Changes.head)
+    updated_sessions = reading(Changes.updated_sessions)
     trim = writing(Changes.trim)
 
     async def wait(
@@ -179,6 +181,16 @@ class AsyncChanges(Face[Changes]):
             lambda: self._target.follow(
                 session_id, seq, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=stop
             ),
+            stop,
+        )
+
+    def follow_all(
+        self, since: datetime, *, idle_timeout: float | None = None, poll_interval: float = 0.5
+    ) -> AsyncIterator[SessionSummary]:
+        """As `Changes.follow_all`, until the iteration is left or its task is cancelled."""
+        stop = threading.Event()
+        return streamed(
+            lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=stop),
             stop,
         )
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMes
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, FrozenClock
 
+FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 #: How long a test waits for what must come.
 LONG = 30
 
@@ -199,6 +200,43 @@ def test_waiting_ends_with_news_or_with_its_time(every_backend: StateStore, data
         assert [one.seq for one in waiting.result(LONG)] == [3]
 
 
+def test_sessions_that_changed_are_listed_in_the_order_of_their_changes(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """conversations CV-31: from a minute before on, because a commit may be late."""
+    c = every_backend.conversations
+    for name in ("a", "b", "c"):
+        c.sessions.create(NewSession(name))
+        frozen_clock.advance(seconds=40)
+    c.sessions.update("b", SessionPatch(name="later"))
+    since = frozen_clock.now()
+    first = c.changes.updated_sessions(since, limit=1)
+    assert [one.id for one in first] == ["c"]
+    assert [one.id for one in c.changes.updated_sessions(since, limit=1, page_token=first.next_page_token)] == ["b"]
+
+
+def test_a_follower_of_all_sees_each_change_of_a_session_once(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """conversations CV-30, CV-31: what is seen again and has not changed is left out."""
+    c = every_backend.conversations
+    for name in ("a", "b"):
+        c.sessions.create(NewSession(name))
+    began, stop, seen = frozen_clock.now(), threading.Event(), []
+    for session in c.changes.follow_all(began, poll_interval=0, idle_timeout=LONG, stop=stop):
+        seen.append((session.id, session.change_seq))
+        if len(seen) == 2:
+            frozen_clock.advance(seconds=100)
+            c.sessions.touch("a")
+            c.sessions.update("b", SessionPatch(name="new"))
+        if len(seen) == 3:
+            stop.set()
+    assert seen == [("a", 1), ("b", 1), ("b", 2)]
+    assert [one.id for one in c.changes.follow_all(frozen_clock.now(), idle_timeout=0)] == ["a", "b"]
+    with pytest.raises(MisuseError), every_backend.transaction() as tx:
+        tx.conversations.changes.follow_all(began)
+
+
 async def _watched(opened: StateStore, session_id: str) -> Any:
     store = AsyncStateStore(opened)
     c = store.conversations
@@ -207,6 +245,8 @@ async def _watched(opened: StateStore, session_id: str) -> Any:
     waiting = asyncio.create_task(c.changes.wait(session_id, 2, timeout=LONG, poll_interval=0.01))
     await c.lifecycle.transition(session_id, "running")
     [news] = await waiting
+    every = [one.id async for one in c.changes.follow_all(FIRST, idle_timeout=0)]
+    assert every == [one.id for one in await c.changes.updated_sessions(FIRST)] == [session_id]
     followed = [one.seq async for one in c.changes.follow(session_id, idle_timeout=0)]
     return news, told, followed, await c.changes.wait(session_id, 3, timeout=0), await c.changes.head(session_id)
 

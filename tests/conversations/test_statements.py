@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -65,6 +66,7 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sessions by status": (sessions.LIST, {"statuses": ["running"]}),
     "sessions by project": (sessions.LIST, {"project": "p"}),
     "transitions": (lifecycle.HISTORY, {"session_id": "s"}),
+    "sessions updated": (changes.UPDATED, {"since": datetime(2026, 1, 1, tzinfo=UTC)}),
     "changes": (changes.LIST, {"session_id": "s", "after_seq": 7}),
     "inbox": (exchange.INBOX, {"owner": "o", "open": True, "after_ord": 7}),
     "inbox of a sender": (exchange.INBOX, {"owner": "o", "sender": "ana"}),

@@ -23,6 +23,7 @@ ONE_EACH = {
     "sessions.transition_seq": 1,
     "sessions.change_seq": 1,
     "progressions.next_ord": 1,
+    "exchange_inboxes.next_ord": 1,
 }
 
 
@@ -42,6 +43,8 @@ def talk(database: Database) -> Branch:
     insert(raw, "run_transitions", {"run_id": run.id, "seq": 3, **moved})
     store.conversations.lifecycle.transition(branch.session_id, "running")
     raw.execute(f"UPDATE sessions SET transition_seq = 0, change_seq = 1 WHERE id = '{branch.session_id}'")
+    store.conversations.exchange.send(said("a")[0], to="ana")
+    raw.execute("UPDATE exchange_inboxes SET next_ord = 0")
     raw.execute(f"UPDATE progressions SET next_ord = 1 WHERE id = '{branch.progression_id}'")
     return branch
 
@@ -134,7 +137,7 @@ def test_the_command_raises_counters_and_says_which(database: Database, talk: Br
     said = lastlight_state("repair", "--counters", "--dry-run", *url, "--json")
     assert (said.code, said.error, said.data["counts"], said.data["receipt"]) == (1, "behind", ONE_EACH, None)
     told = lastlight_state("repair", "--counters", "--dry-run", *url)
-    assert told.out.startswith("5 counters behind\n")
+    assert told.out.startswith("6 counters behind\n")
     assert talk.progression_id in told.out
     assert database.open().receipts.list().items == ()
     done = lastlight_state("repair", "--counters", *url, "--json")

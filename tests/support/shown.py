@@ -78,6 +78,7 @@ def lists(store: Any) -> dict[str, Listed]:
         "chunks of a document": (partial(store.conversations.vectors.list, "ns-0", document_id="doc"), by_id),
         "conversation transitions": (partial(store.conversations.lifecycle.history, "talk-0"), lambda item: item.seq),
         "conversation changes": (partial(store.conversations.changes.after, "talk-0"), lambda item: item.seq),
+        "updated conversations": (partial(store.conversations.changes.updated_sessions, EARLY), by_id),
         "inbox": (partial(store.conversations.exchange.inbox, "owner"), lambda item: item.ord),
         "outbox": (partial(store.conversations.exchange.outbox, "writer"), by_id),
         "deliveries": (partial(store.conversations.exchange.deliveries, "circular"), lambda item: item.owner),

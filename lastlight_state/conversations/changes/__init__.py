@@ -10,19 +10,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
 
+from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.changes import statements as sql
 from lastlight_state.conversations.kernel.feeds import TOPIC
 from lastlight_state.conversations.kernel.watching import GONE, watch_for
-from lastlight_state.conversations.records import Change
+from lastlight_state.conversations.records import Change, SessionSummary
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.iterating import iterate
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
 
+#: How much later than the time of an update its commit may be seen.
+OVERLAP = timedelta(seconds=60)
 #: The longest wait after which a follower looks whether it was told to stop.
 _SLICE = 0.5
 
@@ -98,6 +103,34 @@ class Changes(Repository):
         """
         return self._listeners.subscribe(TOPIC, callback)
 
+    def updated_sessions(
+        self, since: datetime, *, limit: int = 50, page_token: str | None = None
+    ) -> Page[SessionSummary]:
+        """A page of the sessions that were updated from a minute before ``since`` on, in the order of their updates.
+
+        The minute is for commits that are late, so sessions come again: compare ``change_seq``.
+        """
+        given = {"since": aware_utc("since", since) - OVERLAP}
+        return self._page(sql.UPDATED, SessionSummary.of, given, limit, page_token)
+
+    def follow_all(
+        self,
+        since: datetime,
+        *,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[SessionSummary]:
+        """Each session that changes, and those that have changed since; again whenever its ``change_seq`` has grown.
+
+        Asks as `updated_sessions` every ``poll_interval`` seconds. Ends after ``idle_timeout`` seconds without a
+        change, or when ``stop`` is set. A session whose ``updated_at`` was set back by more than a minute is not seen.
+        """
+        refuse_in_transaction(self._scope)
+        idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
+        interval, first = valid.seconds("poll_interval", poll_interval), aware_utc("since", since)
+        return self._all_followed(first, idle, interval, threading.Event() if stop is None else stop)
+
     def trim(self, session_id: str, *, below: int) -> int:
         """Remove the entries with a number below this; how many they were. Who reads after them is told so."""
         values = {"session_id": valid.sought("session_id", session_id), "below": valid.number("below", below)}
@@ -133,6 +166,23 @@ class Changes(Repository):
                 head = watch.grown(known, max(left, 0.0)).get(session_id, head)
                 if head == GONE:
                     raise valid.not_found(words.SESSION, session_id)
+
+    def _all_followed(
+        self, since: datetime, idle: float | None, interval: float, stop: threading.Event
+    ) -> Iterator[SessionSummary]:
+        heard, known = time.monotonic(), dict[str, tuple[int, datetime]]()
+        while not stop.is_set():
+            for session in iterate(self.updated_sessions, since, limit=valid.PAGE_LIMIT):
+                seen, _ = known.get(session.id, (0, None))
+                known[session.id] = session.change_seq, session.updated_at
+                if session.change_seq > seen:
+                    yield session
+                    heard = time.monotonic()
+            since = max(since, min(self._now(), max((at for _, at in known.values()), default=since)))
+            known = {key: (seq, at) for key, (seq, at) in known.items() if at >= since - OVERLAP}
+            if idle is not None and time.monotonic() - heard >= idle:
+                return
+            stop.wait(interval if idle is None else min(interval, max(0.0, heard + idle - time.monotonic())))
 
     def _stored(self, session_id: str, seq: int) -> Iterator[Change]:
         page = self.after(session_id, seq, limit=valid.PAGE_LIMIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.summaries import SUMMARY
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, prepared
@@ -16,6 +17,14 @@ LIST = Listing(
     tuple(CHANGES.columns),
     order=(_c.seq,),
     filters={"session_id": _OF, "after_seq": _c.seq > bind("after_seq", _c.seq)},
+    descending=False,
+)
+#: The sessions that changed last, in the order of their changes.
+UPDATED = Listing(
+    "sessions_updated",
+    SUMMARY,
+    order=(SESSIONS.c.updated_at, SESSIONS.c.id),
+    filters={"since": SESSIONS.c.updated_at >= bind("since", SESSIONS.c.updated_at)},
     descending=False,
 )
 HEAD = prepared(sa.select(SESSIONS.c.change_seq).where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id)))

@@ -9,31 +9,17 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.conversations.kernel.feeds import fed
-from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS, TRANSITIONS
+from lastlight_state.conversations.kernel.summaries import LARGE, SUMMARY
+from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, number, prepared
 
 _c = SESSIONS.c
-_LARGE = ("node_metadata", "extra", "artifact_contract", "artifact_verification")
 _THIS = _c.id == bind("session_id", _c.id)
-_MESSAGES = (
-    sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
-    .where(PROGRESSIONS.c.id == _c.progression_id)
-    .scalar_subquery()
-    .label("message_count")
-)
-_BRANCHES = (
-    sa.select(sa.func.count())
-    .select_from(BRANCHES)
-    .where(BRANCHES.c.session_id == _c.id)
-    .scalar_subquery()
-    .label("branch_count")
-)
 
-SUMMARY = [*(column for column in SESSIONS.columns if column.name not in _LARGE), _MESSAGES, _BRANCHES]
-COLUMNS = [*SUMMARY, *(_c[name] for name in _LARGE)]
+COLUMNS = [*SUMMARY, *(_c[name] for name in LARGE)]
 
 GET = prepared(sa.select(*COLUMNS).where(_THIS))
 #: How many changes of status an earlier session of this id left: its history outlives it, and is continued.

@@ -12,7 +12,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import CHANGES, LINKS, PROGRESSIONS, SESSIONS, TRANSITIONS as MOVES
+from lastlight_state.conversations.tables import (
+    CHANGES,
+    DELIVERIES,
+    INBOXES,
+    LINKS,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS as MOVES,
+)
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
@@ -92,6 +100,7 @@ COUNTERS: tuple[Counter, ...] = (
         for stream, numbered in _STREAMS.items()
     ),
     Counter(_r.transition_seq, _r.id, TRANSITIONS.c.seq, TRANSITIONS.c.run_id, 0),
+    Counter(INBOXES.c.next_ord, INBOXES.c.owner, DELIVERIES.c.ord, DELIVERIES.c.owner, 1),
     Counter(_s.transition_seq, _s.id, MOVES.c.seq, MOVES.c.session_id, 0),
     Counter(_s.change_seq, _s.id, CHANGES.c.seq, CHANGES.c.session_id, 0),
     Counter(PROGRESSIONS.c.next_ord, PROGRESSIONS.c.id, LINKS.c.ord, LINKS.c.progression_id, 1),
