@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.tables import BRANCHES, SESSIONS as TALKS
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.journal.tables import SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
@@ -46,6 +47,8 @@ _STATUSES = {
     "messaging_sessions": _distribution(
         SESSIONS, sa.case((SESSIONS.c.active == sa.true(), constant("active")), else_=constant("inactive"))
     ),
+    "sessions": _distribution(TALKS, TALKS.c.status),
+    "branches": _distribution(BRANCHES, BRANCHES.c.status),
     "run_signals": _distribution(SIGNALS, _either(SIGNALS.c.consumed_at, "pending", "taken")),
     "tool_calls": _distribution(TOOL_CALLS, TOOL_CALLS.c.status),
     "sandboxes": _distribution(SANDBOXES, SANDBOXES.c.status),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lastlight_state.agent_log import Cwd
+from lastlight_state.conversations import NewSession
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA
@@ -51,6 +52,19 @@ def test_sessions_are_active_or_not_and_null_counts_as_not(database: Database) -
     database.raw().execute("UPDATE messaging_sessions SET active = NULL WHERE user_id = 'cy'")
     found = store.maintenance.stats.collect().statuses["messaging_sessions"]
     assert {count.status: count.rows for count in found} == {"active": 2, "inactive": 1}
+
+
+def test_conversations_and_their_branches_are_counted_by_status(every_backend: StateStore) -> None:
+    """maintenance OP-10: None is one that was never stated."""
+    c = every_backend.conversations
+    for status in (None, "running"):
+        c.sessions.create(NewSession(status=status))
+    session = c.sessions.create(NewSession(status="running"))
+    c.branches.create(session.id)
+    c.lifecycle.transition(session.id, "failed", branch_id=c.branches.create(session.id).id)
+    statuses = every_backend.maintenance.stats.collect().statuses
+    counted = {name: {one.status: one.rows for one in statuses[name]} for name in ("sessions", "branches")}
+    assert counted == {"sessions": {None: 1, "running": 2}, "branches": {None: 1, "failed": 1}}
 
 
 def test_messages_are_counted_by_role_and_age_with_bounds_included(database: Database) -> None:

@@ -81,12 +81,12 @@ class Fault:
             yield found(self.check, self.severity, str(self.table.name), self.message, map(named, rows), self.remedy)
 
 
-def of_faults(check: str, faults: Sequence[Fault]) -> Check:
-    """The check that looks for these faults."""
+def of_faults(check: str, faults: Sequence[Fault], *more: Callable[[Look, Snapshot], Iterable[Finding]]) -> Check:
+    """The check that looks for these faults, and for what ``more`` find."""
 
     def look_for_all(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-        for fault in faults:
-            yield from fault.look(look, snapshot)
+        for search in (*(fault.look for fault in faults), *more):
+            yield from search(look, snapshot)
 
     return Check(check, rows=look_for_all)
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import MESSAGES as TALK, NAMESPACES, VECTORS
+from lastlight_state.conversations.tables import (
+    BRANCHES,
+    MESSAGES as TALK,
+    NAMESPACES,
+    SESSIONS as TALKS,
+    TRANSITIONS,
+    VECTORS,
+)
+from lastlight_state.conversations.words import SOURCES, STATUSES
 from lastlight_state.db import columns
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, SANDBOXES, TOOL_CALLS
@@ -37,6 +45,9 @@ _VOCABULARIES: tuple[tuple[sa.Column[Any], Collection[str]], ...] = (
     (SANDBOXES.c.status, SANDBOX_STATUSES),
     (FIRES.c.status, FIRE_STATUSES),
     (MESSAGES.c.role, ROLES),
+    (TALKS.c.status, STATUSES),
+    (BRANCHES.c.status, STATUSES),
+    (TRANSITIONS.c.source, SOURCES),
 )
 _TIMES = (
     RUNS.c.started_at,
@@ -46,6 +57,8 @@ _TIMES = (
     SESSIONS.c.last_activity_at,
     MESSAGES.c.timestamp,
     FIRES.c.started_at,
+    TALKS.c.updated_at,
+    TALK.c.created_at,
 )
 
 

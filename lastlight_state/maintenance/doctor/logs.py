@@ -1,4 +1,4 @@
-"""DOC-09 and DOC-10: what scratch and executions point to."""
+"""DOC-09 and DOC-10: what scratch, conversations and executions point to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.statements import Family, number, prepared
-from lastlight_state.maintenance.doctor.check import MOST, Check, Look, Snapshot, found, named
+from lastlight_state.maintenance.doctor import talks
+from lastlight_state.maintenance.doctor.check import MOST, Check, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import line_files
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import pointers
@@ -102,4 +103,4 @@ def _known(snapshot: Snapshot, names: list[str]) -> set[str]:
     return found_names
 
 
-CHECKS = (Check(POINTERS, rows=_pointers), Check(LOGS, rows=_logs))
+CHECKS = (of_faults(POINTERS, (), _pointers, talks.pointers), Check(LOGS, rows=_logs))

@@ -11,6 +11,7 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.counters.counted import COUNTERS, Counter
+from lastlight_state.maintenance.doctor import talks
 from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
@@ -219,9 +220,9 @@ def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (
-    of_faults(ORPHANS, _ORPHANS),
-    of_faults(SEQUENCE, _SEQUENCES),
-    of_faults(STUCK, _STUCK),
-    of_faults(AGREEMENT, _AGREEMENT),
+    of_faults(ORPHANS, _ORPHANS, talks.orphans),
+    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES]),
+    of_faults(STUCK, _STUCK, talks.silent),
+    of_faults(AGREEMENT, [*_AGREEMENT, *talks.AGREEMENTS]),
     Check(LEFT, rows=_left),
 )

@@ -18,7 +18,7 @@ from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.agent_log import Cwd
-from lastlight_state.conversations import NewChunk, NewMessage
+from lastlight_state.conversations import NewChunk, NewMessage, NewSession, Provenance, SessionTimes
 from lastlight_state.maintenance import Finding
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate
@@ -91,7 +91,11 @@ def _integrity(scene: Scene) -> None:
 
 def _orphans(scene: Scene) -> None:
     row = {"id": "x", "trigger_type": "t", "trigger_id": "t", "skill": "s", "workflow_run_id": "gone"}
-    insert(scene.raw, "executions", {**row, "started_at": scene.database.clock.now()})
+    now = scene.database.clock.now()
+    insert(scene.raw, "executions", {**row, "started_at": now})
+    old, talks = now - timedelta(days=1, seconds=1), scene.store.conversations
+    talks.messages.create(NewMessage("user", 1, id="stray", created_at=old))
+    talks.progressions.create("nobody's", created_at=old)
 
 
 def _pointers(scene: Scene) -> None:
@@ -102,6 +106,13 @@ def _pointers(scene: Scene) -> None:
     insert(scene.raw, "executions", {"id": "good", "workflow_run_id": "live", "output_text": "x", **row})
     named = ", ".join(f'"{n}": {{"lastOutputExecutionId": "{n}"}}' for n in ("gone", "other", "empty", "good"))
     scene.run("live", "running", scratch="{" + named + "}", lease_expires_at=now)
+    root = begun(scene.store, "a")
+    scene.store.conversations.sessions.create(NewSession("of-a-run", workflow_run_id="gone"))
+    scene.store.conversations.messages.create(NewMessage("user", 1, id="stray"))
+    scene.raw.execute(
+        f"UPDATE sessions SET first_msg_id = 'stray', last_msg_id = 'stray' WHERE id = '{root.session_id}'"
+    )
+    scene.raw.execute("UPDATE branches SET system_msg_id = 'stray'")
 
 
 def _logs(scene: Scene) -> None:
@@ -124,7 +135,12 @@ def _sequences(scene: Scene) -> None:
     event = {"type": "e", "occurred_at": scene.database.clock.now(), "payload": "{}"}
     insert(scene.raw, "run_events", *({"run_id": "r", "seq": seq, **event} for seq in (0, 2)))
     insert(scene.raw, "run_sequences", {"run_id": "r", "stream": "events", "next_seq": 2})
-    begun(scene.store, "a", "b")
+    talk = begun(scene.store, "a", "b").session_id
+    scene.raw.execute("DELETE FROM session_changes WHERE seq = 2")
+    scene.raw.execute("UPDATE sessions SET change_seq = 9, transition_seq = 9")
+    moved = {"session_id": talk, "status": "failed", "reason_code": "legacy.imported", "source": "agent"}
+    made = {**moved, "created_at": scene.database.clock.now()}
+    insert(scene.raw, "session_transitions", *({"id": str(seq), "seq": seq, **made} for seq in (1, 3)))
     now = scene.database.clock.now()
     insert(scene.raw, "progressions", *({"id": key, "created_at": now, "next_ord": 1} for key in ("short", "beside")))
     insert(scene.raw, "progression_links", {"progression_id": "beside", "ord": 7, "message_id": "a"})
@@ -132,7 +148,15 @@ def _sequences(scene: Scene) -> None:
 
 def _words(scene: Scene) -> None:
     scene.run("r", "vanished")
-    scene.run("later", updated_at=scene.database.clock.now() + timedelta(days=3))
+    later = scene.database.clock.now() + timedelta(days=3)
+    scene.run("later", updated_at=later)
+    root = begun(scene.store)
+    scene.store.conversations.messages.create(NewMessage("user", 1, created_at=later))
+    scene.store.conversations.sessions.touch(root.session_id, at=later)
+    for table in ("sessions", "branches"):
+        scene.raw.execute(f"UPDATE {table} SET status = 'vanished'")
+    moved = {"session_id": "gone", "status": "failed", "reason_code": "legacy.imported", "source": "robot"}
+    insert(scene.raw, "session_transitions", {"id": "t", "seq": 1, "created_at": later, **moved})
 
 
 def _contents(scene: Scene) -> None:
@@ -161,6 +185,12 @@ def _stuck(scene: Scene) -> None:
     insert(scene.raw, "human_requests", {"id": "q", "expires_at": before, **question})
     fire = {"id": "f", "cron_name": "c", "source": "manual", "status": "running", "started_at": now}
     insert(scene.raw, "cron_fires", {**fire, "lease_until": before})
+    talks, silent = scene.store.conversations, SessionTimes(started_at=now - timedelta(hours=7))
+    for name, place in (("dead", "/out"), ("empty", None), ("stalled", None), ("alive", None)):
+        provenance = Provenance(artifacts_path=place)
+        talks.sessions.create(NewSession(name, status="running", times=silent, provenance=provenance))
+    talks.lifecycle.heartbeat("stalled", "w")
+    talks.sessions.touch("alive")
 
 
 def _agreement(scene: Scene) -> None:
@@ -169,6 +199,8 @@ def _agreement(scene: Scene) -> None:
     insert(scene.raw, "run_transitions", {"run_id": "r", "seq": 1, **moved})
     session = scene.store.messaging.sessions.create(ConversationKey("p", "c", "u")).id
     scene.raw.execute(f"UPDATE messaging_sessions SET message_count = 4 WHERE id = '{session}'")
+    scene.store.conversations.sessions.create(NewSession("s", status="running"))
+    scene.raw.execute("UPDATE sessions SET status = 'failed'")
     root, now = begun(scene.store, "a"), scene.database.clock.now()
     for key, start, at, depth in (("deep", 0, 0, 7), ("past", 5, 5, 1), ("torn", 0, 1, 1)):
         insert(scene.raw, "progressions", {"id": key, "created_at": now, "start_ord": start, "next_ord": start})
@@ -189,15 +221,15 @@ PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
     "DOC-03": (_settings, 0, 1),
     "DOC-05": (_permissions, 1, 1),
     "DOC-07": (_integrity, 1, 1),
-    "DOC-08": (_orphans, 1, 1),
-    "DOC-09": (_pointers, 3, 3),
+    "DOC-08": (_orphans, 3, 3),
+    "DOC-09": (_pointers, 7, 7),
     "DOC-10": (_logs, 3, 3),
     "DOC-11": (_lines, 1, 1),
-    "DOC-12": (_sequences, 3, 3),
-    "DOC-13": (_words, 2, 2),
+    "DOC-12": (_sequences, 7, 7),
+    "DOC-13": (_words, 7, 7),
     "DOC-14": (_contents, 6, 4),
-    "DOC-15": (_stuck, 7, 7),
-    "DOC-16": (_agreement, 4, 4),
+    "DOC-15": (_stuck, 10, 10),
+    "DOC-16": (_agreement, 5, 5),
     "DOC-17": (_left, 2, 2),
 }
 
@@ -219,6 +251,18 @@ def test_a_check_finds_the_fault_that_was_planted_for_it_and_no_other_check_does
     assert only == [finding for finding in found if finding.check == check]
 
 
+def _talk(store: StateStore) -> None:
+    """Sessions that nothing is wrong with: one that runs, and one that has ended and has a fork of the first."""
+    c, root = store.conversations, begun(store, "a", "b")
+    c.branches.replace_system(root.id, NewMessage("system", "be kind"))
+    c.lifecycle.transition(root.session_id, "running")
+    c.lifecycle.transition(root.session_id, "completed", branch_id=root.id)
+    c.sessions.create(NewSession("other"))
+    c.branches.append(c.lineage.fork(root.id, at=1, session_id="other").id, [NewMessage("user", "c")])
+    c.lifecycle.transition("other", "failed")
+    c.changes.trim("other", below=4)
+
+
 def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene: Scene) -> None:
     """maintenance OP-2, OP-15, OP-17, case 21, case 22."""
     database, store = scene.database, scene.store
@@ -231,6 +275,7 @@ def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene
     store.workflows.approvals.pause(waiting, Gate("g", "Go?"))
     session = store.messaging.sessions.resume(ConversationKey("p", "c", "u")).session.id
     store.messaging.messages.append(session, role="user", content="x")
+    _talk(store)
     rows, files = counts(database, "report"), files_of(database.state_dir)
     digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in database.state_dir.rglob("*.jsonl")}
     report = store.maintenance.doctor.examine(deep=True)

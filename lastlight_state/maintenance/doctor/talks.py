@@ -1,0 +1,152 @@
+"""What the checks look for in conversations: orphans, pointers, gaps, words, silent sessions, and what contradicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.arguments import Limits
+from lastlight_state.conversations.state import derived
+from lastlight_state.conversations.tables import (
+    BRANCHES,
+    CHANGES,
+    DELIVERIES,
+    LINKS,
+    MESSAGES,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS,
+)
+from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found
+from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.references import POINTERS as POINTING
+from lastlight_state.workflows.tables import RUNS
+
+ORPHANS, POINTERS, SEQUENCE, STUCK, AGREEMENT = "DOC-08", "DOC-09", "DOC-12", "DOC-15", "DOC-16"
+
+_s, _b, _m, _p, _l, _t = SESSIONS.c, BRANCHES.c, MESSAGES.c, PROGRESSIONS.c, LINKS.c, TRANSITIONS.c
+
+#: What was stored less than this ago may still be put somewhere.
+_NEW = timedelta(days=1)
+#: How a running session stands of which nobody hears any more, and what helps.
+_SILENT = {"process_dead": "lastlight-state reap", "orphaned": "lastlight-state reap", "stalled": None}
+
+
+def _nowhere(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.not_(sa.exists(sa.select(number(1)).where(*conditions)))
+
+
+def _unowned(table: sa.Table, message: str, *conditions: sa.ColumnElement[bool]) -> Fault:
+    old = table.c.created_at < bind("now", table.c.created_at)
+    return Fault(ORPHANS, "info", table, message, sa.select(table.c.id).where(old, *conditions))
+
+
+_UNOWNED = (
+    _unowned(
+        MESSAGES,
+        "no order, session, branch or inbox has them",
+        _nowhere(_l.message_id == _m.id),
+        _nowhere(DELIVERIES.c.message_id == _m.id),
+        *(_nowhere(column == _m.id) for column, _ in POINTING),
+    ),
+    _unowned(PROGRESSIONS, "no session or branch has them", *(_nowhere(c.progression_id == _p.id) for c in (_s, _b))),
+)
+
+
+def orphans(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    """Messages and orders that nothing has, in a deep examination: every one is looked at."""
+    before = Look(look.backend, look.settings, look.now - _NEW, look.deep)
+    for fault in _UNOWNED if look.deep and DELIVERIES.name in snapshot.tables else ():
+        yield from fault.look(before, snapshot)
+
+
+def _outside(pool: sa.Column[Any], pointer: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Fault:
+    table: sa.Table = pointer.table
+    in_pool = (_l.progression_id == pool, _l.message_id == pointer)
+    find = sa.select(table.c.id).where(pointer.is_not(None), *conditions, _nowhere(*in_pool))
+    return Fault(POINTERS, "warning", table, f"{pointer.name} is not in the pool of the session", find)
+
+
+_POINTERS = (
+    _outside(_s.progression_id, _s.first_msg_id),
+    _outside(_s.progression_id, _s.last_msg_id),
+    #: A fork has the system message of its parent, whose session may be another one.
+    _outside(_s.progression_id, _b.system_msg_id, _s.id == _b.session_id, _b.parent_branch_id.is_(None)),
+    Fault(
+        POINTERS,
+        "info",
+        SESSIONS,
+        "workflow_run_id names a run that is not there",
+        sa.select(_s.id, _s.workflow_run_id).where(
+            _s.workflow_run_id.is_not(None), _nowhere(RUNS.c.id == _s.workflow_run_id)
+        ),
+    ),
+)
+
+
+def pointers(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    """What sessions and branches point to."""
+    for fault in _POINTERS:
+        yield from fault.look(look, snapshot)
+
+
+def _gap(table: sa.Table) -> Fault:
+    seq, session_id = table.c.seq, table.c.session_id
+    span = sa.func.max(seq) - sa.func.min(seq) + number(1)
+    find = sa.select(session_id).group_by(session_id).having(sa.func.count() != span)
+    return Fault(SEQUENCE, "error", table, "numbers are missing between the first and the last of a session", find)
+
+
+def _beyond(counter: sa.Column[Any], table: sa.Table) -> Fault:
+    last = sa.select(sa.func.max(table.c.seq)).where(table.c.session_id == _s.id).scalar_subquery()
+    message = f"{counter.name} is beyond the last number of {table.name}"
+    return Fault(SEQUENCE, "error", SESSIONS, message, sa.select(_s.id).where(counter > last))
+
+
+#: A feed that was trimmed begins later, and may be empty.
+SEQUENCES = (
+    _gap(CHANGES),
+    _gap(TRANSITIONS),
+    _beyond(_s.change_seq, CHANGES),
+    _beyond(_s.transition_seq, TRANSITIONS),
+)
+
+_last = TRANSITIONS.alias("last")
+_last_seq = sa.select(sa.func.max(_t.seq)).where(_t.session_id == _s.id, _t.branch_id.is_(None)).scalar_subquery()
+AGREEMENTS = (
+    Fault(
+        AGREEMENT,
+        "error",
+        SESSIONS,
+        "the status is not the one that the last transition led to",
+        sa.select(_s.id, _s.status, _last.c.status.label("last_status"))
+        .select_from(SESSIONS.join(_last, sa.and_(_last.c.session_id == _s.id, _last.c.seq == _last_seq)))
+        .where(_last.c.status != _s.status),
+    ),
+)
+
+_size = sa.select(_p.next_ord - _p.start_ord).where(_p.id == _s.progression_id).scalar_subquery()
+_RUNNING = prepared(
+    sa.select(
+        *(_s[name] for name in "id status invocation_kind artifacts_path".split()),
+        *(_s[name] for name in "started_at last_message_at heartbeat_at".split()),
+        _size.label("message_count"),
+    )
+    .where(_s.status == constant("running"))
+    .order_by(_s.last_message_at)
+    .limit(number(MOST))
+)
+
+
+def silent(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    """Running sessions without a sign of life, by the usual limits."""
+    rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
+    health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}
+    for state, remedy in _SILENT.items():
+        samples = [session_id for session_id, found_state in health.items() if found_state == state]
+        if samples:
+            yield found(STUCK, "warning", str(SESSIONS.name), f"running, and {state}", samples, remedy)
