@@ -22,11 +22,15 @@ _SECRETS = ("password", "sslpassword")
 def parse(text: str | Path) -> URL:
     """The URL of a path or URL text. A path means SQLite.
 
-    Raises `InvalidValue` for an empty text, a URL that does not parse, and a login without a scheme (or in libpq's
-    words), which would otherwise become a file whose name is a password.
+    Raises `InvalidValue` for an empty text, one that is not UTF-8, a URL that does not parse, and a login without a
+    scheme (or in libpq's words), which would otherwise become a file whose name is a password.
     """
     if not str(text).strip() or "\0" in str(text):
         raise InvalidValue("url", "empty, or not a path")
+    try:
+        str(text).encode()
+    except UnicodeEncodeError:  # also a file name that is not UTF-8, which SQLite cannot open
+        raise InvalidValue("url", "must be UTF-8") from None
     if isinstance(text, Path):
         return URL.create("sqlite", database=str(text))
     if not _SCHEME.match(text):

@@ -121,3 +121,10 @@ def test_what_looks_like_a_login_is_masked_in_a_path_too(given: str) -> None:
     """backends B-5: passwords in no text."""
     assert "secret" not in urls.redacted(given)
     assert "***" in urls.redacted(given)
+
+
+@pytest.mark.parametrize("given", ["a\ud800", "sqlite:////tmp/\udcff.db", "postgresql://h/\ud800", Path("/tmp/\udcff")])
+def test_what_is_not_utf_8_is_refused(given: str | Path) -> None:
+    """backends B-86."""
+    with pytest.raises(InvalidValue, match="must be UTF-8"):
+        urls.parse(given)
