@@ -13,6 +13,7 @@ from lastlight_state.maintenance import (
     Counters,
     Doctor,
     Erase,
+    Imports,
     Maintenance,
     Prune,
     Reap,
@@ -123,6 +124,14 @@ class AsyncRepair(Face[Repair]):
     salvage = writing(Repair.salvage)
 
 
+class AsyncImports(Face[Imports]):
+    """``store.maintenance.imports``. It runs in the readers' lane, as a prune does."""
+
+    detect = reading(Imports.detect)
+    plan = reading(Imports.plan)
+    run = reading(Imports.run)
+
+
 class AsyncCounters(Face[Counters]):
     """``store.maintenance.counters``. It runs in the readers' lane, as a prune does."""
 
@@ -161,5 +170,7 @@ class AsyncMaintenance(Face[Maintenance]):
     chats: Part[AsyncChats] = Part("lastlight_state.aio.maintenance.AsyncChats")
     #: Damaged line files: scanned, sealed, copied clean, replaced.
     repair: Part[AsyncRepair] = Part("lastlight_state.aio.maintenance.AsyncRepair")
+    #: Brings other programs' files in, each unit whole or not at all.
+    imports: Part[AsyncImports] = Part("lastlight_state.aio.maintenance.AsyncImports")
     #: Raises counters that are behind the rows that they number.
     counters: Part[AsyncCounters] = Part("lastlight_state.aio.maintenance.AsyncCounters")

@@ -38,6 +38,7 @@ COMMANDS = {
     "repair": "Find what is damaged in line files and counters, and mend it.",
     "prune": "Remove what ended long ago, with a dry run and a receipt.",
     "reap": "End running sessions of conversations that show no sign of life.",
+    "import": "Bring runs of other programs in, each whole or not at all.",
     "backup": "Write everything at one moment into a folder, or verify one.",
     "restore": "Make the database of a backup anew.",
     "copy": "Copy everything into an empty database, and prove that it arrived.",

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         SkippedCheck as SkippedCheck,
     )
     from lastlight_state.maintenance.erase import Erase as Erase
+    from lastlight_state.maintenance.imports import Imports as Imports
+    from lastlight_state.maintenance.imports.records import FailedUnit as FailedUnit, ImportReport as ImportReport
     from lastlight_state.maintenance.prune import Prune as Prune
     from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
     from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
@@ -82,6 +84,8 @@ public(
         "doctor": "Doctor",
         "doctor.records": "Finding Report SkippedCheck",
         "erase": "Erase",
+        "imports": "Imports",
+        "imports.records": "FailedUnit ImportReport",
         "prune": "Prune",
         "prune.arguments": "PrunePolicy",
         "prune.records": "PrunePlan",
@@ -118,6 +122,8 @@ class Maintenance(Face):
     backup: Part[Backup] = Part("lastlight_state.maintenance.backup.Backup")
     #: Fills another database with everything, and proves that it arrived.
     copy: Part[Copy] = Part("lastlight_state.maintenance.copy.Copy")
+    #: Brings other programs' files in, each unit whole or not at all.
+    imports: Part[Imports] = Part("lastlight_state.maintenance.imports.Imports")
     #: Empties messages of conversations.
     redact: Part[Redact] = Part("lastlight_state.maintenance.redact.Redact")
     #: Takes one person out of conversations and chats.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.maintenance.run_folders import branch, message, write_run
 
 from lastlight_state.testing import Database
 
@@ -20,6 +21,7 @@ def test_every_command_of_the_night_works_as_it_is_printed(
 ) -> None:
     """maintenance OP-1, OP-72: nothing is wrong with an empty database, and nothing is removed."""
     monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1)]))
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert len(commands) >= 10
     for line in commands:

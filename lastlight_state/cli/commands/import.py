@@ -1,0 +1,63 @@
+"""``import``: brings other programs' files in, unit by unit."""  # noqa: N999 - its command has this name
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.exits import NO, Failure
+from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import ImportReport
+from lastlight_state.maintenance.imports import KINDS
+
+COUNTS = (Column("WHAT", lambda row: row[0]), Column("COUNT", lambda row: row[1], right=True))
+FAILED = (
+    Column("FAILED", lambda one: one.unit, keep=True),
+    Column("CODE", lambda one: one.code),
+    Column("REASON", lambda one: one.reason),
+)
+
+
+@command("import")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--kind", metavar="WORD", help="What is there: lionagi-runs. Without it, the folder is looked at.")
+@click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+def run(call: Call, path: Path, kind: Any, revive: bool, dry_run: bool) -> Answer:
+    """Bring the runs of another program in: a folder of run folders, or one of them.
+
+    The source is only read. Each run is stored whole or not at all; one that fails is named, and the others go on. The
+    same command again writes nothing but what is new.
+    """
+    if kind is not None and kind not in KINDS:
+        raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=KINDS)
+    if dry_run:
+        report = look(call, lambda store: store.maintenance.imports.plan(path, kind=kind, revive=revive))
+    else:
+        with working(call) as store:
+            report = store.maintenance.imports.run(path, kind=kind, revive=revive)
+    data = {"dry_run": dry_run, **report.model_dump(exclude={"receipt"}), "receipt": report.receipt}
+    return Answer(data, lambda screen: _lines(screen, report), _failure(report))
+
+
+def _failure(report: ImportReport) -> Failure | None:
+    failed = report.units.get("failed", 0)
+    return Failure(NO, "units_failed", f"{failed} units failed") if failed else None
+
+
+def _lines(screen: Screen, report: ImportReport) -> Iterator[Any]:
+    receipt = report.receipt
+    yield f"receipt {receipt.id}: {receipt.state}" if receipt else "dry run: nothing is written"
+    counts = {**report.units, **report.rows, **report.noticed}
+    if counts:
+        yield from screen.table(COUNTS, list(counts.items()))
+    if report.failures:
+        yield ""
+        yield from screen.table(FAILED, report.failures)

@@ -1,0 +1,32 @@
+"""Records of imports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lastlight_state.db.records import Record
+from lastlight_state.receipts import Receipt
+
+
+class FailedUnit(Record):
+    """A part of a source that was not imported: its name there, a code, and the reason. Nothing of it is stored."""
+
+    unit: str
+    code: str
+    reason: str
+
+
+class ImportReport(Record):
+    """What an import did, or would do: ``receipt`` is None for a plan, which writes nothing.
+
+    ``units`` counts run folders by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``, ``ignored`` and
+    ``failed``. ``rows`` counts what was added by table. ``noticed`` counts what a source says and no row does.
+    ``failures`` are the first 500 units that failed.
+    """
+
+    kind: str
+    units: Mapping[str, int]
+    rows: Mapping[str, int]
+    noticed: Mapping[str, int]
+    failures: tuple[FailedUnit, ...]
+    receipt: Receipt | None

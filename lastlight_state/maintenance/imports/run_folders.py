@@ -1,0 +1,243 @@
+"""Reads run folders: ``run.json`` and ``branches/*.json`` of one run each. Nothing is written there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.conversations import runtime, words
+from lastlight_state.conversations.arguments import (
+    BranchTree,
+    NewBranch,
+    NewMessage,
+    NewSession,
+    Provenance,
+    Reason,
+    SessionTimes,
+    SessionTree,
+)
+from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.maintenance.imports.drafts import Draft, Part
+
+MANIFEST, BRANCHES = "run.json", "branches"
+#: The most bytes of one file.
+FILE_BYTES = 256 * 1024 * 1024
+
+_WORDS = {"success": "completed", "error": "failed", "timeout": "timed_out", "canceled": "cancelled"}
+_EXITS = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
+
+
+def found_at(path: Path) -> bool:
+    """Whether this is a run folder, or a folder of some."""
+    return _is_run(path) or any(_is_run(one) for one in _folders(path))
+
+
+def parts(path: Path) -> Iterator[Part]:
+    """The runs of a folder, the oldest first; folders without a manifest are not to be read."""
+    for folder in [path] if _is_run(path) else _folders(path):
+        yield Part(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))
+
+
+def _reader(folder: Path) -> Any:
+    return partial(_draft, folder) if _is_run(folder) else None
+
+
+def _is_run(folder: Path) -> bool:
+    return os.path.lexists(folder / MANIFEST)
+
+
+def _folders(path: Path) -> list[Path]:
+    found = [one for one in path.iterdir() if one.is_dir()] if path.is_dir() else []
+    return sorted(found, key=lambda one: (one.stat().st_mtime, os.fsencode(one.name)))
+
+
+def _draft(folder: Path) -> Draft:
+    seen = hashlib.sha256()
+    manifest = _object(folder / MANIFEST, MANIFEST, seen)
+    files = sorted(folder.joinpath(BRANCHES).glob("*.json"), key=lambda one: os.fsencode(one.name))
+    told = {one["id"]: one for one in _objects(manifest.get("branches")) if isinstance(one.get("id"), str)}
+    noticed: Counter[str] = Counter()
+    branches, loose = [], list[NewMessage]()
+    for file in files:
+        where = f"{BRANCHES}/{file.name}"
+        branch, outside = _branch(where, _object(file, where, seen), file.stem, manifest, told, noticed)
+        branches.append(branch)
+        loose += outside
+    moments = sorted(_moments([message for branch in branches for message in branch.messages] + loose))
+    changed = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, UTC)
+    times, rough = _times(manifest, moments, changed)
+    branches.sort(key=lambda one: _moment(one.branch.created_at) or changed)
+    session = _session(folder, manifest, times, rough, noticed)
+    updated = times.updated_at or changed
+    return Draft(SessionTree(session, branches), seen.hexdigest(), updated, tuple(loose), noticed)
+
+
+def _object(file: Path, where: str, seen: Any) -> dict[str, Any]:
+    """The object in a file, and its bytes to the digest of the run."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise InvalidValue(where, "must be a file")
+    size = file.stat().st_size
+    if size > FILE_BYTES:
+        raise PayloadTooLarge(where, limit=FILE_BYTES, actual=size)
+    data = file.read_bytes()
+    seen.update(f"{len(where)} {where} {len(data)} ".encode("utf-8", "surrogateescape") + data)
+    try:
+        value = codec.decode(data)
+    except ValueError as error:
+        raise InvalidValue(where, f"is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _branch(
+    where: str,
+    data: dict[str, Any],
+    stem: str,
+    manifest: dict[str, Any],
+    told: dict[str, dict[str, Any]],
+    noticed: Counter[str],
+) -> tuple[BranchTree, list[NewMessage]]:
+    """A branch with its messages in their order, and those that stand in no order."""
+    ordered, loose = _messages(where, data.get("messages"), noticed)
+    branch_id = data.get("id") or stem
+    own = told.get(branch_id, {}) if isinstance(branch_id, str) else {}
+    hints = {name: own.get(name) or manifest.get(name) for name in ("provider", "model")}
+    new = NewBranch(
+        id=branch_id,
+        name=own.get("name") or data.get("name"),
+        user=data.get("user"),
+        created_at=_moment(data.get("created_at")) or _first(ordered),
+        node_metadata={name: value for name, value in hints.items() if value} or None,
+        system=next((one for one in ordered if one.role == "system"), None),
+        extra={"metadata": data["metadata"]} if data.get("metadata") else None,
+    )
+    return BranchTree(new, ordered), loose
+
+
+def _messages(where: str, pile: Any, noticed: Counter[str]) -> tuple[list[NewMessage], list[NewMessage]]:
+    given: Any = {} if pile is None else pile
+    items = given.get("collections", []) if isinstance(given, dict) else given
+    if not isinstance(items, list):
+        raise InvalidValue(f"{where}.messages", "expected a list of messages")
+    found: dict[str, NewMessage] = {}
+    for i, item in enumerate(items):
+        here = f"{where}.messages[{i}]"
+        one = _message(here, item, noticed)
+        if found.setdefault(one.id, one) != one:
+            raise InvalidValue(f"{here}.id", f"another message has the id {one.id!r:.80}")
+    order = _order(where, given) if isinstance(given, dict) else None
+    if order is None:
+        return list(found.values()), []
+    there = [one for one in order if one in found]
+    loose = [message for message_id, message in found.items() if message_id not in set(there)]
+    noticed["order_without_message"] += len(order) - len(there)
+    noticed["message_outside_order"] += len(loose)
+    return [found[one] for one in there], loose
+
+
+def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
+    """A message. Times without a zone are UTC; one without a content has an empty one, as the program reads it."""
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        raise InvalidValue(f"{where}.id", "must be given")
+    if item.get("content") is None:
+        noticed["content_missing"] += 1
+        item = {**item, "content": {}}
+    one = NewMessage(**runtime.message_fields(item, where))
+    return replace(one, created_at=_moment(one.created_at)) if isinstance(one.created_at, datetime) else one
+
+
+def _order(where: str, pile: dict[str, Any]) -> list[str] | None:
+    """The order that a pile says, or None for that of its items."""
+    told = pile.get("progression")
+    order = told.get("order") if isinstance(told, dict) else told
+    if not order:
+        return None
+    if not isinstance(order, list) or not all(isinstance(one, str) for one in order):
+        raise InvalidValue(f"{where}.messages.progression", "expected a list of ids")
+    return order
+
+
+def _session(
+    folder: Path, manifest: dict[str, Any], times: SessionTimes, rough: bool, noticed: Counter[str]
+) -> NewSession:
+    status, strange = _status(manifest)
+    kind = manifest.get("kind")
+    known = isinstance(kind, str) and kind.lower() in words.INVOCATION_KINDS
+    notes = {"imported_status": strange, "imported_kind": None if known else kind}
+    noticed["status_unknown"] += strange is not None
+    noticed["started_at_approximate"] += rough
+    running = status in (words.RUNNING, "pending")
+    return NewSession(
+        id=folder.name,
+        name=manifest.get("name") or kind or "agent",
+        provenance=Provenance(
+            playbook_name=manifest.get("playbook_name") or manifest.get("playbook"),
+            agent_name=manifest.get("agent_name") or manifest.get("agent"),
+            invocation_kind=kind.lower() if known else None,  # type: ignore[union-attr]
+            artifacts_path=manifest.get("artifact_root") or manifest.get("artifacts_path"),
+            source_kind="imported_fs",
+        ),
+        times=SessionTimes(**{**vars(times), "ended_at": None}) if running else times,
+        node_metadata={name: value for name, value in notes.items() if value is not None} or None,
+        extra={"manifest": manifest},
+        status=status,  # type: ignore[arg-type]
+        reason=Reason("legacy.imported", source="system"),
+    )
+
+
+def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
+    """The status, and the word that is none."""
+    told = manifest.get("status")
+    if told is not None:
+        word = str(told).lower()
+        status = _WORDS.get(word, word)
+        return (status, None) if status in words.STATUSES else ("completed", str(told)[:200])
+    code = manifest.get("exit_code")
+    return ("completed" if code is None else _EXITS.get(code, "failed") if type(code) is int else "failed"), None
+
+
+def _times(manifest: dict[str, Any], moments: list[datetime], changed: datetime) -> tuple[SessionTimes, bool]:
+    """When the run began, ended and changed, and whether its begin is a guess."""
+    told = _moment(manifest.get("started_at"))
+    started = told or (moments[0] if moments else changed)
+    ended = _moment(manifest.get("ended_at"))
+    last = moments[-1] if moments else None
+    updated = max(one for one in (started, ended, last, changed) if one is not None)
+    return SessionTimes(started, updated, started, ended, last), told is None
+
+
+def _moments(messages: list[NewMessage]) -> Iterator[datetime]:
+    for message in messages:
+        moment = _moment(message.created_at)
+        if moment is not None:
+            yield moment
+
+
+def _first(messages: list[NewMessage]) -> datetime | None:
+    return min(_moments(messages), default=None)
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time of Unix seconds or of ISO text, which is UTC if it names no zone. None for anything else."""
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return None if isinstance(value, bool | None) else datetime.fromtimestamp(value, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
