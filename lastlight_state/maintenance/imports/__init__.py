@@ -106,7 +106,7 @@ class Imports(Repository):
             steps.confirm(view, receipt)
             found, rows = unit.compared(view, kind, Planned(), revives=revives)
             if found in ("imported", "grown"):
-                self._store(view, unit, locks)
+                self._store(view, unit, locks, is_new=found == "imported")
                 view.change(sql.NOTE, unit.noted(kind, found, receipt.id, self._now()))
                 counts = done.counts + _counted(found, rows)
                 steps.step(view, receipt, counts=counts, cursor=None, at=self._now())
@@ -114,14 +114,17 @@ class Imports(Repository):
 
         return storing.settled(partial(self._writing, stored, repeatable=True))
 
-    def _store(self, view: Unit, unit: _Unit, locks: sessions.Locks) -> None:
+    def _store(self, view: Unit, unit: _Unit, locks: sessions.Locks, *, is_new: bool) -> None:
         draft, plan = unit.draft, unit.plan
         last = plan.session["last_message_at"] or plan.session["created_at"]
         known = self._remember(KnownClasses)
-        Saving(plan, self._listeners, known, last, replaces=False).part(view, plan.branches, locks)
+        done = Saving(plan, self._listeners, known, last, replaces=False).part(view, plan.branches, locks)[1]
         session_id = plan.session["id"]
+        _, revised = storing.put_all(view, known, list(unit.loose.values()), last)
+        if revised or done["messages_revised"] or bool(done["session_created"]) != is_new:
+            # stored by somebody else after the look: the unit begins again, and is refused
+            raise Conflict(f"session {session_id!r:.80} was changed meanwhile", code="unique")
         if unit.loose:
-            storing.put_all(view, known, list(unit.loose.values()), last)
             new = sessions.pool_messages(view, sessions.locked(view, session_id), list(unit.loose))
             if new:
                 told = news("messages.appended", count=len(new))
