@@ -143,6 +143,9 @@ class Imports(Repository):
                 ended_at=ended,
                 ended_at_is_approximate=rough,
             )
+        if unit.stored is not None:
+            at = max(draft.updated_at, unit.stored["updated_at"])
+            view.change(sql.TOUCH, {"session_id": session_id, "at": at})
 
 
 class _Unit:
@@ -156,6 +159,7 @@ class _Unit:
         self.plan: Plan = plan_of(self.draft.tree, self.draft.updated_at)
         drafts = [storing.draft(f"messages[{i}]", one, now) for i, one in enumerate(self.draft.loose)]
         self.loose = {body["id"]: body for body in drafts}
+        self.stored: Any = None  # the row of its session, once it was compared
         self.bodies = dict(self.loose)
         for branch in self.plan.branches:
             self.bodies.update(branch.bodies)
@@ -163,13 +167,17 @@ class _Unit:
     def compared(self, view: Unit, kind: str, planned: Planned, *, revives: bool) -> tuple[str, Counter[str]]:
         """What happens with the unit, and the rows that are added."""
         session_id = self.plan.session["id"]
-        found = comparing.outcome(view, kind, self.key, session_id, self.draft.digest, revives=revives)
+        self.stored = view.row(sql.SESSION, {"session_id": session_id})
+        found = comparing.outcome(view, kind, self.key, session_id, self.draft.digest, self.stored, revives=revives)
         if found not in ("imported", "grown"):
             return found, Counter()
+        noticed = Counter(self.draft.noticed)
+        if self.stored is not None:
+            noticed["status_kept"] += self.stored["status"] not in (words.RUNNING, self.plan.session["status"])
         rows = comparing.added(view, self.plan, self.bodies, planned)
         rows["sessions"] += found == "imported"
         return found, Counter({_ROWS + name: n for name, n in rows.items() if n}) + Counter(
-            {_NOTICED + name: n for name, n in self.draft.noticed.items() if n}
+            {_NOTICED + name: n for name, n in noticed.items() if n}
         )
 
     def noted(self, kind: str, outcome: str, receipt_id: str, at: Any) -> dict[str, Any]:

@@ -29,9 +29,8 @@ class Planned:
     messages: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def outcome(unit: Unit, kind: str, key: str, session_id: str, digest: str, *, revives: bool) -> str:
+def outcome(unit: Unit, kind: str, key: str, session_id: str, digest: str, stored: Row | None, *, revives: bool) -> str:
     """``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises `AlreadyExists` for a session from elsewhere."""
-    stored = unit.row(sql.SESSION, {"session_id": session_id})
     before = unit.value(sql.IMPORTED, {"source_kind": kind, "source_key": key})
     if stored is None:
         buried = unit.value(sql.BURIED, {"kind": words.SESSION, "id": session_id}) is not None

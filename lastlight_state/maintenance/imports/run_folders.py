@@ -57,7 +57,15 @@ def _is_run(folder: Path) -> bool:
 
 def _folders(path: Path) -> list[Path]:
     found = [one for one in path.iterdir() if one.is_dir()] if path.is_dir() else []
-    return sorted(found, key=lambda one: (one.stat().st_mtime, os.fsencode(one.name)))
+    return sorted(found, key=lambda one: (_changed(one), os.fsencode(one.name)))
+
+
+def _changed(folder: Path) -> float:
+    """When a folder was changed, in Unix seconds; 0 for one that has vanished."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _draft(folder: Path) -> Draft:
@@ -83,8 +91,8 @@ def _draft(folder: Path) -> Draft:
 
 def _object(file: Path, where: str, seen: Any) -> dict[str, Any]:
     """The object in a file, and its bytes to the digest of the run."""
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise InvalidValue(where, "must be a file")
+    if file.parent.is_symlink() or not stat.S_ISREG(file.lstat().st_mode):
+        raise InvalidValue(where, "must be a file, and no link: what it names may be anybody's")
     size = file.stat().st_size
     if size > FILE_BYTES:
         raise PayloadTooLarge(where, limit=FILE_BYTES, actual=size)

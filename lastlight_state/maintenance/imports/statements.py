@@ -26,7 +26,15 @@ BURIED = prepared(
         TOMBSTONES.c.kind == bind("kind", TOMBSTONES.c.kind), TOMBSTONES.c.id == bind("id", TOMBSTONES.c.id)
     )
 )
-SESSION = prepared(sa.select(_s.id, _s.status).where(_s.id == bind("session_id", _s.id)))
+SESSION = prepared(sa.select(_s.id, _s.status, _s.updated_at).where(_s.id == bind("session_id", _s.id)))
+_changed_at = bind("at", _s.updated_at)
+#: What is appended to a session has times of its own; the session's goes never back.
+TOUCH = prepared(
+    sa.update(SESSIONS)
+    .where(_s.id == bind("session_id", _s.id), _s.updated_at < _changed_at)
+    .values(updated_at=_changed_at)
+    .returning(_s.id)
+)
 HEADS = prepared(
     sa.select(_b.id, _b.session_id).where(AmongFew(_b.id, sa.select(member_of(listed("ids").c.value, "id"))))
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +88,45 @@ def test_a_second_import_writes_nothing_and_a_run_that_grew_is_continued(databas
     assert (session.status, session.ended_at, session.ended_at_is_approximate) == ("timed_out", _at(80), False)
     assert [one.status for one in store.conversations.lifecycle.history("r1")] == ["timed_out", "running"]
     assert history(store, "b1") == ["m1", "m2"]
+
+
+def test_an_ended_run_that_was_changed_keeps_its_status_and_its_time(store: Any, source: Path) -> None:
+    """maintenance OP-36, OP-37: the change is counted, and no time goes back."""
+    write_run(source, "r1", branch("b1", [message("m1", 1)]))
+    imports = store.maintenance.imports
+    imports.run(source)
+    write_run(source, "r1", branch("b1", [message("m1", 1), message("m2", 2)]), status="failed")
+    assert imports.plan(source).noticed == {"status_kept": 1}
+    assert imports.run(source).noticed == {"status_kept": 1}
+    session = store.conversations.sessions.get("r1")
+    assert (session.status, session.updated_at, session.last_message_at) == ("completed", _at(60), _at(2))
+
+
+def test_no_link_is_followed_and_a_folder_that_vanishes_stops_nothing(
+    store: Any, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-35."""
+    outside = write_run(source.parent / "elsewhere", "r0", branch("b0", []))
+    for name, link, target in (
+        ("r1", "run.json", outside / "run.json"),
+        ("r2", "branches", outside / "branches"),
+    ):
+        write_run(source, name)
+        place = source / name / link
+        place.rmdir() if place.is_dir() else place.unlink()
+        place.symlink_to(target)
+    write_run(source, "r3")
+    listed = run_folders._changed
+
+    def vanishing(folder: Path) -> float:
+        if folder.name == "r3":
+            shutil.rmtree(folder)
+        return listed(folder)
+
+    monkeypatch.setattr(run_folders, "_changed", vanishing)
+    plan = store.maintenance.imports.plan(source)
+    assert {one.unit: one.code for one in plan.failures} == {"r1": "invalid_value", "r2": "invalid_value"}
+    assert plan.units == {"failed": 2}
 
 
 DAMAGED: dict[str, tuple[Any, str]] = {
@@ -238,7 +278,7 @@ def test_wrong_sources_and_a_second_import_are_refused(database: Database, sourc
     (source / "gone" / "run.json").symlink_to("nowhere")
     assert {one.unit: one.code for one in store.maintenance.imports.plan(source).failures} == {
         "fifo": "invalid_value",
-        "gone": "os_error",
+        "gone": "invalid_value",
     }
     other = store.receipts.begin("import", scope="lionagi-runs", owner="other", policy={})
     with pytest.raises(Conflict, match="import of lionagi-runs is running"):
