@@ -25,6 +25,8 @@ def parse(text: str | Path) -> URL:
     Raises `InvalidValue` for an empty text, one that is not UTF-8, a URL that does not parse, and a login without a
     scheme (or in libpq's words), which would otherwise become a file whose name is a password.
     """
+    if not isinstance(text, str | Path):
+        raise InvalidValue("url", f"expected a URL or a path, got {type(text).__name__}")
     if not str(text).strip() or "\0" in str(text):
         raise InvalidValue("url", "empty, or not a path")
     try:

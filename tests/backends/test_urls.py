@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -121,6 +122,13 @@ def test_what_looks_like_a_login_is_masked_in_a_path_too(given: str) -> None:
     """backends B-5: passwords in no text."""
     assert "secret" not in urls.redacted(given)
     assert "***" in urls.redacted(given)
+
+
+def test_what_is_neither_a_text_nor_a_path_is_refused() -> None:
+    """backends B-86."""
+    wrong: Any = 5
+    with pytest.raises(InvalidValue, match="expected a URL or a path, got int"):
+        urls.parse(wrong)
 
 
 @pytest.mark.parametrize("given", ["a\ud800", "sqlite:////tmp/\udcff.db", "postgresql://h/\ud800", Path("/tmp/\udcff")])

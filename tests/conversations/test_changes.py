@@ -213,6 +213,8 @@ def test_sessions_that_changed_are_listed_in_the_order_of_their_changes(
     first = c.changes.updated_sessions(since, limit=1)
     assert [one.id for one in first] == ["c"]
     assert [one.id for one in c.changes.updated_sessions(since, limit=1, page_token=first.next_page_token)] == ["b"]
+    ever = datetime.min.replace(tzinfo=UTC)
+    assert [one.id for one in c.changes.updated_sessions(ever)] == ["a", "c", "b"]
 
 
 def test_a_follower_of_all_sees_each_change_of_a_session_once(

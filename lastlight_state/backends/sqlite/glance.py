@@ -7,6 +7,7 @@ without locks and without side files. Whether that was true is asked again at th
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import TypeAlias
 
@@ -34,17 +35,22 @@ class Glance:
 
 
 def _sight(path: Path) -> Sight | None:
-    """Identity, size and time of change of a file that no process uses; None for a file in use, or a missing one."""
+    """Identity, size and time of change of a file that nobody uses; None for one in use, a missing one, a folder."""
     if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
         return None
     try:
         found = path.stat()
     except OSError:
         return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _journal_mode(path: Path) -> str | None:
-    with path.open("rb") as file:
-        file.seek(_FORMAT_AT)
-        return "wal" if file.read(2) == _WAL_FORMAT else None
+    try:
+        with path.open("rb") as file:
+            file.seek(_FORMAT_AT)
+            return "wal" if file.read(2) == _WAL_FORMAT else None
+    except OSError:  # opening the database names the reason
+        return None

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
@@ -110,7 +110,7 @@ class Changes(Repository):
 
         The minute is for commits that are late, so sessions come again: compare ``change_seq``.
         """
-        given = {"since": aware_utc("since", since) - OVERLAP}
+        given = {"since": _overlapping(aware_utc("since", since))}
         return self._page(sql.UPDATED, SessionSummary.of, given, limit, page_token)
 
     def follow_all(
@@ -179,7 +179,7 @@ class Changes(Repository):
                     yield session
                     heard = time.monotonic()
             since = max(since, min(self._now(), max((at for _, at in known.values()), default=since)))
-            known = {key: (seq, at) for key, (seq, at) in known.items() if at >= since - OVERLAP}
+            known = {key: (seq, at) for key, (seq, at) in known.items() if at >= _overlapping(since)}
             if idle is not None and time.monotonic() - heard >= idle:
                 return
             stop.wait(interval if idle is None else min(interval, max(0.0, heard + idle - time.monotonic())))
@@ -199,6 +199,11 @@ class Changes(Repository):
             lowest = unit.value(sql.LOWEST, {"session_id": session_id}) or head + 1
             problem = f"entries after {following - 1} were removed; {lowest} is the lowest that is left"
             raise Conflict(f"feed of session {session_id!r:.80}: {problem}", code=words.FEED_TRIMMED, lowest=lowest)
+
+
+def _overlapping(since: datetime) -> datetime:
+    """From when on updates are read, so that none is missed; not before the first year."""
+    return max(since, datetime.min.replace(tzinfo=UTC) + OVERLAP) - OVERLAP
 
 
 def _head(unit: Unit, session_id: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
+from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing.databases import Database
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -97,3 +98,9 @@ def test_a_server_and_a_database_in_memory_exist_and_are_never_disturbed(postgre
 
 def test_a_store_without_glance_is_never_disturbed(fresh_database: Database) -> None:
     assert not fresh_database.open(read_only=True).backend.disturbed
+
+
+def test_a_folder_in_place_of_a_file_is_the_librarys_own_error(tmp_path: Path) -> None:
+    """maintenance OP-2, backends B-8."""
+    with pytest.raises(BackendUnavailable), glancing(tmp_path) as backend:
+        backend.peek("SELECT 1")
