@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.cli.calls import lastlight_state
 
-from lastlight_state import StateStore
+from lastlight_state import Settings, StateStore
 from lastlight_state.migrations.verification import LOG_LOST
 
 
@@ -62,3 +65,16 @@ def test_a_file_with_its_log_and_one_that_was_closed_are_sound(copied: Path, kep
                 shutil.copyfile(f"{original}{suffix}", f"{original.with_name('again.db')}{suffix}")
         original = original.with_name("again.db")
     assert lastlight_state("check", "--url", original).code == 0
+
+
+def test_to_look_for_a_lost_log_drops_no_lock_of_this_process(tmp_path: Path) -> None:
+    """maintenance OP-15, OP-78: to close a file drops all locks of the process; then two could write at once."""
+    file = tmp_path / "rolled.db"
+    ask = [sys.executable, "-c", "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute(sys.argv[2])"]
+    with StateStore.open(settings=Settings(url=str(file), journal_mode="delete")) as store, store.transaction() as tx:
+        tx.workflows.overrides.put("a", enabled=False, by="ana")
+        with ThreadPoolExecutor(1) as pool:
+            report = pool.submit(store.maintenance.doctor.examine, only=["DOC-01"]).result()
+        assert report.findings == ()
+        told = subprocess.run([*ask, str(file), "BEGIN IMMEDIATE"], capture_output=True, text=True, check=False)
+        assert "database is locked" in told.stderr

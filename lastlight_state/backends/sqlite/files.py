@@ -52,15 +52,14 @@ def lost_log(path: Path, *, lacks_tables: bool) -> bool:
     """Whether a database is one whose commits stand in a write-ahead log, and there is none beside it.
 
     A file that was closed looks so, too. Hence only one that lacks tables, or is shorter than its header says: the log
-    of the former held them, and the latter was copied while it grew.
+    of the former held them, and the latter was copied while it grew. To be asked only of a file that no connection of
+    this process has open.
     """
     try:
         if path.with_name(f"{path.name}-wal").exists():
             return False
         size = path.stat().st_size
-        with path.open(
-            "rb"
-        ) as file:  # without a log, no connection of this process holds a lock, which this would drop
+        with path.open("rb") as file:  # to close it drops the locks of this process's connections, which have none
             header = file.read(_HEADER)
     except OSError:
         return False

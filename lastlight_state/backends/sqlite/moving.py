@@ -12,6 +12,7 @@ from typing import Any
 
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.backends.sqlite import files
+from lastlight_state.backends.sqlite.connections import Connections
 from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.reading import each
 from lastlight_state.backends.upkeep import Upkeep
@@ -25,6 +26,8 @@ _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC",
 
 class Moving(Upkeep):
     """The part of the backend that copies between databases use."""
+
+    _connections: Connections
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
         try:
@@ -62,7 +65,9 @@ class Moving(Upkeep):
         return found.st_dev, found.st_ino
 
     def lost_log(self, *, lacks_tables: bool) -> bool:
-        return bool(self.files) and files.lost_log(self.files[0], lacks_tables=lacks_tables)
+        if not self.files or self._connections.journal_mode != "wal":  # which only a look at a file in rest knows
+            return False
+        return files.lost_log(self.files[0], lacks_tables=lacks_tables)
 
     def snapshot(self, checkout: Any, path: Path) -> bool:
         try:
