@@ -55,6 +55,20 @@ def test_a_message_that_is_sent_again_is_delivered_to_those_who_lack_it(every_ba
     assert [one.message_id for one in c.exchange.inbox("bo")] == ["plan", "known"]
 
 
+def test_what_is_sent_again_without_its_sender_has_the_stored_one(every_backend: StateStore) -> None:
+    """conversations CV-33: who published a message gets none of it, however it is repeated."""
+    exchange = every_backend.conversations.exchange
+    for member in ("ana", "bo"):
+        exchange.join("news", member)
+    exchange.publish(letter("a"), channel="news")
+    exchange.join("news", "cy")
+    assert exchange.publish(letter("a", None), channel="news").delivered == ("cy",)
+    assert [one.message_id for one in exchange.take("cy", reader="r", sender="ana")] == ["a"]
+    exchange.send(letter("b"), to="dee")  # whose inbox is there, and lacks the other
+    assert exchange.send(letter("a", None), to="dee").delivered == ("dee",)
+    assert [one.channel for one in exchange.inbox("dee", sender="ana")] == [None, "news"]
+
+
 def test_what_is_rolled_back_was_not_sent(every_backend: StateStore) -> None:
     """conversations CV-33, CV-34: and leaves no gap."""
     exchange = every_backend.conversations.exchange
@@ -182,6 +196,8 @@ def test_sends_in_opposite_order_of_owners_both_arrive(every_backend: StateStore
         assert [len(one) for one in pool.map(send, range(20))] == [3] * 20
     found = every_backend.conversations.exchange.inbox("x", limit=50)
     assert [one.ord for one in found] == [*range(20)]
+    if database.name == "postgresql":  # a deadlock would have been repeated
+        assert [one.metrics.retries for one in stores] == [0, 0]
 
 
 def test_a_call_takes_the_same_number_of_statements_for_any_number_of_owners(every_backend: StateStore) -> None:

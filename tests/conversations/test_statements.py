@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -110,7 +111,18 @@ def test_a_reader_finds_what_it_takes_by_an_index(database: Database) -> None:
     store = database.open(migrate=True)
     values = {"owner": "o", "sender": "ana", "at": database.clock.now(), "limit": 5}
     for statement in (exchange.FREE, exchange.FREE_OF_SENDER):
-        assert not plan_of(database, store, statement, values, in_order=True).scans_the_table
+        plan = plan_of(database, store, statement, values, in_order=True)
+        assert "ix_exchange_deliveries_open" in str(plan)
+
+
+def test_a_delivery_is_looked_up_by_its_owner_and_message(sqlite_database: Database) -> None:
+    """conversations CV-33: at the cost of one, to however many the message was delivered."""
+    store = sqlite_database.open()
+    values = {"owners": '[{"id": "o"}]', "message_id": "m", "at": sqlite_database.clock.now()}
+    plan = str(plan_of(sqlite_database, store, exchange.PLACE, values))
+    assert re.search(r"SEARCH exchange_deliveries .*(message_id=\? AND owner=\?|owner=\? AND message_id=\?)", plan), (
+        plan
+    )
 
 
 async def _talk(opened: StateStore) -> list[Any]:

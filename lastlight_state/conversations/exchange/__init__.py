@@ -51,8 +51,7 @@ class Exchange(Repository):
         known = self._remember(KnownClasses)
 
         def send(unit: Unit) -> Sent:
-            sending.stored(unit, known, body)
-            return sending.delivered(unit, body, given, now)
+            return sending.delivered(unit, sending.stored(unit, known, body), given, now)
 
         return storing.settled(lambda: self._writing(send, repeatable=True))
 
@@ -67,8 +66,8 @@ class Exchange(Repository):
         known = self._remember(KnownClasses)
 
         def publish(unit: Unit) -> Sent:
-            sending.stored(unit, known, body)
-            return sending.delivered(unit, body, sending.members(unit, name, but=body["sender"]), now)
+            stored = sending.stored(unit, known, body)
+            return sending.delivered(unit, stored, sending.members(unit, name, but=stored["sender"]), now)
 
         return storing.settled(lambda: self._writing(publish, repeatable=True))
 
@@ -158,12 +157,12 @@ class Exchange(Repository):
         After ``timeout`` seconds the page is empty. Looks every ``poll_interval`` seconds, with one statement for all
         that wait in a store, and holds no connection meanwhile. In a transaction it is `MisuseError`.
         """
-        seconds = valid.seconds("timeout", timeout)
+        seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
         found = self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
         if found.items or found.damaged or not seconds:
             return found
-        with self._arrivals(owner, after_ord, seconds, poll_interval) as arrived:
+        with self._arrivals(owner, after_ord, seconds, interval) as arrived:
             arrived.wait(arrived.seconds_left)
         return self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
 
@@ -210,10 +209,9 @@ class Exchange(Repository):
         owner: str,
         after_ord: int | None,
         seconds: float,
-        poll_interval: float,
+        interval: float,
         woken: Callable[[], object] | None = None,
     ) -> AbstractContextManager[Arrivals[str]]:
-        interval = valid.seconds("poll_interval", poll_interval)
         known = NOTHING_YET if after_ord is None else after_ord
         return arrivals(_watch_for(self._scope), owner, seconds, interval, known=known, woken=woken)
 

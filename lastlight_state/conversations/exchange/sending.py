@@ -47,10 +47,13 @@ def letter(message: NewMessage, now: datetime, *, recipient: str | None = None, 
     return {**body, "recipient": recipient, "channel": channel if channel is not None else body["channel"]}
 
 
-def stored(unit: Unit, known: KnownClasses, body: Row) -> None:
-    """Store the message unless it is there. Raises `AlreadyExists` for another one; recipients are not compared."""
-    there = unit.row(storing.GET, body) is not None
-    storing.ensure(unit, known, {**body, "recipient": None} if there else body)
+def stored(unit: Unit, known: KnownClasses, body: Row) -> Row:
+    """Store the message unless it is there; its parameters, with the sender and channel that are stored.
+
+    Raises `AlreadyExists` for another one; recipients are not compared.
+    """
+    there = storing.ensure(unit, known, body, but=("recipient",))
+    return {**body, "sender": there.sender, "channel": there.channel}
 
 
 def delivered(unit: Unit, body: Row, to: Sequence[str], now: datetime) -> Sent:

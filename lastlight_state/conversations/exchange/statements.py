@@ -25,6 +25,8 @@ _THESE = (
 )
 _at = bind("at", _d.delivered_at)
 
+#: The row that is there already. As a column it would put the table into the subquery once more.
+_this_inbox = sa.literal_column(f"{INBOXES.name}.owner", _i.owner.type)
 _placed = insert(INBOXES).from_select(
     ["owner", "next_ord", "created_at"],
     sa.select(member_of(_owners.c.value, "id"), number(1), bind("at", _i.created_at))
@@ -37,7 +39,7 @@ PLACE = prepared(
     _placed.on_conflict_do_update(
         index_elements=[_i.owner],
         set_={"next_ord": _i.next_ord + number(1)},
-        where=_i.owner.not_in(sa.select(_d.owner).where(_d.message_id == bind("message_id", _d.message_id))),
+        where=~sa.exists().where(_d.owner == _this_inbox, _d.message_id == bind("message_id", _d.message_id)),
     ).returning(_i.owner, (_i.next_ord - number(1)).label("ord"))
 )
 DELIVER = prepared(sa.insert(DELIVERIES).values({column.name: bind(column.name, column) for column in _d}))

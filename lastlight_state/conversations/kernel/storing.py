@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -152,14 +152,17 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
     return there
 
 
-def ensure(unit: Unit, known: KnownClasses, body: Row) -> Message:
-    """Store the message unless an equal one is there. Raises `AlreadyExists` with the fields that differ."""
+def ensure(unit: Unit, known: KnownClasses, body: Row, *, but: Collection[str] = ()) -> Message:
+    """Store the message unless an equal one is there; the fields ``but`` are not compared.
+
+    Raises `AlreadyExists` with the fields that differ.
+    """
     stored = unit.row(GET, body)
     if stored is None:
         numbers = numbers_of(unit, known, [body["lion_class"]])
         _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]}])
         return Message.of(unit.row(GET, body) or {})
-    if fields := differs(stored, body, given_only=True):
+    if fields := [name for name in differs(stored, body, given_only=True) if name not in but]:
         problem = f"already exists with another {', '.join(fields)}"
         raise AlreadyExists(words.MESSAGE, body["id"], problem=problem, fields=tuple(fields))
     return Message.of(stored)
