@@ -161,14 +161,14 @@ class AsyncChanges(Face[Changes]):
         limit: int = 50,
     ) -> Page[Change]:
         """As `Changes.wait`. Who waits holds no thread."""
-        seconds = valid.seconds("timeout", timeout)
+        seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         read = partial(self._target.after, session_id, seq, limit=limit)
         found = await self._runner.read(read)
         if found.items or found.damaged or not seconds:
             return found
         woken = Woken()
-        with self._target._arrivals(session_id, seq, seconds, poll_interval, woken.up) as arrivals:
+        with self._target._arrivals(session_id, seq, seconds, interval, woken.up) as arrivals:
             await woken.arrived(arrivals)
         return await self._runner.read(read)
 
@@ -224,14 +224,14 @@ class AsyncExchange(Face[Exchange]):
         limit: int = 50,
     ) -> Page[Delivery]:
         """As `Exchange.wait`. Who waits holds no thread."""
-        seconds = valid.seconds("timeout", timeout)
+        seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         read = partial(self._target.inbox, owner, after_ord=after_ord, state="all", limit=limit)
         found = await self._runner.read(read)
         if found.items or found.damaged or not seconds:
             return found
         woken = Woken()
-        with self._target._arrivals(owner, after_ord, seconds, poll_interval, woken.up) as arrivals:
+        with self._target._arrivals(owner, after_ord, seconds, interval, woken.up) as arrivals:
             await woken.arrived(arrivals)
         return await self._runner.read(read)
 

@@ -4,13 +4,13 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.conversations.talk import begun, said
 from support.workflows.steps import undone
 
-from lastlight_state import AsyncStateStore, Conflict, MisuseError, NotFound, StateStore, iterate
+from lastlight_state import AsyncStateStore, Conflict, InvalidValue, MisuseError, NotFound, StateStore, iterate
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, FrozenClock
@@ -237,6 +237,36 @@ def test_a_follower_of_all_sees_each_change_of_a_session_once(
     assert [one.id for one in c.changes.follow_all(frozen_clock.now(), idle_timeout=0)] == ["a", "b"]
     with pytest.raises(MisuseError), every_backend.transaction() as tx:
         tx.conversations.changes.follow_all(began)
+
+
+def test_a_follower_of_all_reads_no_session_again_that_changed_long_ago(
+    every_backend: StateStore, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conversations CV-31: however many changed at once, and though nothing has changed since."""
+    c = every_backend.conversations
+    c.sessions.create(NewSession("a"))
+    asked, real = list[Any](), type(c.changes).updated_sessions
+
+    def updated(self: Any, since: Any, **more: Any) -> Any:
+        asked.append(len(real(self, since, **more).items))
+        frozen_clock.advance(seconds=200)
+        return real(self, since, **more)
+
+    monkeypatch.setattr(type(c.changes), "updated_sessions", updated)
+    stop = threading.Event()
+    began = frozen_clock.now()
+    monkeypatch.setattr(stop, "wait", lambda _: stop.set() if len(asked) > 3 else None)
+    assert [one.id for one in c.changes.follow_all(began, poll_interval=0, stop=stop)] == ["a"]
+    assert asked == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("where", ["changes", "exchange"])
+def test_an_interval_is_checked_also_where_nobody_has_to_wait(every_backend: StateStore, where: str) -> None:
+    """conversations CV-30, CV-34."""
+    c, wrong = every_backend.conversations, cast("Any", "x")
+    c.sessions.create(NewSession("a"))
+    with pytest.raises(InvalidValue, match="poll_interval"):
+        getattr(c, where).wait("a", timeout=0, poll_interval=wrong)
 
 
 async def _watched(opened: StateStore, session_id: str) -> Any:

@@ -66,12 +66,12 @@ class Changes(Repository):
         Looks every ``poll_interval`` seconds, with one statement for all that wait in a store, and holds no connection
         meanwhile. In a transaction it is `MisuseError`.
         """
-        seconds = valid.seconds("timeout", timeout)
+        seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
         found = self.after(session_id, seq, limit=limit)
         if found.items or found.damaged or not seconds:
             return found
-        with self._arrivals(session_id, seq, seconds, poll_interval) as arrived:
+        with self._arrivals(session_id, seq, seconds, interval) as arrived:
             arrived.wait(arrived.seconds_left)
         return self.after(session_id, seq, limit=limit)
 
@@ -124,7 +124,8 @@ class Changes(Repository):
         """Each session that changes, and those that have changed since; again whenever its ``change_seq`` has grown.
 
         Asks as `updated_sessions` every ``poll_interval`` seconds. Ends after ``idle_timeout`` seconds without a
-        change, or when ``stop`` is set. A session whose ``updated_at`` was set back by more than a minute is not seen.
+        change, or when ``stop`` is set. A session whose ``updated_at`` lies more than a minute back when it is stored,
+        as that of an import, is not seen.
         """
         refuse_in_transaction(self._scope)
         idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
@@ -141,10 +142,9 @@ class Changes(Repository):
         session_id: str,
         seq: int,
         seconds: float,
-        poll_interval: float,
+        interval: float,
         woken: Callable[[], object] | None = None,
     ) -> AbstractContextManager[Arrivals[str]]:
-        interval = valid.seconds("poll_interval", poll_interval)
         return arrivals(watch_for(self._scope), session_id, seconds, interval, known=seq, woken=woken)
 
     def _followed(
@@ -172,13 +172,15 @@ class Changes(Repository):
     ) -> Iterator[SessionSummary]:
         heard, known = time.monotonic(), dict[str, tuple[int, datetime]]()
         while not stop.is_set():
+            began = self._now()
             for session in iterate(self.updated_sessions, since, limit=valid.PAGE_LIMIT):
                 seen, _ = known.get(session.id, (0, None))
                 known[session.id] = session.change_seq, session.updated_at
                 if session.change_seq > seen:
                     yield session
                     heard = time.monotonic()
-            since = max(since, min(self._now(), max((at for _, at in known.values()), default=since)))
+            newest = max((at for _, at in known.values()), default=since)
+            since = max(since, min(began, newest), began - OVERLAP)  # moves on, also where nothing changes
             known = {key: (seq, at) for key, (seq, at) in known.items() if at >= _overlapping(since)}
             if idle is not None and time.monotonic() - heard >= idle:
                 return
