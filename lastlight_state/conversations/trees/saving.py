@@ -40,14 +40,24 @@ _HEADS = prepared(
 
 
 class Saving:
-    """What the units of one save share."""
+    """What the units of one save share. With ``only_adds``, no field of a stored session or branch changes."""
 
-    def __init__(self, plan: Plan, listeners: Listeners, known: KnownClasses, now: datetime, *, replaces: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        listeners: Listeners,
+        known: KnownClasses,
+        now: datetime,
+        *,
+        replaces: bool,
+        only_adds: bool = False,
+    ) -> None:
         self.plan = plan
         self.listeners = listeners
         self.known = known
         self.now = now
         self.replaces = replaces
+        self.only_adds = only_adds
 
     def part(self, unit: Unit, some: list[BranchPlan], locks: sessions.Locks) -> tuple[str, Counter[str]]:
         """Save the session with some of its branches; the id of the session, and what was written."""
@@ -92,7 +102,7 @@ class _Part:
 
     def _session_fields(self, session_id: str) -> None:
         row = self.of.plan.session
-        if session_id != row["id"] or self.done["session_created"]:
+        if session_id != row["id"] or self.done["session_created"] or self.of.only_adds:
             return
         stored = self.unit.row(session_sql.GET, {"session_id": session_id}) or {}
         changes = _changes(stored, row)
@@ -123,9 +133,11 @@ class _Part:
             self.done["branches_created"] += 1
         else:
             _refuse_other(stored, plan, session_id)
-            self._branch_fields(stored, plan.row)
+            if not self.of.only_adds:
+                self._branch_fields(stored, plan.row)
             branch = stored
-        if plan.system is not None and branch.system_msg_id != plan.system:
+        replaces_system = stored is None or not self.of.only_adds
+        if replaces_system and plan.system is not None and branch.system_msg_id != plan.system:
             making.system_replaced(
                 self.unit, self.of.listeners, self.of.known, branch.id, plan.system, self.of.now, locks=self.locks
             )

@@ -118,7 +118,9 @@ class Imports(Repository):
         draft, plan = unit.draft, unit.plan
         last = plan.session["last_message_at"] or plan.session["created_at"]
         known = self._remember(KnownClasses)
-        done = Saving(plan, self._listeners, known, last, replaces=False).part(view, plan.branches, locks)[1]
+        done = Saving(plan, self._listeners, known, last, replaces=False, only_adds=True).part(
+            view, plan.branches, locks
+        )[1]
         session_id = plan.session["id"]
         _, revised = storing.put_all(view, known, list(unit.loose.values()), last)
         if revised or done["messages_revised"] or bool(done["session_created"]) != is_new:
@@ -131,18 +133,11 @@ class Imports(Repository):
                 sessions.move(view, self._listeners, session_id, last, told)
         row = view.row(statuses.LOCK, {"session_id": session_id}) or {}
         status, ended = plan.session["status"], plan.session["ended_at"] or draft.updated_at
-        if row["status"] == words.RUNNING != status:
-            rough = plan.session["ended_at_is_approximate"]
-            statuses.move(
-                view,
-                self._listeners,
-                row,
-                status,
-                plan.session["why"],
-                ended,
-                ended_at=ended,
-                ended_at_is_approximate=rough,
-            )
+        if row["status"] not in words.TERMINAL and status in words.TERMINAL:
+            sets = {"ended_at": ended, "ended_at_is_approximate": plan.session["ended_at_is_approximate"]}
+            statuses.move(view, self._listeners, row, status, plan.session["why"], ended, **sets)
+        elif row["status"] == "pending" and status == words.RUNNING:
+            statuses.move(view, self._listeners, row, status, plan.session["why"], draft.updated_at)
         if unit.stored is not None:
             at = max(draft.updated_at, unit.stored["updated_at"])
             view.change(sql.TOUCH, {"session_id": session_id, "at": at})
@@ -173,7 +168,8 @@ class _Unit:
             return found, Counter()
         noticed = Counter(self.draft.noticed)
         if self.stored is not None:
-            noticed["status_kept"] += self.stored["status"] not in (words.RUNNING, self.plan.session["status"])
+            kept = self.stored["status"]
+            noticed["status_kept"] += kept in words.TERMINAL and kept != self.plan.session["status"]
         rows = comparing.added(view, self.plan, self.bodies, planned)
         rows["sessions"] += found == "imported"
         return found, Counter({_ROWS + name: n for name, n in rows.items() if n}) + Counter(

@@ -43,7 +43,8 @@ def found_at(path: Path) -> bool:
 
 def parts(path: Path) -> Iterator[Part]:
     """The runs of a folder, the oldest first; folders without a manifest are not to be read."""
-    for folder in [path] if _is_run(path) else _folders(path):
+    folders = [Path(os.path.abspath(path))] if _is_run(path) else _folders(path)  # noqa: PTH100 - "..", and no link
+    for folder in folders:
         yield Part(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))
 
 
@@ -151,7 +152,8 @@ def _messages(where: str, pile: Any, noticed: Counter[str]) -> tuple[list[NewMes
     if order is None:
         return list(found.values()), []
     there = [one for one in order if one in found]
-    loose = [message for message_id, message in found.items() if message_id not in set(there)]
+    placed = set(there)
+    loose = [message for message_id, message in found.items() if message_id not in placed]
     noticed["order_without_message"] += len(order) - len(there)
     noticed["message_outside_order"] += len(loose)
     return [found[one] for one in there], loose

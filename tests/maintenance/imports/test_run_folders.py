@@ -20,7 +20,7 @@ from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import BEGIN, branch, bytes_of, message, write, write_run
 
 from lastlight_state import AsyncStateStore, InvalidValue
-from lastlight_state.conversations import NewMessage, NewSession
+from lastlight_state.conversations import BranchPatch, NewMessage, NewSession, SessionPatch
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.imports import run_folders
@@ -100,6 +100,40 @@ def test_an_ended_run_that_was_changed_keeps_its_status_and_its_time(store: Any,
     assert imports.run(source).noticed == {"status_kept": 1}
     session = store.conversations.sessions.get("r1")
     assert (session.status, session.updated_at, session.last_message_at) == ("completed", _at(60), _at(2))
+
+
+def test_a_run_that_was_pending_goes_on(store: Any, source: Path) -> None:
+    """maintenance OP-36: only what has ended keeps its status."""
+    for told in ("pending", "running", "success"):
+        ended = BEGIN + 60 if told == "success" else None
+        write_run(source, "r1", branch("b1", [message("m1", 1)]), status=told, ended_at=ended)
+        done = store.maintenance.imports.run(source)
+        assert (done.units.get("failed", 0), done.noticed) == (0, {})
+    session = store.conversations.sessions.get("r1")
+    assert (session.status, session.ended_at) == ("completed", _at(60))
+    assert [one.status for one in store.conversations.lifecycle.history("r1")] == ["completed", "running", "pending"]
+
+
+def test_what_was_named_here_keeps_its_name_when_a_run_grows(store: Any, source: Path) -> None:
+    """maintenance OP-36: what is new is appended, and nothing that is stored changes."""
+    theirs = {"branches": [{"id": "b1", "name": "theirs"}]}
+    write_run(source, "r1", branch("b1", [message("m1", 1)]), **theirs)
+    store.maintenance.imports.run(source)
+    store.conversations.sessions.update("r1", SessionPatch(name="mine"))
+    store.conversations.branches.update("b1", BranchPatch(name="mine"))
+    write_run(source, "r1", branch("b1", [message("m1", 1), message("m2", 2)]), **theirs)
+    assert store.maintenance.imports.run(source).rows == {"messages": 1, "progression_links": 1}
+    assert store.conversations.sessions.get("r1").name == store.conversations.branches.get("b1").name == "mine"
+
+
+def test_a_run_has_the_name_of_its_folder_wherever_it_is_seen_from(
+    store: Any, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-39."""
+    monkeypatch.chdir(write_run(source, "r1", branch("b1", [message("m1", 1)])) / "branches")
+    assert store.maintenance.imports.run("..").units == {"imported": 1}
+    assert store.maintenance.imports.run(source).units == {"unchanged": 1}
+    assert [one.id for one in store.conversations.sessions.list()] == ["r1"]
 
 
 def test_no_link_is_followed_and_a_folder_that_vanishes_stops_nothing(
