@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from support.scratch import THINGS
 
 from lastlight_state import InvalidValue, StateStore
+from lastlight_state.backends.postgres import copying
 from lastlight_state.db.statements import bind, prepared
 
 AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
@@ -75,3 +76,9 @@ def test_a_wrong_value_among_many_rows_is_refused_as_in_a_single_one(
     with pytest.raises(InvalidValue, match=problem):
         insert(scratch, rows)
     assert scratch._scope.reading(lambda unit: unit.rows(ALL)) == []
+
+
+def test_a_value_that_no_column_has_is_named() -> None:
+    """journal E-8: rather than left out with its column."""
+    with pytest.raises(TypeError, match="no column has values of list"):
+        copying._lines([["a"], [[]]])

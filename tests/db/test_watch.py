@@ -94,16 +94,17 @@ def test_those_who_wait_learn_that_no_look_is_possible_any_more() -> None:
 def test_a_look_that_hangs_does_not_hold_up_the_end_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-10."""
     monkeypatch.setattr(watches, "LAST_LOOK_SECONDS", 0.0)
-    looked, go_on = threading.Event(), threading.Event()
+    looked, go_on, over = threading.Event(), threading.Event(), threading.Event()
 
     def read(keys: Collection[str]) -> dict[str, int]:
         looked.set()
-        assert go_on.wait(30)
+        go_on.wait(30)
+        over.set()
         return {}
 
     watch = Watch(read)
     with watch.waiting_for(["run"], 0):
         assert looked.wait(30)
         watch.end()
-        assert not go_on.is_set()
+        assert not over.is_set()
         go_on.set()

@@ -57,7 +57,9 @@ def _is_plain(text: str) -> bool:
 def _text(value: Any) -> str:
     if value is None:
         return _NULL
-    write = _WRITTEN.get(type(value)) or next(_WRITTEN[kind] for kind in _WRITTEN if isinstance(value, kind))
+    write = _WRITTEN.get(type(value)) or next((_WRITTEN[kind] for kind in _WRITTEN if isinstance(value, kind)), None)
+    if write is None:
+        raise TypeError(f"no column has values of {type(value).__name__}")
     return write(value)
 
 

@@ -51,7 +51,8 @@ class Moving(Upkeep):
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
         greatest = f"SELECT max({quoted(column)}) FROM {self._named(table)}"
-        sql = f"SELECT setval({self._sequence(table, column)}, greatest(({greatest}), %s::bigint))"
+        names = f"SELECT setval({self._sequence(table, column)}, greatest(({greatest}), "
+        sql = names.replace("%", "%%") + "%s::bigint))"
         with _translated():
             checkout.driver.execute(sql, (last,))  # NULL, of an empty table, changes nothing
 
