@@ -95,8 +95,8 @@ def _ack(store: Any, _: Any, reader: str = "r1") -> Any:
 
 
 LOOKS = {
-    "Exchange.send": Look(_sent, _send, _send, since=4),
-    "Exchange.publish": Look(_sent, _publish, _send, since=5),
+    "Exchange.send": Look(_sent, _send, _send, since=3),
+    "Exchange.publish": Look(_sent, _publish, _send, since=4),
     "Exchange.take": Look(
         _sent, lambda s, _: s.conversations.exchange.take("cy", reader="r1"), lambda s, _: _ack(s, _, "r2")
     ),
