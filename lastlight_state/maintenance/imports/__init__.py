@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -41,6 +42,7 @@ LOOKED_FOR = "lionagi-runs: folders with run.json"
 #: How many units that failed a report names.
 FAILURES = 500
 
+_SIGN_OF_LIFE = timedelta(minutes=1)
 _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
 
@@ -85,8 +87,15 @@ class Imports(Repository):
         with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
             for part in run_folders.parts(Path(path)):
                 done.add(part, partial(self._imported, receipt, part, revive, done))
+                receipt = self._alive(receipt, done)
             receipt = self._receipts.step(receipt, counts=done.counts)
         return done.report(source_kind, self._receipts.finish(receipt))
+
+    def _alive(self, receipt: Receipt, done: _Done) -> Receipt:
+        """Step the receipt once a minute, also where nothing is stored: one that is silent is taken for dead."""
+        if self._now() - receipt.updated_at < _SIGN_OF_LIFE:
+            return receipt
+        return self._receipts.step(receipt, counts=done.counts)
 
     def _kind(self, path: str | Path, kind: SourceKind | None) -> SourceKind:
         if kind is not None:

@@ -328,6 +328,28 @@ def test_wrong_sources_and_a_second_import_are_refused(database: Database, sourc
     assert asyncio.run(work()) == ("lionagi-runs", {"failed": 2})
 
 
+def test_an_import_that_finds_nothing_new_is_no_dead_one(
+    database: Database, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-7, OP-35: an hour of unchanged runs, and nobody takes the work over."""
+    store, other = database.open(), database.open()
+    for name in ("r1", "r2", "r3"):
+        write_run(source, name)
+    store.maintenance.imports.run(source)
+    known = run_folders.parts
+
+    def slowly(path: Path) -> Any:
+        for i, part in enumerate(known(path)):
+            if i:
+                with pytest.raises(Conflict, match="is running"):
+                    other.maintenance.imports.run(source)
+            database.clock.advance(timedelta(minutes=9))
+            yield part
+
+    monkeypatch.setattr(run_folders, "parts", slowly)
+    assert store.maintenance.imports.run(source).units == {"unchanged": 3}
+
+
 def test_a_file_past_the_limit_fails_its_run(store: Any, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-38."""
     write_run(source, "r1", branch("b1", [message("m1", 1)]))
