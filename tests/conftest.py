@@ -15,13 +15,19 @@ from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, Sql
 
 pytest_plugins = ["pytester"]
 
-# A slow machine is no failure, and each run tries new examples, wherever it runs; a failure prints how to repeat it.
+# Neither a slow machine nor unlucky draws are a failure. Each run tries new examples, wherever it runs; a failure
+# prints how to repeat it.
 settings.register_profile(
     "lastlight",
     deadline=None,
     derandomize=False,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ],
 )
 settings.load_profile("lastlight")
 

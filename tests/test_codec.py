@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from lastlight_state import StateStore, codec
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
@@ -69,7 +69,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(value=VALUES)
 @example(value={"exact": 1.2345678901234568e18, "whole": 2.0**63, "edge": 1e300, "emoji": "👩‍🚀", "rtl": "שלום"})
 def test_what_is_stored_as_json_comes_back_equal(every_backend: StateStore, value: Any) -> None:

@@ -259,7 +259,7 @@ def by_the_minute(fields: Fields, zone: ZoneInfo, after: datetime) -> Iterator[d
     yield from sorted(instant for instant in found if instant > after)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(fields=PATTERNS, night=st.sampled_from(NIGHTS), minutes=st.integers(-1440, 600), millis=st.integers(0, 59_999))
 def test_instants_are_those_found_by_looking_at_every_minute(
     fields: Fields, night: datetime, minutes: int, millis: int

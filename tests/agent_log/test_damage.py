@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.agent_log.logs import FIXTURES, SANDBOX, agent_log, ended, events, put, said, text
 
 from lastlight_state.agent_log import AgentLog, Outcome, TranslationOptions
 from lastlight_state.agent_log.envelopes import is_record
 from lastlight_state.jsonl.recovery import judge
 
-FILES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FILES = settings(max_examples=30)
 
 
 def generations() -> list[bytes]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from jsonl.test_follow import Steps
 from support.agent_log.logs import FIXTURES, SANDBOX, SESSION, agent_log, path_of, put, said, text
 from support.jsonl.lines import counted
@@ -313,7 +313,7 @@ def test_a_merged_cursor_goes_on_in_every_file(log: AgentLog) -> None:
 stamped = st.lists(st.one_of(st.none(), st.integers(0, 59)), max_size=8)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(stamped, stamped, st.integers(1, 5))
 def test_merged_pages_of_any_size_give_the_same_lines_as_one(
     tmp_path: Path, main: list[int | None], agent: list[int | None], limit: int

@@ -43,7 +43,7 @@ def alarm() -> Iterator[Callable[[float], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(impatient=st.lists(st.booleans(), min_size=1, max_size=8))
 def test_the_lock_is_given_in_the_order_it_was_asked_for_whoever_gives_up_meanwhile(impatient: list[bool]) -> None:
     """backends B-22: writers queue on a fair lock."""

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.scratch import THINGS
 
 from lastlight_state import StateStore
@@ -91,7 +91,7 @@ def admitted(row: dict[str, Any], chosen: dict[str, Any]) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50)
 @given(rows=ROWS, chosen=CHOSEN, limit=st.integers(1, 7), descending=st.booleans())
 def test_pages_show_every_row_that_is_admitted_once_and_in_order(
     scratch: StateStore, rows: list[dict[str, Any]], chosen: dict[str, Any], limit: int, descending: bool
@@ -105,7 +105,7 @@ def test_pages_show_every_row_that_is_admitted_once_and_in_order(
     assert all(len(items) == limit for items in pages[:-1])
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(rows=ROWS, limit=st.integers(1, 4))
 def test_rows_that_come_or_go_between_pages_make_no_other_row_skipped_or_repeated(
     scratch: StateStore, rows: list[dict[str, Any]], limit: int
@@ -194,7 +194,7 @@ def encoded(content: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(token=st.text(max_size=60) | st.binary(max_size=60).map(lambda data: data.hex()))
 def test_any_other_text_is_no_token(scratch: StateStore, token: str) -> None:
     """house H-13."""

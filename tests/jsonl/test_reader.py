@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.jsonl.lines import KIND, is_record, opened, read, record
 
 from lastlight_state.codec import dump_line
@@ -18,7 +18,7 @@ from lastlight_state.errors import BackendUnavailable
 from lastlight_state.jsonl.reader import LineReader
 from lastlight_state.jsonl.recovery import Recovery, judge
 
-FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FILES = settings(max_examples=150)
 
 
 @pytest.fixture
@@ -334,7 +334,6 @@ hostile = st.sampled_from(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(hostile, st.integers(1, 3_000)), max_size=6).map(
         lambda parts: b"".join(part * times for part, times in parts)

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.jsonl.lines import append_until_killed, child, is_record, read, record
 
 from lastlight_state.codec import dump_line
@@ -26,7 +26,7 @@ from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import KEPT, KINDS, Section, terminated
 from lastlight_state.jsonl.writer import LineWriter
 
-FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FILES = settings(max_examples=60)
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from support.jsonl.lines import KIND, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.jsonl.reader import Line
 from lastlight_state.jsonl.tail import BLOCK_BYTES, Tail, read_tail
 
-FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FILES = settings(max_examples=150)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.messaging.chat import said
 from support.workflows.steps import all_pages
 
@@ -13,7 +13,7 @@ from lastlight_state.messaging import ConversationKey
 from lastlight_state.testing import FrozenClock
 
 NUMBERS = count()
-BOUNDED = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BOUNDED = settings(max_examples=15)
 
 
 @BOUNDED

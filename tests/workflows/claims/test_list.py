@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.sent import recorded
 from support.workflows.claim_steps import LEASE, MILLI
 from support.workflows.plans import Plan, plan_of
@@ -116,7 +116,7 @@ def test_a_claimable_run_knows_what_it_was_started_from(store: StateStore, froze
     rows=st.lists(st.tuples(st.sampled_from("ohnd"), st.integers(0, 3), st.booleans()), max_size=9),
     limit=st.integers(1, 4),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 def test_pages_repeat_and_miss_nothing(
     every_backend: StateStore, raw: Raw, database: Database, rows: list[tuple[str, int, bool]], limit: int
 ) -> None:

@@ -180,14 +180,15 @@ def test_a_lease_that_ends_now_is_alive_and_a_millisecond_later_is_not() -> None
     assert is_abandoned(held, AFTER)
 
 
-_times = st.none() | st.integers(-120, 120).map(lambda seconds: NOW + timedelta(seconds=seconds))
+_moments = st.integers(-120, 120).map(lambda seconds: NOW + timedelta(seconds=seconds))
+_times = st.none() | _moments
 _questions = st.builds(
     PendingQuestions,
     kind=st.sampled_from(["approval", "human_request"]),
     id=st.sampled_from("ab"),
     node=st.none() | st.just(NodeRef("n")),
     label=st.none(),
-    asked_at=_times.filter(bool),
+    asked_at=_moments,
     expires_at=_times,
     count=st.integers(1, 3),
     first_expiry=_times,
@@ -196,8 +197,8 @@ ANY_FACTS = st.builds(
     Facts,
     status=st.sampled_from([*LIVE, *TERMINAL, "hibernating"]),
     workflow_name=st.just("w"),
-    started_at=_times.filter(bool),
-    updated_at=_times.filter(bool),
+    started_at=_moments,
+    updated_at=_moments,
     transition_seq=st.integers(0, 2),
     restart_count=st.integers(0, 4),
     claim_owner=st.none() | st.just("w-1"),

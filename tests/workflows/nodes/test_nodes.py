@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given as drawn, settings, strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 from support.sent import recorded
 from support.workflows.steps import TRIGGER, Raw, started, together
 
@@ -91,7 +91,7 @@ PUTS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @drawn(graphs=st.lists(st.dictionaries(st.sampled_from("abc"), PUTS, min_size=1), min_size=1, max_size=4))
 def test_a_graph_put_at_once_stands_as_one_put_node_by_node(every_backend: StateStore, graphs: Any) -> None:
     """workflows W-70: and as the rule says, told once more in Python."""

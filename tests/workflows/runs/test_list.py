@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.workflows.plans import plan_of, plan_of_page, sql_of_page
 from support.workflows.steps import TRIGGER, Raw, all_pages, paused, started
 
@@ -170,7 +170,7 @@ RUNS = st.lists(
 _RANKS = {"running": 0, "paused": 1, "queued": 2}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(
     runs=RUNS, limit=st.integers(1, 5), statuses=st.none() | st.sets(st.sampled_from(["queued", "running", "failed"]))
 )

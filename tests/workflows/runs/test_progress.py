@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.workflows.crew import Crew
 from support.workflows.steps import PLAN, Raw, started, together
 
@@ -309,7 +309,7 @@ VALUES = st.recursive(
 MERGES = st.lists(st.tuples(st.dictionaries(KEYS, VALUES, max_size=3), st.lists(KEYS, max_size=2)), max_size=8)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(merges=MERGES)
 def test_merges_add_up_as_those_of_a_dictionary(every_backend: StateStore, merges: list[Any]) -> None:
     """workflows W-26."""

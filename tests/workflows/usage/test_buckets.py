@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
@@ -141,7 +141,7 @@ def test_a_zone_of_the_host_or_the_server_changes_nothing(elsewhere: StateStore)
     assert counts(elsewhere.workflows.usage.hourly(14)) == [1, 1] + [0] * 12
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(ages=st.lists(st.integers(-3_600_000, 3 * 86_400_000), max_size=8), days=st.integers(1, 4))
 def test_every_execution_is_in_one_bucket(every_backend: StateStore, ages: list[int], days: int) -> None:
     """workflows W-62: days and hours agree with a count by hand."""
