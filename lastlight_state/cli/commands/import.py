@@ -15,7 +15,7 @@ from lastlight_state.cli.opening import look, working
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ImportReport
-from lastlight_state.maintenance.imports import KINDS
+from lastlight_state.maintenance.imports.kinds import KINDS
 
 COUNTS = (Column("WHAT", lambda row: row[0]), Column("COUNT", lambda row: row[1], right=True))
 FAILED = (
@@ -27,7 +27,7 @@ FAILED = (
 
 @command("import")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--kind", metavar="WORD", help="What is there: lionagi-runs. Without it, the folder is looked at.")
+@click.option("--kind", metavar="WORD", help="What is there; without it, the path is looked at.")
 @click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 def run(call: Call, path: Path, kind: Any, revive: bool, dry_run: bool) -> Answer:
@@ -37,7 +37,7 @@ def run(call: Call, path: Path, kind: Any, revive: bool, dry_run: bool) -> Answe
     same command again writes nothing but what is new.
     """
     if kind is not None and kind not in KINDS:
-        raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=KINDS)
+        raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=tuple(KINDS))
     if dry_run:
         report = look(call, lambda store: store.maintenance.imports.plan(path, kind=kind, revive=revive))
     else:

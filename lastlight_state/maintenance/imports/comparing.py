@@ -1,9 +1,8 @@
-"""What an import would do with a unit: what is new of it, or why it is refused. Reads only."""
+"""What an import would add of a session, or why it is refused. Reads only."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 from lastlight_state import codec
@@ -14,6 +13,7 @@ from lastlight_state.db.listed import as_list
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, StaleVersion
 from lastlight_state.maintenance.imports import statements as sql
+from lastlight_state.maintenance.imports.pieces import Look
 
 Row = dict[str, Any]
 
@@ -21,39 +21,21 @@ Row = dict[str, Any]
 _TOLD = ("sender", "recipient", "channel", "role", "lion_class", "node_metadata", "extra", "content")
 
 
-@dataclass
-class Planned:
-    """What earlier units of the same dry run would store."""
-
-    branches: dict[str, str] = field(default_factory=dict)
-    messages: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def outcome(unit: Unit, kind: str, key: str, session_id: str, digest: str, stored: Row | None, *, revives: bool) -> str:
-    """``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises `AlreadyExists` for a session from elsewhere."""
-    before = unit.value(sql.IMPORTED, {"source_kind": kind, "source_key": key})
-    if stored is None:
-        buried = unit.value(sql.BURIED, {"kind": words.SESSION, "id": session_id}) is not None
-        return "pruned" if buried and not revives else "imported"
-    if before is None:
-        raise AlreadyExists(words.SESSION, session_id, problem="is stored, and was not imported from such a source")
-    return "unchanged" if before == digest else "grown"
-
-
-def added(unit: Unit, plan: Plan, bodies: dict[str, Row], planned: Planned) -> Counter[str]:
+def added(look: Look, plan: Plan, bodies: dict[str, Row]) -> Counter[str]:
     """The rows that the unit would add, by table.
 
     Raises `AlreadyExists` for a branch of another session and for a message that is stored otherwise, and
     `StaleVersion` for an order that does not continue the stored one.
     """
+    unit, branches, messages = look.view, look.planned["branches"], look.planned["messages"]
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
     heads = {row["id"]: row["session_id"] for row in unit.rows(sql.HEADS, {"ids": ids})}
-    digests = _new_messages(unit, bodies, planned)
-    found = Counter(messages=len(digests.keys() - planned.messages.keys()))
+    digests = _new_messages(unit, bodies, messages)
+    found = Counter(messages=len(digests.keys() - messages.keys()))
     session_id = plan.session["id"]
     for branch in plan.branches:
         branch_id = branch.row["id"]
-        owner = heads.get(branch_id) or planned.branches.get(branch_id, session_id)
+        owner = heads.get(branch_id) or branches.get(branch_id, session_id)
         if owner != session_id:
             raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
         stored = lineage.whole_order(unit, branch_id) if branch_id in heads else []
@@ -61,12 +43,12 @@ def added(unit: Unit, plan: Plan, bodies: dict[str, Row], planned: Planned) -> C
             raise StaleVersion(words.BRANCH, branch_id, expected=len(branch.order), found=len(stored))
         found["branches"] += branch_id not in heads
         found["progression_links"] += len(branch.order) - len(stored)
-    planned.messages.update(digests)
-    planned.branches.update((branch.row["id"], session_id) for branch in plan.branches)
+    messages.update(digests)
+    branches.update((branch.row["id"], session_id) for branch in plan.branches)
     return found
 
 
-def _new_messages(unit: Unit, bodies: dict[str, Row], planned: Planned) -> dict[str, tuple[str, ...]]:
+def _new_messages(unit: Unit, bodies: dict[str, Row], planned: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """The messages that are not stored yet, by id, each with the digests of its fields."""
     new: dict[str, tuple[str, ...]] = {}
     for at in range(0, len(bodies), words.BATCH):
@@ -78,7 +60,7 @@ def _new_messages(unit: Unit, bodies: dict[str, Row], planned: Planned) -> dict[
                 _refuse(one, storing.differs(stored[one], bodies[one]))
             else:
                 new[one] = tuple(codec.digest(bodies[one][name]) for name in _TOLD)
-                earlier = zip(_TOLD, planned.messages.get(one, new[one]), new[one], strict=True)
+                earlier = zip(_TOLD, planned.get(one, new[one]), new[one], strict=True)
                 _refuse(one, [name for name, first, second in earlier if first != second])
     return new
 

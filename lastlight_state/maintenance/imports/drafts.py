@@ -1,9 +1,8 @@
-"""One unit of a source, as every reader gives it to the import."""
+"""A session of a source, as the readers of sessions give it to the import."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,11 +21,3 @@ class Draft:
     updated_at: datetime
     loose: tuple[NewMessage, ...] = ()
     noticed: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A unit that was found: its name in the source, and how to read it. ``read`` is None if it is not to be read."""
-
-    key: str
-    read: Callable[[], Draft] | None

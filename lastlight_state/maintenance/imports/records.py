@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from lastlight_state.db.records import Record
 from lastlight_state.receipts import Receipt
+
+#: What is imported from.
+SourceKind = Literal["lionagi-runs"]
 
 
 class FailedUnit(Record):
@@ -19,8 +23,9 @@ class FailedUnit(Record):
 class ImportReport(Record):
     """What an import did, or would do: ``receipt`` is None for a plan, which writes nothing.
 
-    ``units`` counts run folders by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``, ``ignored`` and
-    ``failed``. ``rows`` counts what was added by table. ``noticed`` counts what a source says and no row does.
+    ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``,
+    ``ignored`` and ``failed``. ``rows`` counts what was added by table. ``noticed`` counts what a source says and no
+    row does.
     ``failures`` are the first 500 units that failed.
     """
 

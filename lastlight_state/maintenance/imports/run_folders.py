@@ -26,7 +26,9 @@ from lastlight_state.conversations.arguments import (
     SessionTree,
 )
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
-from lastlight_state.maintenance.imports.drafts import Draft, Part
+from lastlight_state.maintenance.imports.drafts import Draft
+from lastlight_state.maintenance.imports.pieces import Kind, Part, Read
+from lastlight_state.maintenance.imports.session_trees import piece_of
 
 MANIFEST, BRANCHES = "run.json", "branches"
 #: The most bytes of one file.
@@ -48,8 +50,8 @@ def parts(path: Path) -> Iterator[Part]:
         yield Part(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))
 
 
-def _reader(folder: Path) -> Any:
-    return partial(_draft, folder) if _is_run(folder) else None
+def _reader(folder: Path) -> Read | None:
+    return piece_of(partial(_draft, folder)) if _is_run(folder) else None
 
 
 def _is_run(folder: Path) -> bool:
@@ -251,3 +253,7 @@ def _moment(value: Any) -> datetime | None:
         return None if isinstance(value, bool | None) else datetime.fromtimestamp(value, UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return None
+
+
+#: The kind of source.
+KIND = Kind("lionagi-runs", "folders with run.json", found_at, parts)

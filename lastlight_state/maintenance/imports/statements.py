@@ -1,9 +1,8 @@
-"""The statements of imports."""
+"""The statements of imported sessions."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel import storing
@@ -11,21 +10,9 @@ from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.statements import bind, prepared
-from lastlight_state.receipts.tables import LEDGER, TOMBSTONES
 
-_l, _s, _b = LEDGER.c, SESSIONS.c, BRANCHES.c
-_CHANGED = ("digest", "outcome", "receipt_id", "imported_at")
+_s, _b = SESSIONS.c, BRANCHES.c
 
-IMPORTED = prepared(
-    sa.select(_l.digest).where(
-        _l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key)
-    )
-)
-BURIED = prepared(
-    sa.select(TOMBSTONES.c.id).where(
-        TOMBSTONES.c.kind == bind("kind", TOMBSTONES.c.kind), TOMBSTONES.c.id == bind("id", TOMBSTONES.c.id)
-    )
-)
 SESSION = prepared(sa.select(_s.id, _s.status, _s.updated_at).where(_s.id == bind("session_id", _s.id)))
 _changed_at = bind("at", _s.updated_at)
 #: What is appended to a session has times of its own; the session's goes never back.
@@ -40,10 +27,4 @@ HEADS = prepared(
 )
 MESSAGES_THERE = prepared(
     sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
-)
-_new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
-NOTE = prepared(
-    _new.on_conflict_do_update(
-        index_elements=[_l.source_kind, _l.source_key], set_={name: _new.excluded[name] for name in _CHANGED}
-    )
 )

@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 from lastlight_state import StateStore
-from lastlight_state.maintenance import imports
+from lastlight_state.maintenance.imports import ledger
 
 if __name__ == "__main__":
     url, folder = sys.argv[1], sys.argv[2]
     living = iter(range(int(sys.argv[3]) - 1))
-    noted = imports._Unit.noted
+    noted = ledger.note
 
     def dying(*given: Any) -> Any:
         """The last step of a unit, or the end."""
@@ -21,6 +21,6 @@ if __name__ == "__main__":
             os.kill(os.getpid(), signal.SIGKILL)
         return noted(*given)
 
-    imports._Unit.noted = dying  # type: ignore[method-assign, assignment]
+    ledger.note = dying  # type: ignore[assignment]
     with StateStore.open(url) as store:
         store.maintenance.imports.run(folder)

@@ -1,0 +1,86 @@
+"""What every kind of source gives to the import: units that can be read, compared and stored."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.db.unit import Unit
+from lastlight_state.settings import Settings
+
+#: The outcomes after which a unit is stored and noted.
+STORED = ("imported", "grown")
+
+
+@dataclass(frozen=True)
+class Into:
+    """The store that is imported into."""
+
+    now: datetime
+    settings: Settings
+    listeners: Any
+    known_classes: KnownClasses
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at what is stored of a unit.
+
+    ``key`` names the unit in a source of ``kind``. ``planned`` has what earlier units of the same dry run would
+    store, by table and key: it is empty in a run, where they are stored.
+    """
+
+    view: Unit
+    kind: str
+    key: str
+    revives: bool
+    planned: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+
+
+class Piece(Protocol):
+    """A unit that was read and checked. ``digest`` tells whether the source is as it was at the last import."""
+
+    @property
+    def digest(self) -> str:
+        """Of everything that was read."""
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """The kind and the id of what it becomes."""
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """What happens with it: the outcome, the rows that are added by table, and what is noticed.
+
+        The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library for a unit
+        that is refused. Writes nothing.
+        """
+
+    def store(self, view: Unit, outcome: str) -> None:
+        """Store it, in the transaction in which it was compared."""
+
+
+#: Reads a unit, and checks it.
+Read = Callable[[Into], Piece]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A unit that was found: its name in the source, and how to read it. ``read`` is None if it is not to be read."""
+
+    key: str
+    read: Read | None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of source: its name, what it is found by, and its units."""
+
+    name: str
+    looked_for: str
+    found_at: Callable[[Path], bool]
+    parts: Callable[[Path], Iterator[Part]]

@@ -1,0 +1,59 @@
+"""Counts what an import does, or would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from lastlight_state.db.told import message_of
+from lastlight_state.errors import BackendError, ClaimLost, MisuseError, SchemaError, StateError
+from lastlight_state.maintenance.imports.pieces import Part, Read
+from lastlight_state.maintenance.imports.records import FailedUnit, ImportReport
+from lastlight_state.receipts import Receipt
+
+#: How many units that failed a report names.
+FAILURES = 500
+
+_UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
+
+#: What came of a unit: its outcome, the rows by table, and what was noticed.
+Outcome = tuple[str, Counter[str], Counter[str]]
+
+
+class Tally:
+    """What was done so far."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.failures: list[FailedUnit] = []
+
+    def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
+        """Treat a unit, and count what came of it."""
+        if part.read is None:
+            self.counts[f"{_UNITS}ignored"] += 1
+            return
+        try:
+            self.counts = self.with_(treat(part.read))
+        except (ClaimLost, BackendError, MisuseError, SchemaError):
+            raise
+        except (StateError, OSError) as error:
+            self.counts[f"{_UNITS}failed"] += 1
+            if len(self.failures) < FAILURES:
+                code = getattr(error, "code", "os_error")
+                self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    def with_(self, done: Outcome) -> Counter[str]:
+        """The counts, had this been done too."""
+        outcome, rows, noticed = done
+        found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
+        return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
+
+    def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
+        """As a record."""
+        units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
+        return ImportReport(
+            kind=kind, units=units, rows=rows, noticed=noticed, failures=tuple(self.failures), receipt=receipt
+        )
+
+    def _under(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((name.removeprefix(prefix), n) for name, n in self.counts.items() if name.startswith(prefix))
