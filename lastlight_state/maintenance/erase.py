@@ -136,8 +136,9 @@ class Erase(Repository):
         their metadata too. Chats of the person are removed with their messages, and so are the inbox of the person in
         the exchange and the memberships in channels. What stands in a held session stays.
 
-        Works in short transactions; doing it again goes on where it was interrupted. The receipt has counts and a
-        digest of the name. Raises `Conflict` ``already_running`` while another erasure runs.
+        Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
+        it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
+        ``already_running`` while another erasure runs.
         """
         name = valid.identifier("person", person)
         jobs = list(_jobs(self._viewing(lambda unit: _found(unit, name)), name))

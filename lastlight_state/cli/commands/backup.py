@@ -14,6 +14,7 @@ from lastlight_state.cli.opening import existing, look
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Manifest
+from lastlight_state.maintenance.backup.records import LINES
 from lastlight_state.store import StateStore
 
 FILES = (
@@ -45,7 +46,7 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
     manifest = look(call, work, verified=False)
     left, failure = len(manifest.left_out), None
     if left:
-        text = f"{left} damaged files of mailboxes are no part of the backup"
+        text = f"{left} damaged or unreadable files are no part of the backup"
         failure = Failure(NO, "incomplete", text, {"left_out": dict(manifest.left_out)})
     return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen), failure)
 
@@ -56,4 +57,5 @@ def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
     yield f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
     yield from screen.table(FILES, manifest.files)
     for path, reason in manifest.left_out.items():
-        yield f"left out: mailbox {path}: {reason}"
+        kind = "" if path.startswith(LINES) else "mailbox "
+        yield f"left out: {kind}{path}: {reason}"

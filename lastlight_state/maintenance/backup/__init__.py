@@ -45,7 +45,8 @@ class Backup(Repository):
         gets its name. Line files and mailboxes follow, unless ``with_logs`` is False. Raises `AlreadyExists` if the
         folder is there, `InvalidValue` if it is below the line files or mailboxes, `Conflict` ``damaged_backup`` for a
         database that is damaged itself, and `BackendUnavailable` where the folder cannot be written, or one that
-        belongs to the backup not be read. A mailbox that is damaged holds up nothing: the manifest names it.
+        belongs to the backup not be read. The manifest names what holds up nothing and is left out: a damaged file of
+        a mailbox, an attachment or folder that cannot be opened, and a file whose name is not UTF-8.
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)
@@ -56,7 +57,8 @@ class Backup(Repository):
             left_out: dict[str, str] = {}
             if with_logs:
                 for inside, root in zip(LINES, self._settings.line_directories, strict=True):
-                    line_copies.copy_all(root, made / inside)
+                    for path, problem in line_copies.copy_all(root, made / inside):
+                        left_out[f"{inside}/{path}"] = problem
                 left_out.update(mailbox_copies.copy_all(self._settings, made / MAILBOXES))
             manifest = Manifest(
                 created_at=self._now(),

@@ -10,18 +10,30 @@ from pathlib import Path
 
 _LINES = ".jsonl"
 _CHUNK = 1024 * 1024
+#: Why a file is left out whose name no manifest can hold.
+NOT_TEXT = "the name is not UTF-8"
 
 
-def copy_all(root: Path, into: Path) -> None:
+def copy_all(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every file below the directory into a folder of a backup; links and temporary files are left out.
 
-    A file that vanishes meanwhile, because somebody prunes it, is left out, too.
+    A file that vanishes meanwhile, because somebody prunes it, is left out, too. Gives each file whose name is not
+    UTF-8, which is left out, and the reason.
     """
     for path in _files(root):
-        target = into / path.relative_to(root)
+        name = str(path.relative_to(root))
+        if shown(name) != name:
+            yield shown(name), NOT_TEXT
+            continue
+        target = into / name
         make_private(target.parent, below=into.parent.parent)
         with suppress(FileNotFoundError):
             _copy(path, target)
+
+
+def shown(name: str) -> str:
+    """The name as text; bytes that are not UTF-8 are spelled with backslashes."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _files(root: Path) -> Iterator[Path]:

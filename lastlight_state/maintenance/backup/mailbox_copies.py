@@ -19,7 +19,7 @@ from lastlight_state.mailbox import Mailboxes
 from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
 from lastlight_state.mailbox.kernel.files import OtherFile
 from lastlight_state.maintenance.backup import databases
-from lastlight_state.maintenance.backup.line_copies import make_private
+from lastlight_state.maintenance.backup.line_copies import NOT_TEXT, make_private, shown
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
@@ -27,7 +27,9 @@ _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
-    """Copy every mailbox into a folder. Gives each database file that is damaged, which is left out, and the reason.
+    """Copy every mailbox into a folder. Gives each file or folder that is left out, and the reason.
+
+    Left out is a database file that is damaged, and what cannot be opened or has a name that is not UTF-8.
 
     A session or file that vanishes meanwhile, because somebody prunes it, is left out without a word.
     """
@@ -39,9 +41,9 @@ def copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
             problem = _copy_database(place, name, folder / name, settings)
             if problem is not None:
                 yield f"{place.key}/{name}", problem
-        for name in (INBOX, OUTBOX):
-            with suppress(FileNotFoundError):
-                _copy_files(place.path / name, folder / name)
+        with suppress(FileNotFoundError):
+            for path, problem in _copy_files(place.path, folder):
+                yield f"{place.key}/{path}", problem
 
 
 def _copy_database(place: Place, name: str, target: Path, settings: Settings) -> str | None:
@@ -64,21 +66,42 @@ def _copy_database(place: Place, name: str, target: Path, settings: Settings) ->
     return found[0] if found else None
 
 
-def _copy_files(source: Path, target: Path) -> None:
-    """The regular files below a folder of attachments."""
-    for folder, _, names, held in os.fwalk(source, follow_symlinks=False):
-        there = target / Path(folder).relative_to(source)
-        make_private(there, below=target.parent)
+def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Copy the regular files of a mailbox's attachments. Gives what is left out, and the reason."""
+    unopened: set[Path] = set()
+    for path, folders, names, held in os.fwalk(source, follow_symlinks=False):
+        folder = Path(path).relative_to(source)
+        unopened.discard(folder)
+        if path == str(source):
+            folders[:], names[:] = [name for name in folders if name in (INBOX, OUTBOX)], []
+        make_private(target / folder, below=target)
+        for name in [name for name in (*folders, *names) if shown(name) != name]:
+            (folders if name in folders else names).remove(name)
+            yield shown(str(folder / name)), NOT_TEXT
+        unopened.update(folder / name for name in folders)
         for name in names:
-            with suppress(FileNotFoundError):
-                _copy_file(held, name, there / name)
+            problem = _copy_file(held, name, target / folder / name)
+            if problem is not None:
+                yield str(folder / name), problem
+    for folder in sorted(unopened):
+        there = source / folder
+        if there.is_dir() and not there.is_symlink():  # the others are links, or gone
+            yield str(folder), "cannot be opened"
 
 
-def _copy_file(held: int, name: str, target: Path) -> None:
-    if not stat.S_ISREG(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
-        return
-    with os.fdopen(os.open(name, _TO_READ, dir_fd=held), "rb") as reading, target.open("xb") as writing:
+def _copy_file(held: int, name: str, target: Path) -> str | None:
+    """Copy the file, if it is a regular one and still there; why it was left out, if it cannot be opened."""
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
+            return None
+        opened = os.open(name, _TO_READ, dir_fd=held)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"cannot be opened: {error.strerror}"
+    with os.fdopen(opened, "rb") as reading, target.open("xb") as writing:
         os.fchmod(writing.fileno(), 0o600)
         shutil.copyfileobj(reading, writing)
         writing.flush()
         os.fsync(writing.fileno())
+    return None

@@ -24,8 +24,9 @@ class Manifest(Record):
     """What a backup holds: kept in it as ``manifest.json``, and written last.
 
     ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
-    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names files of
-    mailboxes that are damaged, and so no part of it, each with the reason.
+    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names what is no
+    part of it, each with the reason: of mailboxes what is damaged or cannot be opened, and files whose name is not
+    UTF-8, with its other bytes spelled with backslashes.
     """
 
     format: int = 1

@@ -47,7 +47,10 @@ def counted(unit: Unit, person: str) -> Counter[str]:
 
 
 def forget(unit: Unit, person: str) -> Counter[str]:
-    """Remove the person's inbox and memberships, and the name from what others have; the rows removed, by table."""
+    """Remove the person's inbox and memberships, and the name from what others have; the rows removed, by table.
+
+    All in the transaction of the unit, however many deliveries there are.
+    """
     values = {"person": person}
     unit.row(_LOCK, values)
     unit.change(_UNNAME, values)

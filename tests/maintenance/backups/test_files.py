@@ -151,6 +151,44 @@ def test_a_damaged_mailbox_is_left_out_and_named(sqlite_database: Database, fold
     assert (tmp_path / "there" / "v2-sessions" / "group" / "good" / "inbox").is_dir()
 
 
+def test_names_that_are_not_utf_8_are_left_out_and_named(store: StateStore, folder: Path) -> None:
+    """maintenance OP-46, OP-72: they hold up no backup."""
+    outbox, logs = store.mailbox.root / "group" / "session" / "outbox", store.settings.agent_sessions
+    odd = os.fsdecode(b"r\xe9sum\xe9")
+    for place in (outbox / "m1", outbox / odd, logs):
+        place.mkdir(exist_ok=True)
+        (place / f"{odd}.txt").write_text("x")
+    manifest = store.maintenance.backup.create(folder)
+    inside, name = "group/session/outbox", "r\\xe9sum\\xe9"
+    assert set(manifest.left_out) == {f"logs/agent-sessions/{name}.txt", f"{inside}/m1/{name}.txt", f"{inside}/{name}"}
+    assert set(manifest.left_out.values()) == {"the name is not UTF-8"}
+    assert attached(folder) == {b"Buy milk.", b"Milk."}
+    assert store.maintenance.backup.verify(folder) == manifest
+    assert f"left out: logs/agent-sessions/{name}.txt" in lastlight_state("backup", folder, "--verify").out
+
+
+def test_attachments_that_cannot_be_opened_are_left_out_and_named(
+    store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-46: nothing is missing in silence, and links still are no part of it."""
+    outbox, opens = store.mailbox.root / "group" / "session" / "outbox", os.open
+    (outbox / "shut").mkdir()
+    (outbox / "link").symlink_to(outbox / "shut")
+    (outbox / "shut.txt").write_text("x")
+
+    def refused(path: Any, *given: Any, **more: Any) -> int:
+        if path in ("shut", "shut.txt"):
+            raise PermissionError(13, "Permission denied", path)
+        return opens(path, *given, **more)
+
+    monkeypatch.setattr(os, "open", refused)
+    assert store.maintenance.backup.create(folder).left_out == {
+        "group/session/outbox/shut.txt": "cannot be opened: Permission denied",
+        "group/session/outbox/shut": "cannot be opened",
+    }
+    assert attached(folder) == {b"Buy milk.", b"Milk."}
+
+
 def test_a_mailbox_that_stays_busy_ends_the_backup(sqlite_database: Database, folder: Path) -> None:
     """maintenance OP-46: nothing of it is left, and nothing is missing in silence."""
     settings = Settings(state_dir=sqlite_database.state_dir, busy_timeout=0, retry_seconds=0)
