@@ -137,6 +137,7 @@ class Frames(Numbered):
         encoding, body = self._encoded(unit, numbered, text)
         stored = {**numbered, "encoding": encoding, "body": body}
         unit.change(sql.INSERT, stored)
+        self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right if the unit is undone
         if frame_no >= following:
             unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
         return FrameSummary.of({column.name: stored[column.name] for column in sql.SUMMARY})
@@ -151,7 +152,7 @@ class Frames(Numbered):
         previous = self._previous(unit, row["run_id"], frame_no - 1)
         if previous is None:
             return "full", text
-        delta = codec.encode_delta(codec.diff(json_codec.decode(previous), json_codec.decode(text)))
+        delta = codec.encode_delta(codec.diff_of_texts(previous, text))
         return ("delta", delta) if len(delta.encode()) < row["full_bytes"] else ("full", text)
 
     def _previous(self, unit: Unit, run_id: str, frame_no: int) -> str | None:

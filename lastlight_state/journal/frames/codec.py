@@ -37,9 +37,12 @@ def digest(text: str) -> str:
 
 def diff(previous: Any, following: Any) -> FrameDelta:
     """What makes ``following`` of ``previous``; nothing for equal trees."""
-    before, after = codec.decode(canonical(previous)), codec.decode(canonical(following))
-    shapes = _Shapes()
-    return FrameDelta(ops=tuple(_changes(before, after, [], None, shapes)))
+    return diff_of_texts(canonical(previous), canonical(following))
+
+
+def diff_of_texts(previous: str, following: str) -> FrameDelta:
+    """What makes one tree of another, both given as canonical texts."""
+    return FrameDelta(ops=tuple(_changes(codec.decode(previous), codec.decode(following), [], None, _Shapes())))
 
 
 def apply(previous: Any, delta: FrameDelta) -> Any:
@@ -118,26 +121,18 @@ def _sorted(value: Any, path: str, room: int) -> Any:
 
 
 class _Shapes:
-    """Numbers for values, equal for equal canonical texts. Each value is looked at once."""
+    """Short values that are equal for equal canonical texts. Each object and list is written once."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, int] = {}
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, bytes] = {}
 
-    def of(self, value: Any) -> int:
+    def of(self, value: Any) -> bytes:
         if not isinstance(value, dict | list):
-            return self._number((type(value), repr(value)))
+            return codec.encode_sound(value)
         found = self._seen.get(id(value))
         if found is None:
-            if isinstance(value, dict):
-                found = self._number(("object", *((key, self.of(one)) for key, one in value.items())))
-            else:
-                found = self._number(("list", *map(self.of, value)))
-            self._seen[id(value)] = found
+            found = self._seen[id(value)] = hashlib.sha256(codec.encode_sound(value)).digest()
         return found
-
-    def _number(self, key: Any) -> int:
-        return self._known.setdefault(key, len(self._known))
 
 
 def _changes(before: Any, after: Any, path: Path, node: str | None, shapes: _Shapes) -> Iterator[Op]:
