@@ -75,7 +75,7 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
                 yield key, str(values)
                 continue
             problem = judge(subject, row) if judge is not None else None
-            yield key, f"{subject.name} {shown(key)}: {problem}" if problem else _canonical(values)
+            yield key, f"{subject.name} {shown(key)}: {problem}" if problem else canonical(values)
 
 
 def not_for_postgres(subject: Subject, row: Row) -> str | None:
@@ -86,6 +86,11 @@ def not_for_postgres(subject: Subject, row: Row) -> str | None:
             if problem:
                 return problem
     return None
+
+
+def canonical(values: dict[str, Any]) -> bytes:
+    """The form in which rows are compared, of Python values by column: equal on every database."""
+    return codec.canonical({name: _portable(value) for name, value in values.items()})
 
 
 def shown(key: list[Any]) -> str:
@@ -103,10 +108,6 @@ def _problem(name: str, text: str) -> str | None:
     except ValueError:  # a text that only looks like JSON
         return None
     return None
-
-
-def _canonical(values: dict[str, Any]) -> bytes:
-    return codec.canonical({name: _portable(value) for name, value in values.items()})
 
 
 def _portable(value: Any) -> Any:

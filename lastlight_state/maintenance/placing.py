@@ -1,0 +1,160 @@
+"""Rows of many tables, put beside those that are stored: missing ones are inserted, equal ones are left alone.
+
+``given`` is ``{table: [row, …]}``; a row is ``{column: value}`` with the Python types of the table's columns, and names
+its whole key. Columns that all rows of one table lack get their defaults. Tables may come in any order: those that
+others refer to are stored first. An output table must exist and be registered. To use it, within one unit each:
+
+    planned = {table: len(rows) for table, rows in missing(view, given).items()}    # writes nothing
+    added = place(unit, given)                                                      # a Counter by table
+
+A row that was stored by somebody else after the look is `Conflict` (code ``unique``): do the unit again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, InvalidValue
+from lastlight_state.maintenance.copy.contents import canonical, shown
+from lastlight_state.maintenance.copy.subjects import Subject, is_json, subjects
+from lastlight_state.maintenance.copy.transfer import output_tables
+
+Row = Mapping[str, Any]
+Given = Mapping[str, Sequence[Row]]
+Key = tuple[Any, ...]
+
+#: How many rows are looked for with one statement.
+_TOGETHER = 200
+_NO_LIMIT = 2**40
+
+
+def missing(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, list[Row]]:
+    """Those of these rows that are not stored, by table, in the order in which they can be inserted.
+
+    Raises `AlreadyExists` with the table and the key of the first row that is stored with another value in a given
+    column, unless ``keeps`` says that stored rows stay whatever they hold. Raises `InvalidValue` for a table or column
+    that is unknown, a row without its key, and two different rows of one key.
+    """
+    found = {subject.name: _missing(view, subject, given[subject.name], keeps) for subject in _ordered(view, given)}
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def place(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
+    """Insert those of these rows that are `missing`; how many, by table."""
+    new = missing(unit, given, keeps=keeps)
+    for subject in _ordered(unit, new):
+        _insert(unit, subject, new[subject.name])
+    return Counter({name: len(rows) for name, rows in new.items()})
+
+
+def _ordered(unit: Unit, given: Given) -> list[Subject]:
+    """The tables of these rows, each after those that it refers to. Asks for output tables only if there are any."""
+    known = subjects(())
+    if not given.keys() <= {subject.name for subject in known}:
+        known = subjects(output_tables(unit))
+    if unknown := sorted(given.keys() - {subject.name for subject in known}):
+        raise InvalidValue("table", f"unknown table {unknown[0]!r:.80}")
+    return [subject for subject in known if subject.name in given]
+
+
+def _missing(view: Unit, subject: Subject, rows: Sequence[Row], keeps: bool) -> list[Row]:
+    by_key = _by_key(subject, rows)
+    left = dict(by_key)
+    listed_keys = [_listed(key) for key in by_key]
+    for at in range(0, len(by_key), _TOGETHER):
+        for stored in view.rows(_looked(subject.table), {"keys": as_list(listed_keys[at : at + _TOGETHER])}):
+            key = _key(subject, stored)
+            row = left.pop(key)
+            if not keeps and _form({name: stored[name] for name in row}) != _form(row):
+                raise AlreadyExists(
+                    subject.name, key[0] if len(key) == 1 else key, problem="is stored with other values"
+                )
+    order = [str(column.name) for column in subject.order]
+    return sorted(left.values(), key=lambda row: [row[name] for name in order])
+
+
+def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
+    names = tuple(column.name for column in subject.columns if column.name in rows[0])
+    texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
+    unit.insert(subject.table, _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows))
+    if subject.numbered is not None:  # numbers that the database gives next are greater than these
+        given = unit.backend.given(unit.checkout, subject.name, subject.numbered)
+        unit.backend.advance(unit.checkout, subject.name, subject.numbered, given)
+
+
+def _encoded(subject: Subject, row: Row, texts: Iterable[str]) -> Row:
+    """The parameters of a row: JSON as text. None is NULL, and JSON's null only in a column that has no NULL."""
+    made = dict(row)
+    for name in texts:
+        if made[name] is not None or not subject.table.c[name].nullable:
+            made[name] = codec.encode(f"{subject.name}.{name}", made[name], max_bytes=_NO_LIMIT)
+    return made
+
+
+def _by_key(subject: Subject, rows: Sequence[Row]) -> dict[Key, Row]:
+    found: dict[Key, Row] = {}
+    for row in _sound(subject, rows):
+        key = _key(subject, row)
+        if _form(found.setdefault(key, row)) != _form(row):
+            raise InvalidValue(subject.name, f"two different rows of the key {shown(list(key))}")
+    return found
+
+
+def _sound(subject: Subject, rows: Sequence[Row]) -> Iterator[Row]:
+    """The rows, as they are looked at: all have the columns of the first."""
+    names = set(rows[0]) if rows else set()
+    if unknown := sorted(names.difference(subject.names)):
+        raise InvalidValue(f"{subject.name}.{unknown[0]}"[:200], "unknown column")
+    for row in rows:
+        if row.keys() != names:
+            raise InvalidValue(subject.name, "rows of one table must have the same columns")
+        for column in subject.table.primary_key:
+            _check_key(f"{subject.name}.{column.name}", row.get(column.name), column.type.python_type)
+        yield row
+
+
+def _check_key(where: str, value: Any, kind: type) -> None:
+    if type(value) is not kind:
+        raise InvalidValue(where, f"expected {kind.__name__}, got {type(value).__name__}")
+    if isinstance(value, str):
+        codec.check_text(where, value)
+
+
+def _key(subject: Subject, row: Row) -> Key:
+    return tuple(row[column.name] for column in subject.table.primary_key)
+
+
+def _form(row: Row) -> bytes:
+    return canonical(dict(row))
+
+
+def _listed(key: Key) -> dict[str, Any]:
+    return {f"key_{i}": value for i, value in enumerate(key)}
+
+
+@lru_cache(maxsize=256)
+def _looked(table: sa.Table) -> Statement:
+    """Reads the stored rows of these keys."""
+    keys = listed("keys")
+    same = [column == _given(keys, i, column) for i, column in enumerate(table.primary_key)]
+    return prepared(sa.select(*table.columns).select_from(keys.join(table, sa.and_(*same))))
+
+
+def _given(keys: Any, place: int, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    found = member_of(keys.c.value, f"key_{place}")
+    return sa.cast(found, column.type) if isinstance(column.type, sa.Integer) else found
+
+
+@lru_cache(maxsize=256)
+def _inserted(table: sa.Table, names: tuple[str, ...]) -> Statement:
+    return prepared(sa.insert(table).values({name: bind(name, table.c[name]) for name in names}))
