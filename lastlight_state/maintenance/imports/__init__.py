@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -48,8 +49,9 @@ class Imports(Repository):
         """What `run` would do at this moment. Writes nothing, neither to the database nor to the source."""
         source, tally = self._kind(path, kind), Tally()
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        for part in source.parts(Path(path)):
-            tally.add(part, partial(self._looked, source, part, planned, revive))
+        with closing(source.parts(Path(path))) as parts:
+            for part in parts:
+                tally.add(part, partial(self._looked, source, part, planned, revive))
         return tally.report(source.name, None)
 
     def run(
@@ -65,8 +67,12 @@ class Imports(Repository):
         source, tally = self._kind(path, kind), Tally()
         policy = {"source": storable(str(path), 4_000), "revive": revive}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=work.owner(), actor=actor)
-        with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
-            for part in source.parts(Path(path)):
+        again = "the same command"
+        with (
+            work.interruptible(self._receipts, lambda: receipt, again=again),
+            closing(source.parts(Path(path))) as parts,
+        ):
+            for part in parts:
                 tally.add(part, partial(self._imported, receipt, part, revive, tally))
                 receipt = self._alive(receipt, tally)
             receipt = self._receipts.step(receipt, counts=tally.counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -83,4 +83,4 @@ class Kind:
     name: str
     looked_for: str
     found_at: Callable[[Path], bool]
-    parts: Callable[[Path], Iterator[Part]]
+    parts: Callable[[Path], Generator[Part]]

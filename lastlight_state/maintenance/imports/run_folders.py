@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -43,7 +43,7 @@ def found_at(path: Path) -> bool:
     return _is_run(path) or any(_is_run(one) for one in _folders(path))
 
 
-def parts(path: Path) -> Iterator[Part]:
+def parts(path: Path) -> Generator[Part]:
     """The runs of a folder, the oldest first; folders without a manifest are not to be read."""
     folders = [Path(os.path.abspath(path))] if _is_run(path) else _folders(path)  # noqa: PTH100 - "..", and no link
     for folder in folders:
@@ -86,7 +86,7 @@ def _draft(folder: Path) -> Draft:
     moments = sorted(_moments([message for branch in branches for message in branch.messages] + loose))
     changed = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, UTC)
     times, rough = _times(manifest, moments, changed)
-    branches.sort(key=lambda one: _moment(one.branch.created_at) or changed)
+    branches.sort(key=lambda one: moment_of(one.branch.created_at) or changed)
     session = _session(folder, manifest, times, rough, noticed)
     updated = times.updated_at or changed
     return Draft(SessionTree(session, branches), seen.hexdigest(), updated, tuple(loose), noticed)
@@ -131,7 +131,7 @@ def _branch(
         id=branch_id,
         name=own.get("name") or data.get("name"),
         user=data.get("user"),
-        created_at=_moment(data.get("created_at")) or _first(ordered),
+        created_at=moment_of(data.get("created_at")) or _first(ordered),
         node_metadata={name: value for name, value in hints.items() if value} or None,
         system=next((one for one in ordered if one.role == "system"), None),
         extra={"metadata": data["metadata"]} if data.get("metadata") else None,
@@ -169,7 +169,7 @@ def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
         noticed["content_missing"] += 1
         item = {**item, "content": {}}
     one = NewMessage(**runtime.message_fields(item, where))
-    return replace(one, created_at=_moment(one.created_at)) if isinstance(one.created_at, datetime) else one
+    return replace(one, created_at=moment_of(one.created_at)) if isinstance(one.created_at, datetime) else one
 
 
 def _order(where: str, pile: dict[str, Any]) -> list[str] | None:
@@ -215,18 +215,23 @@ def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
     """The status, and the word that is none."""
     told = manifest.get("status")
     if told is not None:
-        word = str(told).lower()
-        status = _WORDS.get(word, word)
-        return (status, None) if status in words.STATUSES else ("completed", str(told)[:200])
+        return known_status(told)
     code = manifest.get("exit_code")
     return ("completed" if code is None else _EXITS.get(code, "failed") if type(code) is int else "failed"), None
 
 
+def known_status(told: Any) -> tuple[str, str | None]:
+    """The status that a word of the program means: what is not known has ended, and is given back too."""
+    word = str(told).lower()
+    status = _WORDS.get(word, word)
+    return (status, None) if status in words.STATUSES else ("completed", str(told)[:200])
+
+
 def _times(manifest: dict[str, Any], moments: list[datetime], changed: datetime) -> tuple[SessionTimes, bool]:
     """When the run began, ended and changed, and whether its begin is a guess."""
-    told = _moment(manifest.get("started_at"))
+    told = moment_of(manifest.get("started_at"))
     started = told or (moments[0] if moments else changed)
-    ended = _moment(manifest.get("ended_at"))
+    ended = moment_of(manifest.get("ended_at"))
     last = moments[-1] if moments else None
     updated = max(one for one in (started, ended, last, changed) if one is not None)
     return SessionTimes(started, updated, started, ended, last), told is None
@@ -234,7 +239,7 @@ def _times(manifest: dict[str, Any], moments: list[datetime], changed: datetime)
 
 def _moments(messages: list[NewMessage]) -> Iterator[datetime]:
     for message in messages:
-        moment = _moment(message.created_at)
+        moment = moment_of(message.created_at)
         if moment is not None:
             yield moment
 
@@ -243,7 +248,7 @@ def _first(messages: list[NewMessage]) -> datetime | None:
     return min(_moments(messages), default=None)
 
 
-def _moment(value: Any) -> datetime | None:
+def moment_of(value: Any) -> datetime | None:
     """A time of Unix seconds or of ISO text, which is UTC if it names no zone. None for anything else."""
     try:
         if isinstance(value, str):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel import sessions, statuses, storing
+from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.trees.plans import Plan, plan_of
 from lastlight_state.conversations.trees.saving import Saving
+from lastlight_state.db.listed import as_list
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance.imports import comparing, ledger, statements as sql
-from lastlight_state.maintenance.imports.drafts import Draft
+from lastlight_state.maintenance.imports.drafts import Change, Draft
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Read
+
+Row = dict[str, Any]
 
 
 def piece_of(read: Callable[[], Draft]) -> Read:
@@ -26,6 +30,37 @@ def piece_of(read: Callable[[], Draft]) -> Read:
 
 def _piece(read: Callable[[], Draft], into: Into) -> SessionPiece:
     return SessionPiece(read(), into)
+
+
+def _checked(where: str, change: Change) -> tuple[Change, Row]:
+    return change, statuses.reason(where, change.why, change.status)
+
+
+def kept_orders(view: Unit, plan: Plan, *, is_new: bool) -> Plan:
+    """The plan with the orders that it names, which are made; one whose id is taken gets another."""
+    heads = {row["id"] for row in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
+    new = [one.row for one in plan.branches if one.row["id"] not in heads]
+    rows = [row for row in (*([plan.session] if is_new else []), *new) if row["progression_id"] is not None]
+    taken = {row["id"] for row in view.rows(sql.ORDERS_THERE, {"ids": _ids(row["progression_id"] for row in rows)})}
+    made: set[str] = set()
+    for row in rows:
+        if row["progression_id"] not in taken:
+            orders.create(view, orders.fresh(row["progression_id"], (row["created_at"], row["created_at_unix"])))
+            made.add(row["progression_id"])
+            taken.add(row["progression_id"])  # of two that name the same, the first has it
+    return replace(
+        plan,
+        session=_ordered(plan.session, made),
+        branches=[replace(one, row=_ordered(one.row, made)) for one in plan.branches],
+    )
+
+
+def _ordered(row: Row, made: Collection[str]) -> Row:
+    return {**row, "progression_id": row["progression_id"] if row["progression_id"] in made else None}
+
+
+def _ids(found: Iterable[str]) -> str:
+    return as_list([{"id": one} for one in found])
 
 
 class SessionPiece:
@@ -41,6 +76,8 @@ class SessionPiece:
         self._bodies = dict(self._loose)
         for branch in self.plan.branches:
             self._bodies.update(branch.bodies)
+        self._history = [_checked(f"history[{i}]", one) for i, one in enumerate(draft.history)]
+        self._ends = {one: _checked(f"branches[{one!r:.80}]", to) for one, to in draft.branch_statuses.items()}
         self._stored: Any = None  # its row, once it was compared
         self._locks = sessions.Locks()
 
@@ -62,15 +99,21 @@ class SessionPiece:
         """Add what is new of it, and move its status."""
         last = self.plan.session["last_message_at"] or self.plan.session["created_at"]
         listeners, known = self._into.listeners, self._into.known_classes
-        saving = Saving(self.plan, listeners, known, last, replaces=False, only_adds=True)
-        done = saving.part(view, self.plan.branches, self._locks)[1]
+        plan = kept_orders(view, self.plan, is_new=outcome == "imported")
+        if self._history and outcome == "imported":
+            plan = replace(plan, session={**plan.session, "status": None, "status_reason": None, "transition_seq": 0})
+        saving = Saving(plan, listeners, known, last, replaces=False, only_adds=True)
+        done = saving.part(view, plan.branches, self._locks)[1]
         session_id = self.plan.session["id"]
         _, revised = storing.put_all(view, known, list(self._loose.values()), last)
         if revised or done["messages_revised"] or bool(done["session_created"]) != (outcome == "imported"):
             # stored by somebody else after the look: the unit begins again, and is refused
             raise Conflict(f"session {session_id!r:.80} was changed meanwhile", code="unique")
         self._pool(view, last)
-        self._move(view)
+        if outcome == "imported":
+            self._tell(view)
+        else:
+            self._move(view)
         if self._stored is not None:
             at = max(self._draft.updated_at, self._stored["updated_at"])
             view.change(sql.TOUCH, {"session_id": session_id, "at": at})
@@ -84,6 +127,20 @@ class SessionPiece:
         if new:
             told = news("messages.appended", count=len(new))
             sessions.move(view, self._into.listeners, session_id, last, told)
+
+    def _tell(self, view: Unit) -> None:
+        """The history of a new session, and the statuses of its branches."""
+        session, listeners = self.plan.session, self._into.listeners
+        kept = ("started_at", "ended_at", "ended_at_is_approximate", "last_message_at")
+        last = {name: session[name] for name in kept}
+        for left, (change, why) in zip(range(len(self._history) - 1, -1, -1), self._history, strict=True):
+            row = view.row(statuses.LOCK, {"session_id": session["id"]}) or {}
+            statuses.move(view, listeners, row, change.status, why, change.at, **({} if left else last))
+        for branch_id, (change, why) in self._ends.items():
+            row = view.row(statuses.LOCK, {"session_id": session["id"]}) or {}
+            branch = view.row(statuses.BRANCH, {"branch_id": branch_id}) or {}
+            times = {"started_at": change.started_at} if change.started_at else {}
+            statuses.move_branch(view, listeners, row, branch, change.status, why, change.at, **times)
 
     def _move(self, view: Unit) -> None:
         """The status of a session that is stored already, if it went on."""

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
+from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSIONS, SESSIONS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.statements import bind, prepared
@@ -24,6 +24,9 @@ TOUCH = prepared(
 )
 HEADS = prepared(
     sa.select(_b.id, _b.session_id).where(AmongFew(_b.id, sa.select(member_of(listed("ids").c.value, "id"))))
+)
+ORDERS_THERE = prepared(
+    sa.select(PROGRESSIONS.c.id).where(AmongFew(PROGRESSIONS.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
 )
 MESSAGES_THERE = prepared(
     sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id"))))

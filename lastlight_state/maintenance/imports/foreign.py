@@ -1,0 +1,94 @@
+"""Reads SQLite files of other programs, as they are at one moment. Nothing is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.errors import Conflict, InvalidValue
+
+Row = dict[str, Any]
+
+_MAGIC = b"SQLite format 3\0"
+#: Rows that are fetched at once.
+_ROWS = 500
+
+
+class Foreign:
+    """An open file of another program."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self._checkout = checkout
+        self._columns: dict[str, list[str]] = {}
+
+    def columns(self, table: str) -> list[str]:
+        """The columns of a table in their order; none for one that is not there."""
+        if table not in self._columns:
+            found = self._all("SELECT name FROM pragma_table_info(?)", (table,))
+            self._columns[table] = [name for (name,) in found]
+        return self._columns[table]
+
+    def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
+        """The rows of a table with all its columns; ``rest`` is what follows in the statement, ``given`` its values.
+
+        Raises `Conflict` ``damaged_source`` for what cannot be read.
+        """
+        names = self.columns(table)
+        if not names:
+            return
+        listed = ", ".join(_quoted(name) for name in names)
+        for values in self._all(f"SELECT {listed} FROM {_quoted(table)} {rest}", given):
+            yield dict(zip(names, values, strict=True))
+
+    def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
+        """The rows of a table whose column has one of these values."""
+        listed = codec.encode_sound(list(keys)).decode()
+        return self.rows(table, f"WHERE {_quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
+
+    def confirm(self) -> None:
+        """Raise `Conflict` ``damaged_source`` if a file that nobody used was written meanwhile."""
+        if self._checkout.backend.disturbed:
+            raise Conflict("the source was written while it was read: import it again", code="damaged_source")
+
+    def _all(self, sql: str, given: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        try:
+            cursor = self._checkout.execute(sql, given)
+            while found := cursor.fetchmany(_ROWS):
+                yield from found
+        except self._checkout.backend.driver_errors as error:
+            raise Conflict(f"the source cannot be read: {error}", code="damaged_source") from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Foreign]:
+    """Open a file for reading. All that is read of it is of one moment."""
+    options = Options(read_only=True, glance=True)
+    with closing(open_backend(path.absolute(), options)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
+        yield Foreign(checkout)
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a path is a SQLite file."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def decoded(where: str, text: Any) -> Any:
+    """The value of a JSON column, None for NULL. Raises `InvalidValue` for what is no JSON."""
+    if text is None:
+        return None
+    try:
+        return codec.decode(text)
+    except (ValueError, TypeError) as error:
+        raise InvalidValue(where, f"is not JSON: {error}") from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
