@@ -29,20 +29,23 @@ FAILED = (
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--kind", metavar="WORD", help="What is there; without it, the path is looked at.")
 @click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
+@click.option("--lenient", is_flag=True, help="Keep values that are refused as text, instead of failing their unit.")
+@click.option("--limit", metavar="N", type=int, help="Stop after this many units were stored.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-def run(call: Call, path: Path, kind: Any, revive: bool, dry_run: bool) -> Answer:
-    """Bring the runs of another program in: a folder of run folders, or one of them.
+def run(call: Call, path: Path, kind: Any, revive: bool, lenient: bool, limit: int | None, dry_run: bool) -> Answer:
+    """Bring in what another program wrote: run folders, or a database of its sessions.
 
-    The source is only read. Each run is stored whole or not at all; one that fails is named, and the others go on. The
-    same command again writes nothing but what is new.
+    The source is only read. Each run or session is stored whole or not at all; one that fails is named, and
+    the others go on. The same command again writes nothing but what is new.
     """
     if kind is not None and kind not in KINDS:
         raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=tuple(KINDS))
+    terms = {"kind": kind, "revive": revive, "lenient": lenient, "limit": limit}
     if dry_run:
-        report = look(call, lambda store: store.maintenance.imports.plan(path, kind=kind, revive=revive))
+        report = look(call, lambda store: store.maintenance.imports.plan(path, **terms))
     else:
         with working(call) as store:
-            report = store.maintenance.imports.run(path, kind=kind, revive=revive)
+            report = store.maintenance.imports.run(path, **terms)
     data = {"dry_run": dry_run, **report.model_dump(exclude={"receipt"}), "receipt": report.receipt}
     return Answer(data, lambda screen: _lines(screen, report), _failure(report))
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
@@ -45,27 +45,46 @@ class Imports(Repository):
         looked_for = "; ".join(f"{kind.name}: {kind.looked_for}" for kind in KINDS.values())
         raise Conflict(f"no known source at {str(path)!r:.200}; looked for {looked_for}", code="unknown_source")
 
-    def plan(self, path: str | Path, *, kind: SourceKind | None = None, revive: bool = False) -> ImportReport:
+    def plan(
+        self,
+        path: str | Path,
+        *,
+        kind: SourceKind | None = None,
+        revive: bool = False,
+        lenient: bool = False,
+        limit: int | None = None,
+    ) -> ImportReport:
         """What `run` would do at this moment. Writes nothing, neither to the database nor to the source."""
-        source, tally = self._kind(path, kind), Tally()
+        source, tally, terms = self._kind(path, kind), Tally(), _terms(revive, lenient, limit)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         with closing(source.parts(Path(path))) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, part, planned, revive))
+                tally.add(part, partial(self._looked, source, part, planned, terms))
+                if tally.stored == limit:
+                    break
         return tally.report(source.name, None)
 
     def run(
-        self, path: str | Path, *, kind: SourceKind | None = None, revive: bool = False, actor: str | None = None
+        self,
+        path: str | Path,
+        *,
+        kind: SourceKind | None = None,
+        revive: bool = False,
+        lenient: bool = False,
+        limit: int | None = None,
+        actor: str | None = None,
     ) -> ImportReport:
         """Import what is new of a source, each unit in one transaction, and return the counts with the receipt.
 
         A unit that fails leaves nothing, is named with its reason, and the others go on. A unit that is as it was is
         left alone; of one that has grown, what is new is appended. What was pruned stays away unless ``revive`` says
-        otherwise. After an interruption the same call goes on. Raises `Conflict` ``already_running`` while another
+        otherwise. With ``lenient``, values that are refused are kept as text under ``adapted`` in ``extra``, and
+        counted; with ``limit``, the import ends after so many units were stored, and the same call brings in the next.
+        After an interruption the same call goes on. Raises `Conflict` ``already_running`` while another
         import of the kind runs, and ``unknown_source``.
         """
-        source, tally = self._kind(path, kind), Tally()
-        policy = {"source": storable(str(path), 4_000), "revive": revive}
+        source, tally, terms = self._kind(path, kind), Tally(), _terms(revive, lenient, limit)
+        policy = {"source": storable(str(path), 4_000), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=work.owner(), actor=actor)
         again = "the same command"
         with (
@@ -73,8 +92,10 @@ class Imports(Repository):
             closing(source.parts(Path(path))) as parts,
         ):
             for part in parts:
-                tally.add(part, partial(self._imported, receipt, part, revive, tally))
+                tally.add(part, partial(self._imported, receipt, part, terms, tally))
                 receipt = self._alive(receipt, tally)
+                if tally.stored == limit:
+                    break
             receipt = self._receipts.step(receipt, counts=tally.counts)
         return tally.report(source.name, self._receipts.finish(receipt))
 
@@ -89,21 +110,22 @@ class Imports(Repository):
             valid.word("kind", kind, KINDS)
         return KINDS[self.detect(path) if kind is None else kind]
 
-    def _into(self) -> Into:
-        return Into(self._now(), self._settings, self._listeners, self._remember(KnownClasses))
+    def _into(self, terms: _Terms) -> Into:
+        known = self._remember(KnownClasses)
+        return Into(self._now(), self._settings, self._listeners, known, terms.lenient)
 
     def _looked(
-        self, source: Kind, part: Part, planned: defaultdict[str, dict[str, Any]], revives: bool, read: Read
+        self, source: Kind, part: Part, planned: defaultdict[str, dict[str, Any]], terms: _Terms, read: Read
     ) -> Outcome:
-        key, piece = valid.identifier("name", part.key), read(self._into())
-        return self._viewing(lambda view: piece.compared(Look(view, source.name, key, revives, planned)))
+        key, piece = valid.identifier("name", part.key), read(self._into(terms))
+        return self._viewing(lambda view: piece.compared(Look(view, source.name, key, terms.revive, planned)))
 
-    def _imported(self, receipt: Receipt, part: Part, revives: bool, tally: Tally, read: Read) -> Outcome:
-        key, piece = valid.identifier("name", part.key), read(self._into())
+    def _imported(self, receipt: Receipt, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
+        key, piece = valid.identifier("name", part.key), read(self._into(terms))
 
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
-            look = Look(view, receipt.scope, key, revives)
+            look = Look(view, receipt.scope, key, terms.revive)
             done = piece.compared(look)
             if done[0] in STORED:
                 piece.store(view, done[0])
@@ -112,3 +134,16 @@ class Imports(Repository):
             return done
 
         return storing.settled(partial(self._writing, stored, repeatable=True))
+
+
+class _Terms(NamedTuple):
+    """How a caller wants an import."""
+
+    revive: bool
+    lenient: bool
+    limit: int | None
+
+
+def _terms(revive: Any, lenient: Any, limit: Any) -> _Terms:
+    most = None if limit is None else valid.number("limit", limit, least=1)
+    return _Terms(valid.flag("revive", revive), valid.flag("lenient", lenient), most)

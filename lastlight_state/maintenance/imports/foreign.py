@@ -10,7 +10,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.errors import Conflict
 
 Row = dict[str, Any]
 
@@ -78,16 +78,6 @@ def is_sqlite(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
-
-
-def decoded(where: str, text: Any) -> Any:
-    """The value of a JSON column, None for NULL. Raises `InvalidValue` for what is no JSON."""
-    if text is None:
-        return None
-    try:
-        return codec.decode(text)
-    except (ValueError, TypeError) as error:
-        raise InvalidValue(where, f"is not JSON: {error}") from None
 
 
 def _quoted(name: str) -> str:

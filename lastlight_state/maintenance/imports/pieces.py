@@ -25,6 +25,8 @@ class Into:
     settings: Settings
     listeners: Any
     known_classes: KnownClasses
+    #: Whether values that are refused are kept as text.
+    lenient: bool = False
 
 
 @dataclass(frozen=True)

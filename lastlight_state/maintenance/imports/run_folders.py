@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lastlight_state import codec
 from lastlight_state.conversations import runtime, words
 from lastlight_state.conversations.arguments import (
     BranchTree,
@@ -27,6 +26,7 @@ from lastlight_state.conversations.arguments import (
 )
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.maintenance.imports.drafts import Draft
+from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Kind, Part, Read
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
@@ -71,16 +71,23 @@ def _changed(folder: Path) -> float:
         return 0.0
 
 
-def _draft(folder: Path) -> Draft:
+def _draft(folder: Path, lenient: bool) -> Draft:
     seen = hashlib.sha256()
-    manifest = _object(folder / MANIFEST, MANIFEST, seen)
+    noticed: Counter[str] = Counter()
+    adapts = noticed if lenient else None
+    manifest = _object(folder / MANIFEST, MANIFEST, seen, adapts)
     files = sorted(folder.joinpath(BRANCHES).glob("*.json"), key=lambda one: os.fsencode(one.name))
     told = {one["id"]: one for one in _objects(manifest.get("branches")) if isinstance(one.get("id"), str)}
-    noticed: Counter[str] = Counter()
     branches, loose = [], list[NewMessage]()
     for file in files:
         where = f"{BRANCHES}/{file.name}"
-        branch, outside = _branch(where, _object(file, where, seen), file.stem, manifest, told, noticed)
+        try:
+            branch, outside = _branch(where, _object(file, where, seen, adapts), file.stem, manifest, told, noticed)
+        except InvalidValue:
+            if not lenient:
+                raise
+            noticed["branch_unreadable"] += 1
+            continue
         branches.append(branch)
         loose += outside
     moments = sorted(_moments([message for branch in branches for message in branch.messages] + loose))
@@ -92,8 +99,8 @@ def _draft(folder: Path) -> Draft:
     return Draft(SessionTree(session, branches), seen.hexdigest(), updated, tuple(loose), noticed)
 
 
-def _object(file: Path, where: str, seen: Any) -> dict[str, Any]:
-    """The object in a file, and its bytes to the digest of the run."""
+def _object(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:
+    """The object in a file; its bytes go to the digest of the run. A lenient reader counts in ``adapts``."""
     if file.parent.is_symlink() or not stat.S_ISREG(file.lstat().st_mode):
         raise InvalidValue(where, "must be a file, and no link: what it names may be anybody's")
     size = file.stat().st_size
@@ -101,10 +108,7 @@ def _object(file: Path, where: str, seen: Any) -> dict[str, Any]:
         raise PayloadTooLarge(where, limit=FILE_BYTES, actual=size)
     data = file.read_bytes()
     seen.update(f"{len(where)} {where} {len(data)} ".encode("utf-8", "surrogateescape") + data)
-    try:
-        value = codec.decode(data)
-    except ValueError as error:
-        raise InvalidValue(where, f"is not JSON: {error}") from None
+    value = decoded(where, data, adapts)
     if not isinstance(value, dict):
         raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
     return value

@@ -23,7 +23,8 @@ from lastlight_state.conversations.arguments import (
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.drafts import Change, Draft
-from lastlight_state.maintenance.imports.foreign import Foreign, Row, decoded
+from lastlight_state.maintenance.imports.foreign import Foreign, Row
+from lastlight_state.maintenance.imports.lenient import ADAPTED, decoded, with_text
 from lastlight_state.maintenance.imports.pieces import Kind, Part
 from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
 from lastlight_state.maintenance.imports.session_trees import piece_of
@@ -82,8 +83,8 @@ def _shared(source: Foreign) -> frozenset[Any]:
     return frozenset(one for one, count in counted.items() if count > 1)
 
 
-def _draft(source: Foreign, row: Row, shared: Collection[Any]) -> Draft:
-    found = _Session(source, row, shared).draft()
+def _draft(source: Foreign, row: Row, shared: Collection[Any], lenient: bool) -> Draft:
+    found = _Session(source, row, shared, lenient=lenient).draft()
     source.confirm()
     return found
 
@@ -91,9 +92,10 @@ def _draft(source: Foreign, row: Row, shared: Collection[Any]) -> Draft:
 class _Session:
     """One session of the source, and what was read of it so far."""
 
-    def __init__(self, source: Foreign, row: Row, shared: Collection[Any]) -> None:
+    def __init__(self, source: Foreign, row: Row, shared: Collection[Any], *, lenient: bool) -> None:
         self._source, self._row, self._shared = source, row, shared
         self._noticed: Counter[str] = Counter()
+        self._adapts = self._noticed if lenient else None
         self._seen = hashlib.sha256()
         self._messages: dict[str, NewMessage] = {}
 
@@ -133,7 +135,7 @@ class _Session:
         if not found:
             self._noticed["order_missing"] += 1
             return []
-        order = decoded(f"{where}.collection", found[0]["collection"])
+        order = decoded(f"{where}.collection", found[0]["collection"], None)
         if not isinstance(order, list) or not all(isinstance(one, str) for one in order):
             raise InvalidValue(f"{where}.collection", "expected a list of ids")
         return order
@@ -143,6 +145,19 @@ class _Session:
         name = row["progression_id"]
         self._noticed["order_shared"] += name in self._shared
         return None if name in self._shared else name
+
+    def _json(self, where: str, row: Row, column: str, texts: Row) -> Any:
+        """The value of a JSON column, None for NULL. What is no JSON a lenient import keeps as text, in ``texts``."""
+        if row.get(column) is None:
+            return None
+        try:
+            return decoded(f"{where}.{column}", row[column], self._adapts)
+        except InvalidValue:
+            if self._adapts is None:
+                raise
+            texts.update(with_text(texts, column, row[column]))
+            self._noticed[ADAPTED] += 1
+            return None
 
     def _there(self, order: Sequence[str]) -> list[NewMessage]:
         """The messages of an order that there are; the others are counted."""
@@ -160,10 +175,10 @@ class _Session:
 
     def _message(self, row: Row, classes: Mapping[Any, Any]) -> NewMessage:
         where = f"messages {row['id']:.80}"
-        content = decoded(f"{where}.content", row["content"])
-        if content is None:
+        texts: Row = {}
+        content = self._json(where, row, "content", texts)
+        if content is None and not texts:
             self._noticed["content_missing"] += 1
-            content = {}
         lion_class = classes.get(row["lion_class"])
         if lion_class is None or lion_class == words.UNKNOWN_CLASS:
             self._noticed["class_unknown"] += lion_class is None
@@ -171,18 +186,20 @@ class _Session:
         return NewMessage(
             id=row["id"],
             role=row["role"],
-            content=content,
+            content={} if content is None else content,
             created_at=row["created_at"],
             sender=row["sender"],
             recipient=row["recipient"],
             channel=row["channel"],
             lion_class=lion_class,
-            node_metadata=decoded(f"{where}.node_metadata", row["node_metadata"]),
+            node_metadata=self._json(where, row, "node_metadata", texts),
             embedding=row["embedding"],
+            extra=texts or None,
         )
 
     def _branch(self, row: Row, messages: list[NewMessage]) -> BranchTree:
-        metadata = decoded(f"branches {row['id']}.node_metadata", row["node_metadata"])
+        texts = _others(row, _BRANCH) or {}
+        metadata = self._json(f"branches {row['id']}", row, "node_metadata", texts)
         system = None
         if row["system_msg_id"] is not None:
             system = self._messages.get(row["system_msg_id"])
@@ -195,7 +212,7 @@ class _Session:
             node_metadata=metadata,
             progression_id=None if metadata and "parent_branch_id" in metadata else self._own_order(row),
             system=system,
-            extra=_others(row, _BRANCH),
+            extra=texts or None,
             **{name: row.get(name) for name in ("provider", "model", "agent_name")},
         )
         return BranchTree(branch, messages)
@@ -205,7 +222,6 @@ class _Session:
         kind = row.get("invocation_kind")
         known = kind in words.INVOCATION_KINDS
         source = row.get("source_kind")
-        metadata = decoded("session.node_metadata", row["node_metadata"])
         if kind is not None and not known:
             self._noticed["kind_unknown"] += 1
         odd = {
@@ -213,6 +229,8 @@ class _Session:
             "source_kind": None if source in words.SOURCE_KINDS else source,
         }
         extra = {**(_others(row, _PLACED) or {}), **{name: value for name, value in odd.items() if value is not None}}
+        metadata = self._json("session", row, "node_metadata", extra)
+        contract = self._json("session", row, "artifact_contract_json", extra)
         return NewSession(
             id=row["id"],
             name=row["name"],
@@ -238,7 +256,7 @@ class _Session:
             status=changes[-1].status if changes else None,  # type: ignore[arg-type]
             reason=changes[-1].why if changes else Reason(),
             project=row.get("project"),
-            artifact_contract=decoded("session.artifact_contract", row.get("artifact_contract_json")),
+            artifact_contract=contract,
         )
 
     def _changes(self) -> Iterator[Change]:
@@ -275,7 +293,7 @@ class _Session:
         if code not in words.REASONS:
             self._noticed["reason_unknown"] += 1
             code, summary = _IMPORTED, f"{code}: {summary}" if summary else code
-        evidence = decoded("status_transitions.evidence_refs", row.get("evidence_refs"))
+        evidence = self._json("status_transitions", row, "evidence_refs", {})
         return Reason(code, summary, evidence, source if source in words.SOURCES else "system", row.get("actor"))
 
 

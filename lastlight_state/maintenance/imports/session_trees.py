@@ -18,18 +18,20 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance.imports import comparing, ledger, statements as sql
 from lastlight_state.maintenance.imports.drafts import Change, Draft
+from lastlight_state.maintenance.imports.lenient import fitting
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Read
 
 Row = dict[str, Any]
 
 
-def piece_of(read: Callable[[], Draft]) -> Read:
-    """How the session that ``read`` reads becomes a piece."""
+def piece_of(read: Callable[[bool], Draft]) -> Read:
+    """How the session that ``read`` reads becomes a piece; it is told whether it is to be lenient."""
     return partial(_piece, read)
 
 
-def _piece(read: Callable[[], Draft], into: Into) -> SessionPiece:
-    return SessionPiece(read(), into)
+def _piece(read: Callable[[bool], Draft], into: Into) -> SessionPiece:
+    draft = read(into.lenient)
+    return SessionPiece(fitting(draft, into.now) if into.lenient else draft, into)
 
 
 def _checked(where: str, change: Change) -> tuple[Change, Row]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from lastlight_state.db.told import message_of
 from lastlight_state.errors import BackendError, ClaimLost, MisuseError, SchemaError, StateError
-from lastlight_state.maintenance.imports.pieces import Part, Read
+from lastlight_state.maintenance.imports.pieces import STORED, Part, Read
 from lastlight_state.maintenance.imports.records import FailedUnit, ImportReport
 from lastlight_state.receipts import Receipt
 
@@ -41,6 +41,11 @@ class Tally:
             if len(self.failures) < FAILURES:
                 code = getattr(error, "code", "os_error")
                 self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    @property
+    def stored(self) -> int:
+        """How many units were stored, or would be."""
+        return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 
     def with_(self, done: Outcome) -> Counter[str]:
         """The counts, had this been done too."""

@@ -1,0 +1,124 @@
+"""Takes what the rules of today refuse as text, where the caller asks for it: nothing is altered in silence.
+
+The text stands under ``adapted`` in the ``extra`` of its message, branch or session, by the name of its field; the
+field is empty then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import is_dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from lastlight_state import codec
+from lastlight_state.conversations.arguments import BranchTree, NewMessage
+from lastlight_state.conversations.branches import making
+from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.sessions import checks as session_checks
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.imports.drafts import Draft
+
+T = TypeVar("T")
+
+#: Where the texts stand in ``extra``, and how a unit counts them.
+ADAPTED = "adapted"
+#: What stands in a field that must have a value.
+_BLANK: dict[str, Any] = {"content": {}, "role": "unknown"}
+#: The names of a field, and of the field of that, in what an error names.
+_FIELD = re.compile(r"\w+\.(\w+)(?:\.(\w+))?")
+
+
+def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
+    """The value of a JSON text. With ``noticed``, NaN and infinities are read as these words, and counted.
+
+    Raises `InvalidValue` for any other text.
+    """
+    try:
+        return codec.decode(text)
+    except (ValueError, TypeError) as error:
+        problem = f"is not JSON: {error}"
+    if noticed is None:
+        raise InvalidValue(where, problem)
+    words: list[str] = []
+
+    def word(found: str) -> str:
+        words.append(found)
+        return found
+
+    try:
+        value = json.loads(text, parse_constant=word)
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidValue(where, problem) from None
+    if not words:  # refused for what is not JSON by any reading
+        raise InvalidValue(where, problem)
+    noticed[ADAPTED] += len(words)
+    return value
+
+
+def as_text(value: Any) -> str:
+    """A value as a text that can be stored."""
+    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\u0000")
+
+
+def with_text(extra: Any, field: str, value: Any) -> dict[str, Any]:
+    """The ``extra`` of what has the field, and the value in it as text."""
+    kept = dict(extra) if isinstance(extra, dict) else {}
+    texts = kept.pop(ADAPTED) if isinstance(kept.get(ADAPTED), dict) else {}
+    if field == "extra":
+        kept, value = {}, kept
+    return {**kept, ADAPTED: {**texts, field: as_text(value)}}
+
+
+def fitting(draft: Draft, now: datetime) -> Draft:
+    """The draft with each value that is refused as a text. Raises `InvalidValue` for what has no other place."""
+    noticed = Counter(draft.noticed)
+    seen: dict[int, NewMessage] = {}
+
+    def message(one: Any) -> Any:
+        if not isinstance(one, NewMessage):
+            return one
+        if id(one) not in seen:
+            seen[id(one)] = _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
+        return seen[id(one)]
+
+    def branch(one: BranchTree) -> BranchTree:
+        given = replace(one.branch, system=message(one.branch.system))
+        check = partial(making.row_of, "-", now=now)
+        return BranchTree(_fitting(given, check, noticed), [message(some) for some in one.messages])
+
+    session = _fitting(draft.tree.session, lambda tried: session_checks.row(tried, now), noticed)
+    tree = replace(draft.tree, session=session, branches=[branch(one) for one in draft.tree.branches])
+    return replace(draft, tree=tree, loose=tuple(message(one) for one in draft.loose), noticed=noticed)
+
+
+def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
+    """The record with each refused field empty, and its value as text in ``extra``."""
+    tried: set[Any] = set()
+    while True:
+        try:
+            check(one)
+        except InvalidValue as error:
+            found = _FIELD.match(error.where)
+            names = found.groups() if found else (None, None)
+            if found is None or names in tried or names[0] in ("id", "system"):
+                raise
+            tried.add(names)
+            one = _emptied(one, *names)
+            noticed[ADAPTED] += 1
+        else:
+            return one
+
+
+def _emptied(one: Any, name: str, inner: str | None) -> Any:
+    value = getattr(one, name)
+    if is_dataclass(value) and inner is not None:
+        extra = with_text(one.extra, inner, getattr(value, inner))
+        return replace(one, **{name: replace(value, **{inner: None})}, extra=extra)  # type: ignore[type-var]
+    extra = with_text(one.extra, name, value)
+    return replace(one, **{name: _BLANK.get(name), "extra": extra})
