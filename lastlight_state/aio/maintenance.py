@@ -7,6 +7,7 @@ from lastlight_state.lazy import Part
 from lastlight_state.maintenance import (
     AgentSessions,
     Backup,
+    Bundles,
     Chats,
     Checkpoints,
     Copy,
@@ -132,6 +133,15 @@ class AsyncImports(Face[Imports]):
     run = reading(Imports.run)
 
 
+class AsyncBundles(Face[Bundles]):
+    """``store.maintenance.bundles``. It runs in the readers' lane, as a prune does."""
+
+    export = reading(Bundles.export)
+    read = reading(Bundles.read)
+    plan = reading(Bundles.plan)
+    load = reading(Bundles.load)
+
+
 class AsyncCounters(Face[Counters]):
     """``store.maintenance.counters``. It runs in the readers' lane, as a prune does."""
 
@@ -172,5 +182,7 @@ class AsyncMaintenance(Face[Maintenance]):
     repair: Part[AsyncRepair] = Part("lastlight_state.aio.maintenance.AsyncRepair")
     #: Brings other programs' files in, each unit whole or not at all.
     imports: Part[AsyncImports] = Part("lastlight_state.aio.maintenance.AsyncImports")
+    #: One run or session as a file, and back.
+    bundles: Part[AsyncBundles] = Part("lastlight_state.aio.maintenance.AsyncBundles")
     #: Raises counters that are behind the rows that they number.
     counters: Part[AsyncCounters] = Part("lastlight_state.aio.maintenance.AsyncCounters")

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     )
     from lastlight_state.maintenance.backup import Backup as Backup
     from lastlight_state.maintenance.backup.records import BackedFile as BackedFile, Manifest as Manifest
+    from lastlight_state.maintenance.bundles import Bundles as Bundles
+    from lastlight_state.maintenance.bundles.records import (
+        Bundle as Bundle,
+        BundlePart as BundlePart,
+        LoadedBundle as LoadedBundle,
+    )
     from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
     from lastlight_state.maintenance.chats import Chats as Chats
     from lastlight_state.maintenance.checkpoint import Checkpoints as Checkpoints
@@ -74,6 +80,8 @@ public(
         "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
         "backup": "Backup",
         "backup.records": "BackedFile Manifest",
+        "bundles": "Bundles",
+        "bundles.records": "Bundle BundlePart LoadedBundle",
         "chat_records": "ChatMessages ChatThread",
         "chats": "Chats",
         "checkpoint": "Checkpoints",
@@ -122,6 +130,8 @@ class Maintenance(Face):
     backup: Part[Backup] = Part("lastlight_state.maintenance.backup.Backup")
     #: Fills another database with everything, and proves that it arrived.
     copy: Part[Copy] = Part("lastlight_state.maintenance.copy.Copy")
+    #: One run or session as a file, and back.
+    bundles: Part[Bundles] = Part("lastlight_state.maintenance.bundles.Bundles")
     #: Brings other programs' files in, each unit whole or not at all.
     imports: Part[Imports] = Part("lastlight_state.maintenance.imports.Imports")
     #: Empties messages of conversations.

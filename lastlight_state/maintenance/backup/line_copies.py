@@ -63,12 +63,12 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(reading, writing, _CHUNK)
         writing.flush()
         if source.name.endswith(_LINES):
-            writing.truncate(_whole(target, writing.tell()))
+            writing.truncate(whole(target, writing.tell()))
         os.fsync(writing.fileno())
 
 
-def _whole(path: Path, size: int) -> int:
-    """The number of bytes up to the last newline."""
+def whole(path: Path, size: int) -> int:
+    """The number of bytes up to the last newline, of the first ``size``."""
     with path.open("rb") as file:
         end = size
         while end > 0:

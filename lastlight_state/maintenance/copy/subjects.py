@@ -53,6 +53,11 @@ class Subject:
         column = self.table.autoincrement_column
         return None if column is None else column.name
 
+    @property
+    def sorting(self) -> tuple[Any, ...]:
+        """For ORDER BY: rows in the order of their keys, those that others of the table refer to first."""
+        return tuple(map(_sorted, self.order))
+
     def key(self, row: Row) -> list[Any]:
         """The values by which rows are in order."""
         return [row[place] for place in self._places]
@@ -75,12 +80,12 @@ class Subject:
     @cached_property
     def _rest(self) -> Statement:
         after = [sa.bindparam(f"after_{i}", type_=column.type) for i, column in enumerate(self.order)]
-        beyond = sa.tuple_(*map(_sorted, self.order)) > sa.tuple_(*after)
+        beyond = sa.tuple_(*self.sorting) > sa.tuple_(*after)
         return Statement(self._select(texts=True).where(beyond), self._select(texts=False).where(beyond))
 
     def _select(self, *, texts: bool) -> sa.Select[Any]:
         """``texts``: the database keeps JSON in a type of its own, and is asked for its text."""
-        return sa.select(*self._shown(not texts)).order_by(*map(_sorted, self.order))
+        return sa.select(*self._shown(not texts)).order_by(*self.sorting)
 
     def _shown(self, as_stored: bool) -> list[Any]:
         return [column if as_stored or not is_json(column) else _text_of(column) for column in self.columns]

@@ -9,12 +9,11 @@ import sqlalchemy as sa
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, among, constant, number, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.journal.tables import EVENTS, FRAMES, SANDBOXES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
-from lastlight_state.outputs.tables import HISTORY, INPUTS
+from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.workflows.executions.outputs import POINTER
 from lastlight_state.workflows.indexes import EXECUTION_ENDED_AT, RUN_ENDED_AT
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, RUNS, TRANSITIONS
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
 _child, _parent = RUNS.alias("child"), RUNS.alias("parent")
@@ -74,23 +73,7 @@ RUNS_KIND = Kind(
     open=_is_live,
     open_age=RUNS.c.started_at,
     index="ix_workflow_runs_ended",
-    children=(
-        EXECUTIONS.c.workflow_run_id,
-        NODES.c.run_id,
-        LOOPS.c.run_id,
-        TRANSITIONS.c.run_id,
-        APPROVALS.c.workflow_run_id,
-        REQUESTS.c.run_id,
-        EVENTS.c.run_id,
-        SIGNALS.c.run_id,
-        FRAMES.c.run_id,
-        SEQUENCES.c.run_id,
-        TOOL_CALLS.c.run_id,
-        SANDBOXES.c.run_id,
-        SCORES.c.run_id,
-        INPUTS.c.run_id,
-        HISTORY.c.run_id,
-    ),
+    children=RUN_TABLES,
     has_outputs=True,
     protections={
         "live_child": _exists(_child.c.parent_run_id == RUNS.c.id, unindexed(among(_child.c.status, LIVE))),

@@ -1,0 +1,144 @@
+"""Bundles: one run, or one session of a conversation, as a file that can be kept, read, and loaded elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.db import valid
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.told import storable
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance import work
+from lastlight_state.maintenance.bundles import logs, selection
+from lastlight_state.maintenance.bundles.archive import FORMAT, Archive, new_file
+from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
+from lastlight_state.maintenance.bundles.opened import OpenBundle, opened
+from lastlight_state.maintenance.bundles.records import (
+    KINDS,
+    ON_CONFLICT,
+    Bundle,
+    BundleKind,
+    LoadedBundle,
+    OnConflict,
+)
+from lastlight_state.migrations import read_state
+from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.receipts import Receipt, Receipts, steps
+
+
+class Bundles(Repository):
+    """``store.maintenance.bundles``"""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._receipts = Receipts(context)
+
+    def export(self, kind: BundleKind, key: str, dest: str | Path, *, with_logs: bool = True) -> Bundle:
+        """Write one ``run`` or one ``session`` of a conversation into a new file, and return what it holds.
+
+        A run comes with its executions, journal, outputs and questions; a session with its branches, orders, messages
+        and transitions, and with the branches of other sessions that its own were forked from. Rows are read at one
+        moment. With ``with_logs`` the log files of their agents' sessions follow. The same state gives the same bytes.
+        Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``.
+        """
+        valid.word("kind", kind, KINDS)
+        found, place = valid.sought("key", key), Path(dest).absolute()
+        valid.flag("with_logs", with_logs)
+        revision = read_state(self._backend).revision or ""
+
+        def write(view: Unit) -> Bundle:
+            chosen = selection.selected(view, kind, found)
+            with new_file(place) as file:
+                archive = Archive(file)
+                _add_rows(archive, view, chosen)
+                for name, path in logs.found(self._settings, chosen.logs) if with_logs else ():
+                    archive.add_bytes(name, logs.content(path))
+                bundle = Bundle(
+                    format=FORMAT,
+                    kind=kind,
+                    id=found,
+                    revision=revision,
+                    context=chosen.context,
+                    parts=tuple(archive.parts),
+                )
+                archive.finish(bundle)
+            return bundle
+
+        return self._viewing(write)
+
+    def read(self, file: str | Path) -> Bundle:
+        """What a bundle holds, after every part of it was compared with its digest. Needs no database.
+
+        Raises `NotFound`, `NewerSchema` for a newer format, and `Conflict` ``damaged_bundle``.
+        """
+        with opened(Path(file)) as found:
+            return found.bundle
+
+    def plan(self, file: str | Path, *, on_conflict: OnConflict = "refuse") -> LoadedBundle:
+        """What `load` would add at this moment. Writes nothing. Raises as `load`."""
+        keeps = self._keeps(on_conflict)
+        with opened(Path(file)) as found:
+            return self._planned(found, keeps)
+
+    def load(self, file: str | Path, *, on_conflict: OnConflict = "refuse", actor: str | None = None) -> LoadedBundle:
+        """Add what is missing of a bundle: its rows in one transaction, then its log files.
+
+        The whole bundle is verified before anything is written. Rows and files that are there already with the same
+        contents are left alone, so that loading twice changes nothing and leaves one receipt. One that is there
+        otherwise is `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` leaves it as it is and adds
+        the others. Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer
+        version, and as `read`.
+        """
+        keeps = self._keeps(on_conflict)
+        with opened(Path(file)) as found:
+            planned = self._planned(found, keeps)
+            if not planned.rows and not planned.files:
+                return planned
+            policy = {"source": storable(str(file), 4_000), "kind": planned.kind, "id": storable(planned.id, 256)}
+            receipt = self._receipts.begin(
+                "bundle", policy={**policy, "on_conflict": on_conflict}, owner=work.owner(), actor=actor
+            )
+            with work.interruptible(self._receipts, lambda: receipt, again="the same call"):
+                wanted = logs.missing(self._settings, found, keeps=keeps)
+                with logs.staged(self._settings, found, wanted) as files:
+                    receipt = storing.settled(
+                        partial(self._stored, receipt, Loading(found, self._known(), keeps=keeps))
+                    )
+                    logs.put(files)
+            rows = receipt.counts
+            receipt = self._receipts.finish(receipt)
+        return planned.model_copy(update={"rows": rows, "receipt": receipt})
+
+    def _stored(self, receipt: Receipt, loading: Loading) -> Receipt:
+        def store(unit: Unit) -> Receipt:
+            steps.confirm(unit, receipt)
+            counts = dict(sorted(loading.store(unit).items()))
+            return steps.step(unit, receipt, counts=counts, cursor=None, at=self._now())
+
+        return self._writing(store)
+
+    def _planned(self, found: OpenBundle, keeps: bool) -> LoadedBundle:
+        refuse_newer(found.bundle.revision)
+        files = tuple(part.name for part, _ in logs.missing(self._settings, found, keeps=keeps))
+        rows = self._viewing(Loading(found, self._known(), keeps=keeps).counted)
+        told = {"kind": found.bundle.kind, "id": found.bundle.id}
+        return LoadedBundle(**told, rows=dict(sorted(rows.items())), files=files, receipt=None)
+
+    def _known(self) -> KnownClasses:
+        return self._remember(KnownClasses)
+
+    def _keeps(self, on_conflict: OnConflict) -> bool:
+        return valid.word("on_conflict", on_conflict, ON_CONFLICT) == "skip"
+
+
+def _add_rows(archive: Archive, view: Unit, chosen: selection.Selection) -> None:
+    """The rows of every table, and of the registry those of the output tables among them."""
+    outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
+    for subject, column, keys in chosen.rows:
+        archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(view, subject, column, keys))
+    used = sorted(outputs & {part.name.removeprefix("rows/").removesuffix(".jsonl") for part in archive.parts})
+    if used:
+        archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registered(view, used))

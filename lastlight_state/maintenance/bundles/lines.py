@@ -1,0 +1,68 @@
+"""Rows as lines of JSON, the same on every database, and back.
+
+A message's class is written by its name: each database numbers the classes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.conversations.tables import MESSAGES
+from lastlight_state.db import columns
+from lastlight_state.maintenance.copy.contents import canonical
+
+Row = dict[str, Any]
+
+#: The column whose numbers are the database's own.
+CLASS = MESSAGES.c.lion_class
+
+_READ: tuple[tuple[type, type, Callable[[Any], Any]], ...] = (
+    (columns.UtcTimestamp, str, columns.parse_time),
+    (sa.LargeBinary, str, bytes.fromhex),
+    (columns.RawBytes, str, bytes.fromhex),
+    (columns.ExactNumeric, str, Decimal),
+    (columns.Float64, object, float),
+)
+
+
+def line_of(row: Row) -> bytes:
+    """The line of a row."""
+    return canonical(row) + b"\n"
+
+
+def row_of(table: sa.Table, line: bytes) -> Row:
+    """The row of a line. Raises ValueError for what is no row of the table."""
+    row = codec.decode(line)
+    if not isinstance(row, dict) or not row:
+        raise ValueError("expected an object")
+    if unknown := sorted(row.keys() - set(table.columns.keys())):
+        raise ValueError(f"unknown column {unknown[0]!r:.80}")
+    return {name: _value(table.c[name], value) for name, value in row.items()}
+
+
+def _value(column: sa.Column[Any], value: Any) -> Any:
+    if value is None or column is CLASS:
+        return value
+    for kind, written, read in _READ:
+        if isinstance(column.type, kind):
+            return _read(column.name, value, written, read)
+    return value
+
+
+def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> Any:
+    if not isinstance(value, written) or (read is float and type(value) not in (int, float)):
+        raise ValueError(f"{name}: a value of another type")
+    try:
+        return read(value)
+    except (InvalidOperation, OverflowError) as error:
+        raise ValueError(f"{name}: not a number") from error
+
+
+def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:
+    """The rows with their classes by name instead of by number, or the other way round."""
+    return [{**row, CLASS.name: names[row[CLASS.name]]} for row in rows]

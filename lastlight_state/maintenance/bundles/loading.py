@@ -1,0 +1,152 @@
+"""Rows of a bundle into a database: what is missing, or, to plan, how much of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
+from lastlight_state.conversations.tables import MESSAGES, SESSIONS
+from lastlight_state.db import reconcile
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
+from lastlight_state.maintenance import placing
+from lastlight_state.maintenance.bundles import lines, selection
+from lastlight_state.maintenance.bundles.opened import OpenBundle, damaged
+from lastlight_state.maintenance.copy.subjects import DEPTHS, subjects
+from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
+from lastlight_state.maintenance.run_tables import RUN_TABLES
+from lastlight_state.migrations.scripts import revisions
+from lastlight_state.outputs import naming
+from lastlight_state.outputs.catalog.registry import ALL, Registered
+from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.workflows.tables import RUNS
+
+#: Rows that are compared and inserted together.
+_ROWS = 500
+
+#: Of rows of a run, the column that names it. Rows of output tables have ``run_id``.
+_OWNER = {column.table.name: column.name for column in (RUNS.c.id, *RUN_TABLES)}
+
+
+class Loading:
+    """The rows of one bundle. ``keeps``: rows that are stored otherwise stay as they are."""
+
+    def __init__(self, bundle: OpenBundle, known: KnownClasses, *, keeps: bool) -> None:
+        self._bundle = bundle
+        self._known = known
+        self._keeps = keeps
+        self._kind, self._id = bundle.bundle.kind, bundle.bundle.id
+
+    def counted(self, view: Unit) -> Counter[str]:
+        """How many rows `store` would add, by table."""
+        added: Counter[str] = Counter()
+        new = {table.name for table in self._new_outputs(view)}
+        for table, rows in self._batches(view):
+            if table.name in new:
+                added[table.name] += len(rows)
+                continue
+            given = {table.name: _numbered(table, rows, lambda names: selection.classes(view, names))}
+            added[table.name] += len(placing.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ()))
+        return +added
+
+    def store(self, unit: Unit) -> Counter[str]:
+        """Add the rows that are missing; how many, by table. Raises `AlreadyExists` for one stored otherwise."""
+        added: Counter[str] = Counter()
+        outputs = self._new_outputs(unit)
+        for table, rows in self._batches(unit):
+            given = {table.name: _numbered(table, rows, lambda names: numbers_of(unit, self._known, names))}
+            added += placing.place(unit, given, keeps=self._keeps_of(table))
+            if table is REGISTRY and outputs:
+                make_tables(unit, outputs)
+        return added
+
+    def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[lines.Row]]]:
+        """The rows of every table, those first that others refer to, the registry of output tables before those."""
+        outputs = [*output_tables(unit), *self._new_outputs(unit)]
+        found = {subject.name: subject.table for subject in subjects(outputs)}
+        allowed = selection.TABLES[self._kind] | ({table.name for table in outputs} if self._kind == "run" else set())
+        if unknown := sorted(self._bundle.tables.keys() - (allowed & found.keys())):
+            raise damaged(f"rows/{unknown[0]}.jsonl", "is not a table of such a bundle")
+        for name in (name for name in found if name in self._bundle.tables):
+            rows = list(self._rows(found[name])) if name in DEPTHS else None
+            yield from ((found[name], batch) for batch in ([rows] if rows else self._together(found[name])))
+
+    def _together(self, table: sa.Table) -> Iterator[list[lines.Row]]:
+        batch: list[lines.Row] = []
+        for row in self._rows(table):
+            batch.append(row)
+            if len(batch) == _ROWS:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _rows(self, table: sa.Table) -> Iterator[lines.Row]:
+        part = self._bundle.tables[table.name]
+        for number, line in enumerate(self._bundle.lines(part), 1):
+            try:
+                row = lines.row_of(table, line)
+                self._refuse_other(table, row)
+            except ValueError as error:
+                raise damaged(part.name, f"line {number}: {error}") from error
+            yield row
+
+    def _refuse_other(self, table: sa.Table, row: lines.Row) -> None:
+        """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""
+        if self._kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
+            raise ValueError(f"does not belong to the run {self._id!r:.80}")
+        if table is SESSIONS and row.get("id") != self._id and row.get("id") not in self._context("sessions"):
+            raise ValueError(f"is not the session {self._id!r:.80}")
+
+    def _context(self, name: str) -> tuple[str, ...]:
+        return self._bundle.bundle.context.get(name, ())
+
+    def _keeps_of(self, table: sa.Table) -> bool:
+        """An output table is registered as the database has it, which is not as another one has it."""
+        return self._keeps or table is REGISTRY
+
+    def _new_outputs(self, view: Unit) -> list[sa.Table]:
+        """The output tables that are registered in the bundle and not in the database."""
+        if REGISTRY.name not in self._bundle.tables:
+            return []
+        rows = list(self._rows(REGISTRY))
+        there = {found.key: found.table_name for found in view.all(Registered, ALL)}
+        for row in rows:
+            if there.get(row.get("key", ""), row.get("table_name")) != row.get("table_name"):
+                raise AlreadyExists(REGISTRY.name, row["key"], problem="is registered with another table")
+        made = [_handle(row) for row in rows if row.get("key") not in there]
+        for name in reconcile.existing(view, [table.name for table in made]):
+            raise Conflict(f"the table {name} is there and is not registered as an output table", code="collision")
+        return made
+
+
+def _numbered(table: sa.Table, rows: list[lines.Row], numbers: Callable[[set[str]], dict[str, int]]) -> list[lines.Row]:
+    """Messages with the numbers that their classes have here."""
+    if table is not MESSAGES:
+        return rows
+    return lines.named(rows, numbers({str(row.get(lines.CLASS.name)) for row in rows}))
+
+
+def refuse_newer(revision: str) -> None:
+    """Raise `NewerSchema` for a revision that this version does not know."""
+    known = revisions()
+    if revision not in known:
+        raise NewerSchema(found=revision[:40], head=known[-1], min_reader="", what="the bundle")
+
+
+def _handle(row: lines.Row) -> sa.Table:
+    """The output table of a registry's row, which a stranger may have written."""
+    part = f"rows/{REGISTRY.name}.jsonl"
+    try:
+        found = Registered.of(dict(row))
+        for name in (found.table_name, *(column.name for column in found.columns)):
+            naming.any_table_name("name", name)
+        table = found.handle().table
+    except (InvalidValue, ValueError, TypeError, KeyError, sa.exc.ArgumentError) as error:
+        raise damaged(part, f"does not describe an output table: {error}") from error
+    if naming.is_reserved(found.table_name):
+        raise damaged(part, f"must not make the table {found.table_name}")
+    return table

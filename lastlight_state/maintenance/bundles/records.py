@@ -1,0 +1,55 @@
+"""Records of bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from lastlight_state.db.records import Record
+from lastlight_state.db.valid import words
+from lastlight_state.receipts import Receipt
+
+#: What a bundle holds.
+BundleKind = Literal["run", "session"]
+#: What happens to rows and files that are there already with other contents.
+OnConflict = Literal["refuse", "skip"]
+
+KINDS = words(BundleKind)
+ON_CONFLICT = words(OnConflict)
+
+
+class BundlePart(Record):
+    """One file inside a bundle. ``rows`` is the number of its lines, None for a log."""
+
+    name: str
+    rows: int | None
+    size_bytes: int
+    sha256: str
+
+
+class Bundle(Record):
+    """What a bundle says about itself: one run or one session of a conversation, with everything that belongs to it.
+
+    ``revision`` is the schema of the database that it came from. ``context`` names the other sessions and branches
+    that are in the bundle only because branches of this session were forked from theirs.
+    """
+
+    format: int
+    kind: str
+    id: str
+    revision: str
+    context: Mapping[str, tuple[str, ...]]
+    parts: tuple[BundlePart, ...]
+
+
+class LoadedBundle(Record):
+    """What a load added, or would add: ``receipt`` is None for a plan, which writes nothing.
+
+    ``rows`` counts added rows by table. ``files`` are the log files that were added.
+    """
+
+    kind: str
+    id: str
+    rows: Mapping[str, int]
+    files: tuple[str, ...]
+    receipt: Receipt | None

@@ -1,0 +1,177 @@
+"""Which rows belong to a bundle: for each table a column, and the values by which its rows are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import (
+    BRANCHES,
+    CHANGES,
+    LINKS,
+    MESSAGES,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS,
+    TYPES,
+)
+from lastlight_state.conversations.words import SESSION
+from lastlight_state.db import reconcile
+from lastlight_state.db.statements import Family, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import NotFound
+from lastlight_state.maintenance import references
+from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.copy.subjects import Subject, batches, subjects
+from lastlight_state.maintenance.copy.transfer import output_tables
+from lastlight_state.maintenance.run_tables import RUN_TABLES
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+
+#: Rows that are decoded together.
+_ROWS = 100
+
+_INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA.tables["source_kinds"]
+
+_e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
+_CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class))
+_RUN_THERE = references.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
+_AGENT_SESSIONS = references.family(
+    lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys), _e.session_id.is_not(None))
+)
+_SESSION = references.family(lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)))
+_HEAD = (_b.id, _b.parent_branch_id, _b.session_id)
+_OWN = references.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)))
+_AMONG = references.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)))
+_WORDS = {
+    table.c.word: references.family(
+        lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys), column.is_not(None))
+    )
+    for table, column in ((_INVOCATION_KINDS, _s.invocation_kind), (_SOURCE_KINDS, _s.source_kind))
+}
+_ORDERS = (
+    references.family(lambda keys: sa.select(_s.progression_id.label("key")).where(_s.id.in_(keys))),
+    references.family(lambda keys: sa.select(_b.progression_id.label("key")).where(_b.id.in_(keys))),
+)
+_POINTED = (
+    references.family(lambda keys: sa.select(_s.first_msg_id.label("key"), _s.last_msg_id).where(_s.id.in_(keys))),
+    references.family(lambda keys: sa.select(_b.system_msg_id.label("key")).where(_b.id.in_(keys))),
+)
+#: The tables of a bundle, by its kind; those of a run with output tables beside.
+TABLES = {
+    "run": frozenset({RUNS.name, REGISTRY.name, *(column.table.name for column in RUN_TABLES)}),
+    "session": frozenset(
+        table.name
+        for table in (
+            SESSIONS,
+            BRANCHES,
+            PROGRESSIONS,
+            LINKS,
+            MESSAGES,
+            TRANSITIONS,
+            CHANGES,
+            _INVOCATION_KINDS,
+            _SOURCE_KINDS,
+        )
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What belongs to one record. ``logs`` are the ids of agents' sessions whose logs belong to it."""
+
+    rows: Sequence[tuple[Subject, sa.Column[Any], Sequence[str]]]
+    logs: Sequence[str]
+    context: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def selected(unit: Unit, kind: str, key: str) -> Selection:
+    """What belongs to the run or session. Raises `NotFound`."""
+    return _run(unit, key) if kind == "run" else _session(unit, key)
+
+
+def rows_of(unit: Unit, subject: Subject, column: sa.Column[Any], keys: Sequence[str]) -> Iterator[bytes]:
+    """The lines of a table's rows that have these values in the column, read as they are asked for."""
+    names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
+    for chunk in references.chunks(keys):
+        statement, values = _reading(subject.table, column).of(chunk)
+        compiled = statement.on(unit.backend)
+        stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.columns)
+        for batch in batches(stored, _ROWS):
+            found = compiled.rows(batch)
+            yield from map(lines.line_of, found if names is None else lines.named(found, names))
+
+
+def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
+    """The number of each class, -1 for one that the database does not know."""
+    known = {row["lion_class"]: row["type_id"] for row in unit.rows(_CLASSES)}
+    return {name: known.get(name, -1) for name in names}
+
+
+def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
+    """The lines of the registry's rows of these output tables."""
+    return rows_of(unit, Subject(REGISTRY), REGISTRY.c.table_name, tables)
+
+
+@lru_cache(maxsize=256)
+def _reading(table: sa.Table, column: sa.Column[Any]) -> Family:
+    sorting = Subject(table).sorting
+    return Family("key", lambda keys: sa.select(*table.columns).where(column.in_(keys)).order_by(*sorting))
+
+
+def _run(unit: Unit, run_id: str) -> Selection:
+    if not _values(unit, _RUN_THERE, {run_id}):
+        raise NotFound("workflow_run", run_id)
+    tables = {table.name: table for table in output_tables(unit)}
+    outputs = [tables[name] for name in reconcile.existing(unit, sorted(tables))]
+    columns = {column.table.name: column for column in (RUNS.c.id, *RUN_TABLES, *(one.c.run_id for one in outputs))}
+    chosen = [(one, columns[one.name], [run_id]) for one in subjects(outputs) if one.name in columns]
+    return Selection(chosen, sorted(_values(unit, _AGENT_SESSIONS, {run_id})))
+
+
+def _session(unit: Unit, session_id: str) -> Selection:
+    found = list(references.rows(unit, _SESSION, {session_id}))
+    if not found:
+        raise NotFound(SESSION, session_id)
+    branches, sessions = _family_of(unit, session_id)
+    orders = _values(unit, _ORDERS[0], sessions) | _values(unit, _ORDERS[1], branches.keys())
+    messages = {link["message_id"] for order in orders for link in references.links(unit, order)}
+    messages |= _values(unit, _POINTED[0], sessions) | _values(unit, _POINTED[1], branches.keys())
+    keys: dict[sa.Column[Any], set[str]] = {
+        _s.id: sessions,
+        _b.id: set(branches),
+        _p.id: orders,
+        LINKS.c.progression_id: orders,
+        MESSAGES.c.id: messages,
+        TRANSITIONS.c.session_id: sessions,
+        CHANGES.c.session_id: sessions,
+        **{word: _values(unit, family, sessions) for word, family in _WORDS.items()},
+    }
+    columns = {column.table.name: column for column in keys}
+    others = {"sessions": sessions - {session_id}, "branches": {b for b, s in branches.items() if s != session_id}}
+    return Selection(
+        [(one, columns[one.name], sorted(keys[columns[one.name]])) for one in subjects(()) if one.name in columns],
+        [row["agent_session_id"] for row in found if row["agent_session_id"] is not None],
+        {name: tuple(sorted(ids)) for name, ids in others.items() if ids},
+    )
+
+
+def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
+    """The session's branches and those from which they were forked, each with its session; and all these sessions."""
+    found: dict[str, str] = {}
+    looked = list(references.rows(unit, _OWN, {session_id}))
+    while looked:
+        found |= {row["id"]: row["session_id"] for row in looked}
+        parents = {row["parent_branch_id"] for row in looked} - {None, *found}
+        looked = list(references.rows(unit, _AMONG, parents))
+    return found, {session_id, *found.values()}
+
+
+def _values(unit: Unit, family: Family, keys: Any) -> set[str]:
+    return {value for row in references.rows(unit, family, keys) for value in row.values() if value is not None}

@@ -1,0 +1,156 @@
+"""Bundles that somebody has made or changed: refused before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastlight_state import StateStore
+from lastlight_state.errors import StateError
+from lastlight_state.workflows import Trigger
+from lastlight_state.workflows.arguments import RunOptions
+
+#: The parts of a bundle by their names, and how each is stored: the manifest is a value.
+Parts = dict[str, Any]
+Change = Callable[[Parts], object]
+
+RUNS, LOG = "rows/workflow_runs.jsonl", "logs/agent-sessions/projects/-app/s.jsonl"
+
+
+def _add(name: str, content: bytes = b"{}\n", rows: int | None = None) -> Change:
+    """Adds a part that the manifest names rightly."""
+
+    def change(parts: Parts) -> None:
+        digest = hashlib.sha256(content).hexdigest()
+        told = {"name": name, "rows": rows, "size_bytes": len(content), "sha256": digest}
+        kept = [part for part in parts["manifest.json"]["parts"] if part["name"] != name]
+        parts["manifest.json"]["parts"] = [*kept, told]
+        parts[name] = content
+
+    return change
+
+
+def _tell(**facts: Any) -> Change:
+    """Changes the manifest."""
+    return lambda parts: parts["manifest.json"].update(facts)
+
+
+def _row(**values: Any) -> Change:
+    """Changes the row of the run."""
+    return lambda parts: _add(RUNS, json.dumps({**json.loads(parts[RUNS]), **values}).encode() + b"\n", 1)(parts)
+
+
+HOSTILE: dict[str, tuple[Change, str]] = {
+    "a path that leads out": (_add("logs/agent-sessions/projects/../x"), "damaged_bundle"),
+    "a path that leads out of a table": (_add("rows/../../x.jsonl"), "damaged_bundle"),
+    "an absolute name": (_add("/etc/x"), "damaged_bundle"),
+    "a name with a backslash": (_add("logs/agent-sessions/projects/-app/a\\b"), "damaged_bundle"),
+    "a name that no file can have": (_add("logs/agent-sessions/projects/-app/" + "x" * 300), "damaged_bundle"),
+    "a name of nothing that bundles have": (_add("more.txt"), "damaged_bundle"),
+    "another content": (lambda parts: parts.update({RUNS: parts[RUNS].replace(b'"wf"', b'"WF"')}), "damaged_bundle"),
+    "a part that is not named": (lambda parts: parts.update({LOG: b"{}\n"}), "damaged_bundle"),
+    "a part that is missing": (lambda parts: parts.pop(RUNS), "damaged_bundle"),
+    "no manifest": (lambda parts: parts.pop("manifest.json"), "damaged_bundle"),
+    "a manifest of another shape": (_tell(parts=1), "damaged_bundle"),
+    "an old format": (_tell(format=0), "damaged_bundle"),
+    "a newer format": (_tell(format=2), "newer_schema"),
+    "a newer schema": (_tell(revision="9999"), "newer_schema"),
+    "an unknown kind": (_tell(kind="store"), "damaged_bundle"),
+    "a table that belongs to no run": (_add("rows/tombstones.jsonl", b"{}\n", 1), "damaged_bundle"),
+    "an unknown table": (_add("rows/none.jsonl", b"{}\n", 1), "damaged_bundle"),
+    "a row of another run": (_row(id="other"), "damaged_bundle"),
+    "an unknown column": (_row(none=1), "damaged_bundle"),
+    "a time that is none": (_row(started_at="soon"), "damaged_bundle"),
+    "a time of another type": (_row(started_at=1), "damaged_bundle"),
+    "a row that is no object": (_add(RUNS, b"[]\n", 1), "damaged_bundle"),
+    "a line that is no JSON": (_add(RUNS, b"{\n", 1), "damaged_bundle"),
+    "an output table with the name of ours": (
+        _add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "tombstones", "kind": "columns", '
+             b'"signature": "s", "model_digest": null, "created_at": null, "updated_at": null, "columns": []}\n', 1),
+        "damaged_bundle",
+    ),
+    "an output table that is not described": (
+        _add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "t", "columns": [{"name": "x"}]}\n', 1),
+        "damaged_bundle",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_bundle_is_refused_before_any_write(state_store: StateStore, tmp_path: Path, case: str) -> None:
+    """maintenance OP-61."""
+    change, code = HOSTILE[case]
+    parts = _parts(state_store, tmp_path / "good.zip")
+    change(parts)
+    _write(tmp_path / "bad.zip", parts)
+    _refused(state_store, tmp_path, code)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [("external_attr", (stat.S_IFLNK | 0o777) << 16), ("compress_type", zipfile.ZIP_DEFLATED)],
+    ids=("a link", "a bomb"),
+)
+def test_a_part_that_is_no_plain_file_is_refused(
+    state_store: StateStore, tmp_path: Path, attribute: str, value: int
+) -> None:
+    """maintenance OP-61."""
+    parts = _parts(state_store, tmp_path / "good.zip")
+    _add(LOG, b"0" * 100_000)(parts)
+    _write(tmp_path / "bad.zip", parts, **{attribute: value})
+    _refused(state_store, tmp_path, "damaged_bundle")
+
+
+def test_a_name_that_is_there_twice_is_refused(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61."""
+    _write(tmp_path / "bad.zip", _parts(state_store, tmp_path / "good.zip"))
+    with zipfile.ZipFile(tmp_path / "bad.zip", "a") as packed, pytest.warns(UserWarning, match="Duplicate"):
+        packed.writestr(_info(RUNS), b"{}\n")
+    _refused(state_store, tmp_path, "damaged_bundle")
+
+
+def test_a_file_that_is_cut_off_is_refused(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61."""
+    _parts(state_store, tmp_path / "good.zip")
+    (tmp_path / "bad.zip").write_bytes((tmp_path / "good.zip").read_bytes()[:-30])
+    _refused(state_store, tmp_path, "damaged_bundle")
+
+
+def _parts(store: StateStore, file: Path) -> Parts:
+    """The parts of a bundle of a run that the store then forgets."""
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    store.maintenance.bundles.export("run", "run", file)
+    with zipfile.ZipFile(file) as packed:
+        found: Parts = {name: packed.read(name) for name in packed.namelist()}
+    return {**found, "manifest.json": json.loads(found["manifest.json"])}
+
+
+def _write(file: Path, parts: Parts, **attributes: Any) -> None:
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, content in parts.items():
+            text = json.dumps(content).encode() if name == "manifest.json" else content
+            packed.writestr(_info(name, **(attributes if name == LOG else {})), text)
+
+
+def _info(name: str, **attributes: Any) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (stat.S_IFREG | 0o600) << 16
+    for attribute, value in attributes.items():
+        setattr(info, attribute, value)
+    return info
+
+
+def _refused(store: StateStore, folder: Path, code: str) -> None:
+    before = {path for path in folder.rglob("*") if "-wal" not in path.name and "-shm" not in path.name}
+    with pytest.raises(StateError) as caught:
+        store.maintenance.bundles.load(folder / "bad.zip")
+    assert caught.value.code == code
+    assert store.receipts.list().items == ()
+    assert {path for path in folder.rglob("*") if "-wal" not in path.name and "-shm" not in path.name} == before
