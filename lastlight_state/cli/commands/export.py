@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,9 @@ import click
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views.bundles import shown
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import Bundle
 from lastlight_state.maintenance.bundles.records import KINDS
-
-PARTS = (
-    Column("PART", lambda part: part.name),
-    Column("ROWS", lambda part: "" if part.rows is None else part.rows, right=True),
-    Column("BYTES", lambda part: part.size_bytes, right=True),
-)
 
 
 @command("export")
@@ -38,12 +30,4 @@ def run(call: Call, kind: Any, key: str, out: Path | None, no_logs: bool) -> Ans
     if out is None:
         raise InvalidValue("--out", "must be given")
     bundle = look(call, lambda store: store.maintenance.bundles.export(kind, key, out, with_logs=not no_logs))
-    return Answer({"file": str(out), "bundle": bundle}, lambda screen: lines(bundle, screen))
-
-
-def lines(bundle: Bundle, screen: Screen) -> Iterator[object]:
-    """What a bundle holds, for people."""
-    yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
-    yield from screen.table(PARTS, bundle.parts)
-    for name, ids in bundle.context.items():
-        yield f"{name} that it was forked from: {', '.join(ids)}"
+    return Answer({"file": str(out), "bundle": bundle}, lambda screen: shown(bundle, screen))

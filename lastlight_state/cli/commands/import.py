@@ -13,10 +13,14 @@ from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import look, working
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views import bundles
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ImportReport
+from lastlight_state.maintenance.bundles.opened import is_bundle
 from lastlight_state.maintenance.imports.kinds import KINDS
 
+#: The word for a bundle, which comes from this program itself.
+BUNDLE = "bundle"
 COUNTS = (Column("WHAT", lambda row: row[0]), Column("COUNT", lambda row: row[1], right=True))
 FAILED = (
     Column("FAILED", lambda one: one.unit, keep=True),
@@ -31,16 +35,21 @@ FAILED = (
 @click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
 @click.option("--lenient", is_flag=True, help="Keep values that are refused as text, instead of failing their unit.")
 @click.option("--limit", metavar="N", type=int, help="Stop after this many units were stored.")
+@click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse it, or skip what is stored otherwise.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-def run(call: Call, path: Path, kind: Any, revive: bool, lenient: bool, limit: int | None, dry_run: bool) -> Answer:
-    """Bring in what another program wrote: run folders, or a database of its sessions.
+def run(call: Call, path: Path, kind: Any, *, on_conflict: Any, dry_run: bool, **terms: Any) -> Answer:
+    """Bring in what another program wrote: run folders, or a database of its sessions. Or load a bundle.
 
     The source is only read. Each run or session is stored whole or not at all; one that fails is named, and
     the others go on. The same command again writes nothing but what is new.
     """
-    if kind is not None and kind not in KINDS:
-        raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=tuple(KINDS))
-    terms = {"kind": kind, "revive": revive, "lenient": lenient, "limit": limit}
+    if kind is not None and kind not in (*KINDS, BUNDLE):
+        raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=(*KINDS, BUNDLE))
+    is_ours = kind == BUNDLE or (kind is None and is_bundle(path))
+    _refuse_unfit(is_ours, terms, on_conflict)
+    if is_ours:
+        return bundles.loaded(call, path, on_conflict or "refuse", dry_run=dry_run)
+    terms["kind"] = kind
     if dry_run:
         report = look(call, lambda store: store.maintenance.imports.plan(path, **terms))
     else:
@@ -48,6 +57,14 @@ def run(call: Call, path: Path, kind: Any, revive: bool, lenient: bool, limit: i
             report = store.maintenance.imports.run(path, **terms)
     data = {"dry_run": dry_run, **report.model_dump(exclude={"receipt"}), "receipt": report.receipt}
     return Answer(data, lambda screen: _lines(screen, report), _failure(report))
+
+
+def _refuse_unfit(is_ours: bool, terms: dict[str, Any], on_conflict: Any) -> None:
+    """Raise for a flag of the other kind of source."""
+    if is_ours and (given := next((name for name, value in terms.items() if value), None)):
+        raise InvalidValue(f"--{given}", "must not be given with a bundle")
+    if not is_ours and on_conflict is not None:
+        raise InvalidValue("--on-conflict", "must not be given without a bundle")
 
 
 def _failure(report: ImportReport) -> Failure | None:

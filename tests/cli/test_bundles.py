@@ -1,0 +1,58 @@
+"""``export``, and ``import`` of what it has written, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.cli.calls import lastlight_state
+
+from lastlight_state import StateStore
+from lastlight_state.conversations import NewSession
+from lastlight_state.testing import Database
+
+
+def test_a_session_is_exported_and_imported_elsewhere(database: Database, tmp_path: Path) -> None:
+    """maintenance OP-60, OP-61, OP-70, OP-71."""
+    with database.open() as store:
+        store.conversations.sessions.create(NewSession("talk", "name"))
+    file, there = tmp_path / "talk.zip", tmp_path / "there.db"
+    StateStore.open(there).close()
+    made = lastlight_state("export", "session", "talk", "--out", file, "--url", database.url, "--json")
+    assert (made.code, made.data["bundle"]["id"], made.data["bundle"]["format"]) == (0, "talk", 1)
+    planned = lastlight_state("import", file, "--url", there, "--dry-run", "--json")
+    loaded = lastlight_state("import", file, "--url", there, "--json")
+    assert (planned.code, loaded.code) == (0, 0)
+    assert (planned.data["rows"], loaded.data["receipt"]["state"]) == (loaded.data["rows"], "done")
+    with StateStore.open(there) as store:
+        assert store.conversations.sessions.get("talk").name == "name"
+    again = lastlight_state("import", file, "--kind", "bundle", "--on-conflict", "skip", "--url", there)
+    assert (again.code, "session talk is there already" in again.out) == (0, True)
+
+
+def test_people_see_what_a_bundle_holds_and_what_was_added(database: Database, tmp_path: Path) -> None:
+    """maintenance OP-71."""
+    with database.open() as store:
+        store.conversations.sessions.create(NewSession("talk", "name"))
+    file, there = tmp_path / "talk.zip", tmp_path / "there.db"
+    StateStore.open(there).close()
+    assert (
+        "rows/sessions.jsonl" in lastlight_state("export", "session", "talk", "--out", file, "--url", database.url).out
+    )
+    assert "dry run: nothing is written" in lastlight_state("import", file, "--url", there, "--dry-run").out
+    assert "progressions" in lastlight_state("import", file, "--url", there).out
+
+
+def test_wrong_words_of_bundles_are_usage_errors(tmp_path: Path) -> None:
+    """maintenance OP-70, OP-72."""
+    url = ("--url", tmp_path / "s.db")
+    StateStore.open(tmp_path / "s.db").close()
+    for words in (
+        ("export", "walk", "x", "--out", tmp_path / "x"),
+        ("export", "run", "x"),
+        ("import", tmp_path, "--kind", "none"),
+        ("import", tmp_path, "--kind", "bundle", "--revive"),
+        ("import", tmp_path, "--kind", "bundle", "--on-conflict", "replace"),
+        ("import", tmp_path, "--kind", "lionagi-runs", "--on-conflict", "skip"),
+    ):
+        assert lastlight_state(*words, *url).code == 2, words
+    assert lastlight_state("export", "run", "x", "--out", tmp_path / "x", *url, "--json").error == "not_found"
