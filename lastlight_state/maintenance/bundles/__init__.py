@@ -97,9 +97,12 @@ class Bundles(Repository):
             planned = self._planned(found, keeps)
             if not planned.rows and not planned.files:
                 return planned
-            policy = {"source": storable(str(file), 4_000), "kind": planned.kind, "id": storable(planned.id, 256)}
             receipt = self._receipts.begin(
-                "bundle", policy={**policy, "on_conflict": on_conflict}, owner=work.owner(), actor=actor
+                "bundle",
+                scope=storable(f"{planned.kind} {planned.id}", 256),
+                policy={"source": storable(str(file), 4_000), "on_conflict": on_conflict},
+                owner=work.owner(),
+                actor=actor,
             )
             with work.interruptible(self._receipts, lambda: receipt, again="the same call"):
                 wanted = logs.missing(self._settings, found, keeps=keeps)

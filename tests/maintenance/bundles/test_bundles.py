@@ -14,7 +14,6 @@ from support.maintenance.whole_runs import Report, whole_run
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
-from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
 
@@ -125,22 +124,6 @@ def test_files_that_a_kill_left_out_come_with_the_next_load(every_backend: State
     assert (len(bundles.plan(tmp_path / "with.zip").files), _files(every_backend)) == (1, {})
     loaded = bundles.load(tmp_path / "with.zip")
     assert (loaded.rows, len(loaded.files), _files(every_backend)) == ({}, 1, {"s_1.jsonl": '{"a": 1}\n'})
-
-
-def test_a_load_that_fails_leaves_nothing(database: Database, tmp_path: Path) -> None:
-    """maintenance OP-61: a row that changes after the look, and the files that were written before it."""
-    store, other = database.open(), database.open()
-    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
-    store.workflows.executions.start("wf:y", run_id="run", session_id="s_1", options=ExecutionOptions(id="y"))
-    _write(store, "s_1.jsonl", "{}\n")
-    bundle = store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
-    (store.settings.agent_sessions / "projects/-app/s_1.jsonl").unlink()
-    with racing(store) as race:
-        race.before_unit(3, lambda: other.workflows.runs.merge_scratch("run", {"a": 1}))
-        with pytest.raises(AlreadyExists):
-            store.maintenance.bundles.load(tmp_path / "run.zip")
-    assert (race.left, len(bundle.parts), _files(store)) == (0, 4, {})
-    assert [one.state for one in store.receipts.list().items] == ["interrupted"]
 
 
 def test_bundles_are_used_from_coroutines(every_backend: StateStore, tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Somebody comes in between the look of `Bundles.load` and what `Bundles._stored` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.between import before
+
+from lastlight_state import StateStore
+from lastlight_state.conversations import NewSession
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.maintenance import placing
+from lastlight_state.testing import Database, racing
+from lastlight_state.workflows import Trigger
+from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
+
+
+def test_a_load_that_fails_leaves_nothing(database: Database, tmp_path: Path) -> None:
+    """maintenance OP-61: a row that changes after the look, and the files that were written before it."""
+    store, other = database.open(), database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    store.workflows.executions.start("wf:y", run_id="run", session_id="s_1", options=ExecutionOptions(id="y"))
+    log = store.settings.agent_sessions / "projects/-app/s_1.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("{}\n")
+    bundle = store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    log.unlink()
+    with racing(store) as race:
+        race.before_unit(3, lambda: other.workflows.runs.merge_scratch("run", {"a": 1}))
+        with pytest.raises(AlreadyExists):
+            store.maintenance.bundles.load(tmp_path / "run.zip")
+    assert (race.left, len(bundle.parts), list(log.parent.iterdir())) == (0, 4, [])
+    assert [one.state for one in store.receipts.list().items] == ["interrupted"]
+
+
+def test_a_row_that_appears_before_it_is_inserted_is_compared(
+    postgres_database: Database, state_store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-61: on SQLite nobody else writes between them."""
+    state_store.conversations.sessions.create(NewSession("talk", "mine"))
+    state_store.maintenance.bundles.export("session", "talk", tmp_path / "talk.zip")
+    store, other = postgres_database.open(), postgres_database.open()
+    create = other.conversations.sessions.create
+    happened = before(monkeypatch, placing, "_insert", lambda: create(NewSession("talk", "theirs")))
+    with pytest.raises(AlreadyExists) as caught:
+        store.maintenance.bundles.load(tmp_path / "talk.zip")
+    assert (happened, caught.value.kind, caught.value.key) == (["_insert"], "sessions", "talk")
+    assert store.conversations.sessions.get("talk").name == "theirs"
