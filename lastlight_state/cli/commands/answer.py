@@ -1,0 +1,87 @@
+"""``answer``: answers a pending question of a run, an approval or a request to a person."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import click
+import orjson
+
+from lastlight_state.cli.actors import BY, acting
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import working
+from lastlight_state.errors import InvalidValue
+from lastlight_state.store import StateStore
+from lastlight_state.workflows import Answered, AnsweredRequest
+
+_FLAGS = ("--approve", "--reject", "--reply", "--value")
+
+
+class _Given(NamedTuple):
+    """The one flag that was given, and its value."""
+
+    flag: str
+    value: Any
+
+
+@command("answer")
+@click.argument("question_id", metavar="ID")
+@click.option("--approve", is_flag=True, help="Yes.")
+@click.option("--reject", is_flag=True, help="No.")
+@click.option("--reply", metavar="TEXT", help="A text in place of yes or no.")
+@click.option("--value", metavar="JSON", help="The answer to a request, such as a form or a choice.")
+@click.option("--digest", metavar="HEX", help="Of the action that is approved, as `show approval` tells it.")
+@BY
+def run(
+    call: Call,
+    question_id: str,
+    approve: bool,
+    reject: bool,
+    reply: str | None,
+    value: str | None,
+    digest: str | None,
+    by: str | None,
+) -> Answer:
+    """Answer a question, so that its run goes on. ID is that of an approval or of a request to a person.
+
+    One flag says the answer. The first answer stands: where somebody was faster, the exit code is 1, and the error
+    names the answer that won.
+    """
+    given = _given(approve or None, reject or None, reply, value)
+    with working(call) as store:
+        done = _answered(store, question_id, given, digest, acting(by))
+    stored = done.approval if isinstance(done, Answered) else done.request
+    data = {"answer": stored, "run": done.run, "repeated": done.repeated}
+    return Answer(data, lambda _: [f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"])
+
+
+def _given(*values: Any) -> _Given:
+    found = [_Given(flag, value) for flag, value in zip(_FLAGS, values, strict=True) if value is not None]
+    if len(found) != 1:
+        raise InvalidValue("answer", f"expected one of {', '.join(_FLAGS)}, got {len(found)}")
+    return found[0]
+
+
+def _answered(
+    store: StateStore, question_id: str, given: _Given, digest: str | None, by: str
+) -> Answered | AnsweredRequest:
+    request = store.workflows.human_requests.find(question_id)
+    if request is not None:
+        return store.workflows.human_requests.answer(question_id, _response(given), by=by)
+    if given.flag == "--value":
+        raise InvalidValue("--value", "is for requests to a person; an approval is approved, rejected or replied to")
+    if given.flag == "--reply":
+        return store.workflows.approvals.answer(question_id, "replied", by=by, response=given.value)
+    decision = "approved" if given.flag == "--approve" else "rejected"
+    return store.workflows.approvals.answer(question_id, decision, by=by, digest=digest)  # type: ignore[arg-type]
+
+
+def _response(given: _Given) -> Any:
+    """What is answered to a request."""
+    if given.flag == "--value":
+        try:
+            return orjson.loads(given.value)
+        except ValueError as error:
+            raise InvalidValue("--value", f"is not JSON: {error}") from None
+    return given.value if given.flag == "--reply" else given.flag == "--approve"

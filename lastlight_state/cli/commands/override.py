@@ -1,0 +1,83 @@
+"""``override``: what an operator says about a workflow or cron, in place of its program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lastlight_state.cli.actors import BY, acting
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import working
+from lastlight_state.db import valid
+from lastlight_state.db.repository import UNSET
+from lastlight_state.errors import InvalidValue
+from lastlight_state.store import StateStore
+
+_TARGETS = ("workflow", "cron")
+
+
+@command("override")
+@click.argument("target", metavar="workflow|cron")
+@click.argument("name", metavar="NAME")
+@click.option("--on/--off", "is_on", default=None, help="It runs, or it does not.")
+@click.option("--schedule", metavar="PATTERN", help="Of a cron: when it runs.")
+@click.option("--clear", is_flag=True, help="What the program says holds again.")
+@click.option("--reason", metavar="TEXT", help="Of a workflow: why.")
+@BY
+def run(
+    call: Call,
+    target: str,
+    name: str,
+    is_on: bool | None,
+    schedule: str | None,
+    clear: bool,
+    reason: str | None,
+    by: str | None,
+) -> Answer:
+    """Switch a workflow or cron on or off, or give a cron another schedule, until the override is cleared."""
+    valid.word("workflow|cron", target, _TARGETS)
+    if clear is not (is_on is None and schedule is None):
+        raise InvalidValue("override", "expected --on, --off or --schedule, or else --clear")
+    switched = UNSET if is_on is None else is_on
+    with working(call) as store:
+        if target == "workflow":
+            data = _workflow(store, name, switched, schedule, reason, acting(by))
+        else:
+            data = _cron(store, name, switched, schedule, reason, acting(by))
+    return Answer(data, lambda _: [_told(target, name, data)])
+
+
+def _workflow(store: StateStore, name: str, switched: Any, schedule: str | None, reason: str | None, by: str) -> Any:
+    overrides = store.workflows.overrides
+    if schedule is not None:
+        raise InvalidValue("--schedule", "only a cron has one")
+    if switched is UNSET:
+        overrides.clear(name)
+        stored = None
+    else:
+        stored = overrides.put(name, enabled=switched, by=by, reason=reason)
+    return {"override": stored, "effective": {"enabled": overrides.is_enabled(name)}}
+
+
+def _cron(store: StateStore, name: str, switched: Any, schedule: str | None, reason: str | None, by: str) -> Any:
+    overrides = store.schedules.overrides
+    if reason is not None:
+        raise InvalidValue("--reason", "only the override of a workflow keeps one")
+    if switched is UNSET and schedule is None:
+        overrides.clear(name)
+        stored = None
+    else:
+        stored = overrides.put(name, enabled=switched, schedule=UNSET if schedule is None else schedule, by=by)
+    return {"override": stored, "effective": store.schedules.crons.find(name)}
+
+
+def _told(target: str, name: str, data: Any) -> str:
+    effective = data["effective"]
+    if effective is None:
+        return f"cron {name}: overridden, and not planned by any program yet" if data["override"] else f"cron {name}: -"
+    if target == "workflow":
+        return f"workflow {name}: {'on' if effective['enabled'] else 'off'}"
+    due = effective.next_run_at
+    return f"cron {name}: {'never' if due is None else f'next at {due:%Y-%m-%dT%H:%M:%SZ}'}"
