@@ -5,6 +5,7 @@ Each returns the value to store, or raises `InvalidValue` with the name of the a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sized
 from datetime import timedelta
 from typing import Any, TypeVar, get_args, overload
@@ -135,6 +136,15 @@ def seconds(where: str, value: Any) -> float:
     if not 0 <= value <= LONGEST_WAIT:
         raise InvalidValue(where, f"must be between 0 and {LONGEST_WAIT} seconds, got {shown(value, 80)}")
     return float(value)
+
+
+def stop(value: Any) -> threading.Event:
+    """What ends a following; without one, an event that nobody sets."""
+    if value is None:
+        return threading.Event()
+    if not isinstance(value, threading.Event):
+        raise InvalidValue("stop", f"expected a threading.Event, got {type(value).__name__}")
+    return value
 
 
 def flag(where: str, value: Any) -> bool:

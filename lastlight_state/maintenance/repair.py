@@ -6,6 +6,7 @@ name or a second one.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from typing import cast
 
 from lastlight_state.agent_log.records import LOG_LINES
 from lastlight_state.clock import Clock, iso_text
-from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, UnsafePath
+from lastlight_state.db.told import storable
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, StateError, UnsafePath
 from lastlight_state.jsonl import files, repair
 from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.repair import Salvage
@@ -29,6 +31,8 @@ LINES = ".jsonl"
 COPY = ".repaired.jsonl"
 #: How many damaged parts of a file a scan names.
 SAMPLES = 20
+
+_log = logging.getLogger("lastlight_state.maintenance")
 
 
 class Repair:
@@ -92,11 +96,16 @@ class Repair:
         if account.is_sound:
             return _repaired(path, Salvage(account))
         receipts = cast("Receipts", self._receipts)
-        receipt = receipts.begin("repair", scope=path.name, policy={"path": str(path.absolute())}, owner=work.owner())
+        policy = {"path": storable(str(path.absolute()), 4_000)}
+        receipt = receipts.begin("repair", scope=storable(path.name, 200), policy=policy, owner=work.owner())
         with work.interruptible(receipts, lambda: receipt, again="the same command"):
             done = self._replaced(path)
-            receipt = receipts.step(receipt, counts=done.scan.sections, cursor=_names(done))
-        receipts.finish(receipt)
+            try:
+                receipts.finish(receipts.step(receipt, counts=done.scan.sections, cursor=_names(done)))
+            except StateError:
+                _log.warning(
+                    "%s was replaced, but its receipt %s could not be finished", path, receipt.id, exc_info=True
+                )
         return done.model_copy(update={"receipt_id": receipt.id})
 
 
@@ -175,7 +184,7 @@ def _translated(path: Path) -> Iterator[None]:
 def _names(done: Repaired) -> dict[str, str | None]:
     """The files of a replacement, for its receipt."""
     return {
-        name: None if path is None else path.name
+        name: None if path is None else storable(path.name, 400)
         for name, path in (("damaged", done.damaged), ("rejects", done.rejects))
     }
 

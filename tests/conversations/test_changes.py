@@ -239,6 +239,29 @@ def test_a_follower_of_all_sees_each_change_of_a_session_once(
         tx.conversations.changes.follow_all(began)
 
 
+@pytest.mark.parametrize("stop", [5, "now"])
+def test_what_ends_a_following_is_an_event(every_backend: StateStore, stop: Any) -> None:
+    """conversations CV-31: anything else is refused before anybody waits."""
+    changes = every_backend.conversations.changes
+    for follow in (
+        lambda: changes.follow("s", stop=stop),
+        lambda: changes.follow_all(datetime(2026, 1, 1, tzinfo=UTC), stop=stop),
+        lambda: every_backend.journal.events.follow("r", stop=stop),
+    ):
+        with pytest.raises(InvalidValue, match="stop: expected a threading"):
+            follow()
+
+
+def test_a_session_that_another_program_stored_without_a_change_is_followed_too(database: Database) -> None:
+    """conversations CV-31: its number of changes is 0."""
+    store = database.open()
+    store.conversations.sessions.create(NewSession("s"))
+    with store.transaction() as tx:
+        tx.connection.exec_driver_sql("UPDATE sessions SET change_seq = 0")
+    found = store.conversations.changes.follow_all(database.clock.now(), idle_timeout=0)
+    assert [session.id for session in found] == ["s"]
+
+
 def test_a_follower_of_all_reads_no_session_again_that_changed_long_ago(
     every_backend: StateStore, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

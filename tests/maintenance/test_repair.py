@@ -14,6 +14,8 @@ from support.maintenance.threads import logged
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, InvalidValue, NotFound, UnsafePath
 from lastlight_state.maintenance import Repair
+from lastlight_state.receipts import Receipts
+from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 
 
@@ -56,6 +58,32 @@ def test_a_replaced_log_keeps_its_damage_under_a_name_with_the_time(
     sound = every_backend.maintenance.repair.salvage(path, replace=True)
     assert (sound.copy_path, sound.receipt_id) == (None, None)
     assert len(every_backend.agent_log.sessions.list()) == 1
+
+
+def test_a_file_whose_name_is_not_utf_8_is_replaced_with_a_receipt(store: Any, state_dir: Path) -> None:
+    """maintenance OP-66: the receipt spells the name as it can."""
+    path = logged(state_dir, "s-1", "hi")
+    odd = path.rename(path.with_name(os.fsdecode(b"r\xe9.jsonl")))
+    damaged(odd)
+    done = store.maintenance.repair.salvage(odd, replace=True)
+    assert store.receipts.get(done.receipt_id).scope == "r?.jsonl"
+
+
+def test_a_replacement_is_told_even_if_its_receipt_cannot_be_finished(
+    state_store: StateStore, state_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """maintenance OP-66: what was done to the file is not hidden by what the database says."""
+    path = logged(state_dir, "s-1", "hi")
+    damaged(path)
+
+    def refused(*given: Any, **named: Any) -> Any:
+        raise BackendUnavailable("gone")
+
+    monkeypatch.setattr(Receipts, "step", refused)
+    done = state_store.maintenance.repair.salvage(path, replace=True)
+    assert (done.copy_path, done.damaged.exists() if done.damaged else None) == (path, True)
+    assert state_store.receipts.get(str(done.receipt_id)).state == "running"
+    assert "could not be finished" in caplog.text
 
 
 def test_a_replacement_that_fails_leaves_the_file_and_says_so(

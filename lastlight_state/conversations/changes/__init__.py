@@ -93,7 +93,7 @@ class Changes(Repository):
         found, first = valid.sought("session_id", session_id), valid.number("seq", seq)
         idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
         interval = valid.seconds("poll_interval", poll_interval)
-        return self._followed(found, first, idle, interval, threading.Event() if stop is None else stop)
+        return self._followed(found, first, idle, interval, valid.stop(stop))
 
     def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
         """Call ``callback`` with each change that this store commits, after the commit; returns what ends it.
@@ -130,7 +130,7 @@ class Changes(Repository):
         refuse_in_transaction(self._scope)
         idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
         interval, first = valid.seconds("poll_interval", poll_interval), aware_utc("since", since)
-        return self._all_followed(first, idle, interval, threading.Event() if stop is None else stop)
+        return self._all_followed(first, idle, interval, valid.stop(stop))
 
     def trim(self, session_id: str, *, below: int) -> int:
         """Remove the entries with a number below this; how many they were. Who reads after them is told so."""
@@ -174,7 +174,7 @@ class Changes(Repository):
         while not stop.is_set():
             began = self._now()
             for session in iterate(self.updated_sessions, since, limit=valid.PAGE_LIMIT):
-                seen, _ = known.get(session.id, (0, None))
+                seen, _ = known.get(session.id, (-1, None))
                 known[session.id] = session.change_seq, session.updated_at
                 if session.change_seq > seen:
                     yield session

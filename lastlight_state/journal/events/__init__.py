@@ -174,4 +174,4 @@ class Events(Numbered):
         refuse_in_transaction(self._scope)
         valid.number("cursors", len(cursors), least=1, most=valid.PAGE_LIMIT)
         follower = Follower(self._scope, cursors, where, stop_types)
-        return follower.events(idle_timeout, poll_interval, threading.Event() if stop is None else stop)
+        return follower.events(idle_timeout, poll_interval, valid.stop(stop))

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.arguments import Limits
+from lastlight_state.conversations.kernel.statuses import last_sign
 from lastlight_state.conversations.state import derived
 from lastlight_state.conversations.tables import (
     BRANCHES,
@@ -32,8 +33,10 @@ _s, _b, _m, _p, _l, _t = SESSIONS.c, BRANCHES.c, MESSAGES.c, PROGRESSIONS.c, LIN
 
 #: What was stored less than this ago may still be put somewhere.
 _NEW = timedelta(days=1)
-#: How a running session stands of which nobody hears any more, and what helps.
-_SILENT = {"process_dead": "lastlight-state reap", "orphaned": "lastlight-state reap", "stalled": None}
+#: How a running session stands of which nobody hears any more, and whether it may be ended.
+_SILENT = {"process_dead": True, "orphaned": True, "stalled": False}
+#: From when on `reap` ends a session without being told an age.
+_REAPED = timedelta(hours=24)
 
 
 def _nowhere(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -133,11 +136,11 @@ _size = sa.select(_p.next_ord - _p.start_ord).where(_p.id == _s.progression_id).
 _RUNNING = prepared(
     sa.select(
         *(_s[name] for name in "id status invocation_kind artifacts_path".split()),
-        *(_s[name] for name in "started_at last_message_at heartbeat_at".split()),
+        *(_s[name] for name in "created_at started_at last_message_at heartbeat_at".split()),
         _size.label("message_count"),
     )
     .where(_s.status == constant("running"))
-    .order_by(_s.last_message_at)
+    .order_by(_s.last_message_at.nulls_first(), _s.id)
     .limit(number(MOST))
 )
 
@@ -146,7 +149,16 @@ def silent(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     """Running sessions without a sign of life, by the usual limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
     health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}
-    for state, remedy in _SILENT.items():
+    signs = {row["id"]: last_sign(row) for row in rows}
+    for state, may_end in _SILENT.items():
         samples = [session_id for session_id, found_state in health.items() if found_state == state]
         if samples:
+            remedy = _reaping(look.now - max(signs[one] for one in samples)) if may_end else None
             yield found(STUCK, "warning", str(SESSIONS.name), f"running, and {state}", samples, remedy)
+
+
+def _reaping(silence: timedelta) -> str:
+    """The command that ends sessions which have been silent for so long."""
+    if silence > _REAPED:
+        return "lastlight-state reap"
+    return f"lastlight-state reap --older-than {max(1, int(silence.total_seconds()) // 60)}m"

@@ -360,6 +360,22 @@ def test_settings_of_the_file_and_its_growth_are_told(tmp_path: Path) -> None:
     assert (found["DOC-03"].severity, found["DOC-06"].remedy) == ("info", "lastlight-state checkpoint")
 
 
+@pytest.mark.parametrize(
+    ("hours", "remedy"), [(7, "lastlight-state reap --older-than 420m"), (25, "lastlight-state reap")]
+)
+def test_silent_sessions_are_ended_by_the_command_that_doctor_names(
+    database: Database, hours: int, remedy: str
+) -> None:
+    """maintenance OP-15, OP-33: `reap` alone ends nobody who has been silent for less than a day."""
+    store, begin = database.open(), database.clock.now() - timedelta(hours=hours, seconds=1)
+    times = SessionTimes(created_at=begin, started_at=begin)
+    for name in ("dead", "older"):
+        provenance = Provenance(artifacts_path="/out")
+        store.conversations.sessions.create(NewSession(name, status="running", times=times, provenance=provenance))
+    [found] = findings(store, only=["DOC-15"])
+    assert found.remedy == remedy
+
+
 def test_free_pages_worth_a_vacuum_are_told(state_store: StateStore) -> None:
     """maintenance OP-15."""
     raw_url = state_store.backend.files[0]
