@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,3 +87,15 @@ def test_an_interruption_prints_the_command_that_goes_on(old: Database, monkeypa
     command = said.err.partition("lastlight-state ")[2].splitlines()[0].split()
     assert lastlight_state(*command, "-y", "--url", old.url).code == 0
     assert left(old) == 1
+
+
+def test_an_archive_holds_what_a_prune_removed(old: Database, tmp_path: Path) -> None:
+    """maintenance OP-30, OP-70."""
+    words = ("--kind", "runs", "--keep-n", 1, "--archive", tmp_path / "archive")
+    assert prune(old, *words, "-y").code == 2
+    (tmp_path / "archive").mkdir()
+    assert prune(old, *words, "-y", "--json").code == 0
+    files = sorted((tmp_path / "archive").iterdir())
+    assert ([file.name[:6] for file in files], left(old)) == (["run-a-", "run-b-"], 2)
+    assert lastlight_state("import", files[0], "--url", old.url).code == 0
+    assert left(old) == 3

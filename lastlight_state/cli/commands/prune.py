@@ -29,6 +29,7 @@ PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lamb
 @click.option("--keep-days", metavar="N", type=int, help="Keep what ended in the last N days; each kind has its own.")
 @click.option("--keep-n", metavar="N", type=int, help="Keep the N that ended last; each kind has its own.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only this one, if it may go; several times.")
+@click.option("--archive", metavar="DIR", help="Write each run or session into this folder before it is removed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--time-limit", metavar="SECONDS", type=float, help="Stop after this time; exit code 7, and --resume.")
 @click.option("--resume", metavar="RECEIPT", help="Go on with a prune that was interrupted.")

@@ -13,7 +13,7 @@ from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.bundles import logs, selection
-from lastlight_state.maintenance.bundles.archive import FORMAT, Archive, new_file
+from lastlight_state.maintenance.bundles.archive import new_file
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
 from lastlight_state.maintenance.bundles.opened import OpenBundle, opened
 from lastlight_state.maintenance.bundles.records import (
@@ -24,8 +24,8 @@ from lastlight_state.maintenance.bundles.records import (
     LoadedBundle,
     OnConflict,
 )
+from lastlight_state.maintenance.bundles.writing import written
 from lastlight_state.migrations import read_state
-from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 
@@ -52,20 +52,7 @@ class Bundles(Repository):
         def write(view: Unit) -> Bundle:
             chosen = selection.selected(view, kind, found)
             with new_file(place) as file:
-                archive = Archive(file)
-                _add_rows(archive, view, chosen)
-                for name, path in logs.found(self._settings, chosen.logs) if with_logs else ():
-                    archive.add_bytes(name, logs.content(path))
-                bundle = Bundle(
-                    format=FORMAT,
-                    kind=kind,
-                    id=found,
-                    revision=revision,
-                    context=chosen.context,
-                    parts=tuple(archive.parts),
-                )
-                archive.finish(bundle)
-            return bundle
+                return written(file, view, (kind, found, revision), chosen, self._settings if with_logs else None)
 
         return self._viewing(write)
 
@@ -135,13 +122,3 @@ class Bundles(Repository):
 
     def _keeps(self, on_conflict: OnConflict) -> bool:
         return valid.word("on_conflict", on_conflict, ON_CONFLICT) == "skip"
-
-
-def _add_rows(archive: Archive, view: Unit, chosen: selection.Selection) -> None:
-    """The rows of every table, and of the registry those of the output tables among them."""
-    outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
-    for subject, column, keys in chosen.rows:
-        archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(view, subject, column, keys))
-    used = sorted(outputs & {part.name.removeprefix("rows/").removesuffix(".jsonl") for part in archive.parts})
-    if used:
-        archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registered(view, used))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.columns import parse_time
@@ -15,11 +16,13 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune import checks, plans
+from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.batches import batch
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.walk import Range
+from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts
 
 
@@ -68,17 +71,25 @@ class Prune(Repository):
         ids = receipt.policy["ids"]
         found = Range(KINDS[receipt.scope], (parse_time(until), key), None if ids is None else tuple(ids))
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
+        archiver = self._archiver(receipt)
         going_on = True
         resuming = f"lastlight-state prune --resume {receipt.id}"
         with work.interruptible(self._receipts, lambda: receipt, again=resuming):
             while going_on:
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error="the time limit was reached")
-                receipt, going_on = self._next(receipt, found, most)
+                receipt, going_on = self._next(receipt, found, most, archiver)
         return self._receipts.finish(receipt)
 
-    def _next(self, receipt: Receipt, found: Range, most: int) -> tuple[Receipt, bool]:
-        return self._writing(lambda unit: batch(unit, receipt, found, most, self._now()))
+    def _next(self, receipt: Receipt, found: Range, most: int, archiver: Archiver | None) -> tuple[Receipt, bool]:
+        return self._writing(lambda unit: batch(unit, receipt, found, most, self._now(), archiver))
+
+    def _archiver(self, receipt: Receipt) -> Archiver | None:
+        folder = receipt.policy.get("archive")
+        if folder is None:
+            return None
+        revision = read_state(self._backend).revision or ""
+        return Archiver(BUNDLES[receipt.scope], Path(folder), revision, self._settings)
 
 
 def _timer(seconds: float | None) -> Callable[[], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class PrunePolicy:
     30 days and 100 records, for ``messaging`` 7 days and 0, for ``fires`` 35 days and 0.
     ``ids`` narrows this to at most 500 records, and never widens it. ``batch_rows`` is how many rows one transaction
     removes; a record is removed whole, also if it alone has more. After ``time_limit`` seconds the prune stops between
-    two batches, and can be resumed.
+    two batches, and can be resumed. With ``archive``, a folder, each run or session is written there as a bundle
+    before it is removed.
     """
 
     kind: str = "sessions"
@@ -25,3 +27,4 @@ class PrunePolicy:
     ids: Sequence[str] | None = None
     batch_rows: int = 20_000
     time_limit: float | None = None
+    archive: str | Path | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import statements as sql, walk
+from lastlight_state.maintenance.prune.archiving import Archiver
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.walk import START, Place, Range
 from lastlight_state.receipts import Receipt, steps
@@ -37,12 +38,14 @@ class Progress:
         return {"after": [iso_text(self.after[0]), self.after[1]], "removed": self.removed}
 
 
-def batch(unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime) -> tuple[Receipt, bool]:
+def batch(
+    unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime, archiver: Archiver | None = None
+) -> tuple[Receipt, bool]:
     """Remove the next records, of at most ``most`` rows together or one record alone. Returns whether any are left.
 
     Everything is looked at again here, under the locks of the records: one that was restarted, or is waited for, since
     the prune began is none to remove any more. The receipt is locked first, so that work that was taken over ends
-    before anything is removed.
+    before anything is removed. With an ``archiver`` each record is a bundle before it is removed.
     """
     steps.confirm(unit, receipt)
     progress = Progress.of(receipt.cursor)
@@ -58,7 +61,10 @@ def batch(unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime) -
     outputs = walk.outputs_of(unit, found.kind)
     chosen = _prefix(_bounds(unit, found.kind, victims, outputs), most)
     taken = walk.free(chosen, walk.waits(unit, found.kind, chosen))
-    removed = _removed(unit, receipt, found, taken, outputs, at) if taken else Counter()
+    digests, archived = ({}, None) if archiver is None else archiver.archive(unit, taken)
+    removed = _removed(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
+    if archiver is not None and archived is not None:
+        archiver.refuse_other(archived, removed)
     last = places[-1] if len(chosen) == len(victims) else places[keys.index(chosen[-1])]
     progress = Progress(last, progress.removed or bool(taken))
     return _stepped(unit, receipt, removed, progress, at), True
@@ -86,13 +92,22 @@ def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
 
 
 def _removed(
-    unit: Unit, receipt: Receipt, found: Range, keys: Sequence[str], outputs: Sequence[str], at: datetime
+    unit: Unit,
+    receipt: Receipt,
+    found: Range,
+    keys: Sequence[str],
+    outputs: Sequence[str],
+    at: datetime,
+    digests: Mapping[str, str],
 ) -> Counter[str]:
     """Remove these records with everything that belongs to them, under a permit that ends in this transaction."""
     kind, statements = found.kind, found.statements
     permit = {"receipt_id": receipt.id}
     counts: Counter[str] = Counter()
     unit.change(sql.PERMIT, permit)
+    for key, digest in digests.items():
+        entry = {"kind": kind.record, "id": key, "receipt_id": receipt.id, "digest": digest, "deleted_at": at}
+        unit.change(sql.BURY_ARCHIVED, entry)
     if kind.buried:
         statement, values = statements.bury.of(keys)
         unit.change(statement, {**values, "receipt_id": receipt.id, "at": at})

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.kinds import KINDS
 
@@ -14,6 +17,8 @@ from lastlight_state.maintenance.prune.kinds import KINDS
 MOST_KEYS = 500
 #: Limits of a policy: days, records that are kept, rows of a batch.
 MOST_DAYS, MOST_KEPT, MOST_ROWS = 36_500, 10_000_000, 1_000_000
+#: The most bytes of the path of an archive.
+MOST_PATH = 4_000
 
 Terms = dict[str, Any]
 
@@ -33,7 +38,19 @@ def terms(policy: PrunePolicy, now: datetime) -> Terms:
         "ids": _keys(policy.ids),
         "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
         "cutoff": iso_text(now - timedelta(days=days)),
+        "archive": None if policy.archive is None else _folder(policy.kind, policy.archive),
     }
+
+
+def _folder(kind: str, folder: Any) -> str:
+    """The folder of bundles. It must be there: a new one where a disk is not mounted would lie on another one."""
+    if kind not in BUNDLES:
+        raise InvalidValue("archive", f"there are bundles of {' and '.join(BUNDLES)}, not of {kind}")
+    valid.identifier("archive", str(folder), MOST_PATH)
+    place = Path(folder).absolute()
+    if not place.is_dir():
+        raise InvalidValue("archive", f"{str(place)!r:.200} is not a folder")
+    return str(place)
 
 
 def _keys(ids: Any) -> list[str] | None:

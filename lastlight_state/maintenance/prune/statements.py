@@ -21,6 +21,12 @@ LOOK = 200
 
 PERMIT = prepared(sa.insert(PERMITS).values(receipt_id=bind("receipt_id", PERMITS.c.receipt_id)))
 REVOKE = prepared(sa.delete(PERMITS).where(PERMITS.c.receipt_id == bind("receipt_id", PERMITS.c.receipt_id)))
+#: The tombstone of a record with the digest of its bundle. One that is there already, of an earlier prune, stays.
+BURY_ARCHIVED = prepared(
+    insert(TOMBSTONES)
+    .values({column.name: bind(column.name, column) for column in TOMBSTONES.columns})
+    .on_conflict_do_nothing()
+)
 
 #: The output tables that there are, attached ones included.
 OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name))

@@ -1,0 +1,90 @@
+"""The victims of a prune as bundles: each is written, synced, read again and named before its rows are removed.
+
+A bundle's name ends with the beginning of its digest. So a batch that is repeated, because it was killed before its
+commit, finds the file there; and one whose record has changed meanwhile gets another name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict
+from lastlight_state.maintenance.backup.restoring import translated
+from lastlight_state.maintenance.bundles import selection
+from lastlight_state.maintenance.bundles.archive import link
+from lastlight_state.maintenance.bundles.opened import opened
+from lastlight_state.maintenance.bundles.records import Bundle
+from lastlight_state.maintenance.bundles.writing import written
+from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.settings import Settings
+
+#: What a bundle of each kind of record is.
+BUNDLES = {"runs": "run", "sessions": "session"}
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class Archiver:
+    """Writes bundles of one kind into a folder. ``revision`` is that of the schema."""
+
+    kind: str
+    folder: Path
+    revision: str
+    settings: Settings
+
+    def archive(self, unit: Unit, keys: Sequence[str]) -> tuple[dict[str, str], Counter[str]]:
+        """Write these records; the digest of each one's bundle, and the rows of all by table."""
+        digests: dict[str, str] = {}
+        rows: Counter[str] = Counter()
+        with translated(self.folder):
+            for key in keys:
+                digests[key], bundle = self._written(unit, key)
+                rows.update(_rows(bundle))
+        return digests, rows
+
+    def refuse_other(self, archived: Counter[str], removed: Counter[str]) -> None:
+        """Raise `Conflict` if more was removed of runs than archived: somebody added rows to one of them meanwhile.
+
+        What is removed of sessions is less: they share orders and messages with those that stay.
+        """
+        if self.kind == "run" and +archived != +removed:
+            raise Conflict("a run got more rows while it was archived: go on with the prune", code="changed_meanwhile")
+
+    def _written(self, unit: Unit, key: str) -> tuple[str, Bundle]:
+        made = self.folder / f".{secrets.token_hex(8)}.tmp"
+        try:
+            with made.open("xb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                chosen = selection.selected(unit, self.kind, key)
+                written(file, unit, (self.kind, key, self.revision), chosen, self.settings)
+                file.flush()
+                os.fsync(file.fileno())
+            with opened(made) as found, made.open("rb") as file:
+                digest, bundle = hashlib.file_digest(file, "sha256").hexdigest(), found.bundle
+            target = self.folder / f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
+            if not os.path.lexists(target):
+                link(made, target)
+        finally:
+            with suppress(FileNotFoundError):
+                made.unlink()
+        return digest, bundle
+
+
+def _name(key: str) -> str:
+    return key if _PLAIN.fullmatch(key) else hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def _rows(bundle: Bundle) -> dict[str, int]:
+    """The rows of the record itself by table: an output table's entry in the registry stays."""
+    tables = {part.name.removeprefix("rows/").removesuffix(".jsonl"): part.rows for part in bundle.parts}
+    return {name: rows for name, rows in tables.items() if rows is not None and name != REGISTRY.name}

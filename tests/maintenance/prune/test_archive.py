@@ -1,0 +1,117 @@
+"""What a prune removes is a bundle first, from which it comes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.between import before
+from support.maintenance.rows import counts, insert
+from support.maintenance.whole_runs import Report, whole_run
+
+from lastlight_state import StateStore
+from lastlight_state.conversations import NewMessage, NewSession
+from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance.prune import batches
+from lastlight_state.testing import Database
+
+DAY = 86_400
+#: Tables that tell of the prune and of the load, and stay.
+_OWN = {"maintenance_receipts", "tombstones"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the bundles go."""
+    made = tmp_path / "archive"
+    made.mkdir()
+    return made
+
+
+def test_each_run_that_is_removed_comes_back_from_its_bundle(fresh_database: Database, folder: Path) -> None:
+    """maintenance OP-30, case 12: equal in every table; the tombstone has the digest."""
+    database, store = fresh_database, fresh_database.open(migrate=True)
+    store.outputs.catalog.define("report", Report)
+    for key in ("one", "two/of: them"):
+        whole_run(store, key)
+    database.clock.advance(seconds=31 * DAY)
+    was = _counts(database)
+    receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1, archive=folder))
+    files = sorted(folder.iterdir())
+    assert (receipt.state, receipt.counts["workflow_runs"], len(files)) == ("done", 2, 2)
+    digests = {row[0] for row in database.raw().execute("SELECT digest FROM tombstones").fetchall()}
+    assert {path.stem.rpartition("-")[2] for path in files} == {str(digest)[:16] for digest in digests}
+    loaded = [store.maintenance.bundles.load(file) for file in files]
+    assert sum(sum(one.rows.values()) for one in loaded) == sum(receipt.counts.values())
+    assert _counts(database) == was
+
+
+def test_each_session_that_is_removed_comes_back_from_its_bundle(database: Database, folder: Path) -> None:
+    """maintenance OP-30, case 12."""
+    store = database.open()
+    store.conversations.sessions.create(NewSession("talk", "name"))
+    branch = store.conversations.branches.create("talk")
+    store.conversations.branches.append(branch.id, [NewMessage("user", "hello")])
+    was = store.conversations.branches.get(branch.id)
+    database.clock.advance(seconds=31 * DAY)
+    store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
+    assert store.conversations.sessions.find("talk") is None
+    (file,) = folder.iterdir()
+    store.maintenance.bundles.load(file)
+    assert store.conversations.branches.get(branch.id) == was
+    assert [one.message.content for one in store.conversations.branches.tail(branch.id)] == ["hello"]
+
+
+def test_a_kill_between_the_archive_and_the_removal_loses_nothing(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-30, case 12: the bundle is there, the run too; going on removes it, and finds its bundle."""
+    store = _with_an_old_run(database)
+    happened = before(monkeypatch, batches, "_removed", _killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
+    assert (happened, len(list(folder.iterdir())), store.workflows.runs.get("old").id) == (["_removed"], 1, "old")
+    (receipt,) = store.receipts.list().items
+    assert store.maintenance.prune.resume(receipt.id).counts["workflow_runs"] == 1
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_run_that_gets_a_row_after_it_was_archived_stays(
+    postgres_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-30: another program's row; on SQLite nobody else writes in between."""
+    store, raw = _with_an_old_run(postgres_database), postgres_database.raw()
+    row = {"id": "late", "trigger_type": "t", "trigger_id": "t", "skill": "s", "workflow_run_id": "old"}
+    row["started_at"] = str(postgres_database.clock.now())
+    before(monkeypatch, batches, "_removed", lambda: insert(raw, "executions", row))
+    with pytest.raises(Conflict) as caught:
+        store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
+    assert (caught.value.code, store.workflows.runs.get("old").id) == ("changed_meanwhile", "old")
+
+
+def test_an_archive_that_cannot_be_is_refused(database: Database, folder: Path) -> None:
+    """maintenance OP-25, OP-30: before there is a receipt."""
+    store = _with_an_old_run(database)
+    policy = PrunePolicy("runs", keep_n=0, archive=folder)
+    for wrong in (replace(policy, kind="fires"), replace(policy, archive=folder / "none"), replace(policy, archive="")):
+        with pytest.raises(InvalidValue, match="archive"):
+            store.maintenance.prune.run(wrong)
+    assert store.receipts.list().items == ()
+
+
+def _with_an_old_run(database: Database) -> StateStore:
+    store = database.open(migrate=True)
+    store.outputs.catalog.define("report", Report)
+    whole_run(store, "old")
+    database.clock.advance(seconds=31 * DAY)
+    return store
+
+
+def _killed() -> None:
+    raise KeyboardInterrupt
+
+
+def _counts(database: Database) -> dict[str, int]:
+    return {name: rows for name, rows in counts(database, "report").items() if name not in _OWN}
