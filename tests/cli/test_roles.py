@@ -87,7 +87,7 @@ def test_a_role_that_may_only_select_can_look(place: tuple[str, Filled], command
 
 @pytest.mark.parametrize("command", WRITING)
 def test_a_role_that_may_only_select_changes_nothing(place: tuple[str, Filled], command: str) -> None:
-    """maintenance OP-73, case 52: the error is that of the server, and the exit code that of a lack of permission."""
+    """maintenance OP-73, case 52: the error says so, with its exit code."""
     answer = said(place, command)
     assert (answer.code, answer.error) == (6, "backend_unavailable"), answer
-    assert "permission denied" in answer.answer["error"]["message"]
+    assert "the role lacks a right" in answer.answer["error"]["message"]
