@@ -57,6 +57,19 @@ def place(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
     return Counter({name: len(rows) for name, rows in new.items()})
 
 
+def beside(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
+    """Those of these rows that are stored: the table, the row as given, and as it is stored."""
+    for subject in _ordered(view, given):
+        by_key = _by_key(subject, given[subject.name])
+        for stored in _stored(view, subject, by_key):
+            yield subject, by_key[_key(subject, stored)], stored
+
+
+def differing(row: Row, stored: Row) -> list[str]:
+    """The columns of a given row that are stored with another value."""
+    return [name for name, value in row.items() if canonical({"": value}) != canonical({"": stored[name]})]
+
+
 def _ordered(unit: Unit, given: Given) -> list[Subject]:
     """The tables of these rows, each after those that it refers to. Asks for output tables only if there are any."""
     known = subjects(())
@@ -70,17 +83,19 @@ def _ordered(unit: Unit, given: Given) -> list[Subject]:
 def _missing(view: Unit, subject: Subject, rows: Sequence[Row], keeps: bool) -> list[Row]:
     by_key = _by_key(subject, rows)
     left = dict(by_key)
-    listed_keys = [_listed(key) for key in by_key]
-    for at in range(0, len(by_key), _TOGETHER):
-        for stored in view.rows(_looked(subject.table), {"keys": as_list(listed_keys[at : at + _TOGETHER])}):
-            key = _key(subject, stored)
-            row = left.pop(key)
-            if not keeps and _form({name: stored[name] for name in row}) != _form(row):
-                raise AlreadyExists(
-                    subject.name, key[0] if len(key) == 1 else key, problem="is stored with other values"
-                )
+    for stored in _stored(view, subject, by_key):
+        key = _key(subject, stored)
+        row = left.pop(key)
+        if not keeps and _form({name: stored[name] for name in row}) != _form(row):
+            raise AlreadyExists(subject.name, key[0] if len(key) == 1 else key, problem="is stored with other values")
     order = [str(column.name) for column in subject.order]
     return sorted(left.values(), key=lambda row: [row[name] for name in order])
+
+
+def _stored(view: Unit, subject: Subject, keys: Iterable[Key]) -> Iterator[Row]:
+    asked = [_listed(key) for key in keys]
+    for at in range(0, len(asked), _TOGETHER):
+        yield from view.rows(_looked(subject.table), {"keys": as_list(asked[at : at + _TOGETHER])})
 
 
 def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:

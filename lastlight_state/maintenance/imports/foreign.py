@@ -50,6 +50,15 @@ class Foreign:
         listed = codec.encode_sound(list(keys)).decode()
         return self.rows(table, f"WHERE {_quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
 
+    def values(self, table: str, column: str) -> Iterator[Any]:
+        """The values of a column, each once, in order, without NULL; none if there is no such column."""
+        if column in self.columns(table):
+            name = _quoted(column)
+            for (value,) in self._all(
+                f"SELECT DISTINCT {name} FROM {_quoted(table)} WHERE {name} IS NOT NULL ORDER BY {name}", ()
+            ):
+                yield value
+
     def confirm(self) -> None:
         """Raise `Conflict` ``damaged_source`` if a file that nobody used was written meanwhile."""
         if self._checkout.backend.disturbed:

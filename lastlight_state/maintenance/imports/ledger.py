@@ -32,13 +32,18 @@ _NOTE = prepared(
 def outcome(look: Look, piece: Piece, *, is_stored: bool) -> str:
     """``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises `AlreadyExists` for what was stored otherwise."""
     kind, target_id = piece.target
-    before = look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})
+    before = known(look)
     if not is_stored:
         buried = look.view.value(_BURIED, {"kind": kind, "id": target_id}) is not None
         return "pruned" if buried and not look.revives else "imported"
     if before is None:
         raise AlreadyExists(kind, target_id, problem="is stored, and was not imported from such a source")
     return "unchanged" if before == piece.digest else "grown"
+
+
+def known(look: Look) -> str | None:
+    """The digest of the unit at its last import, None if it was never imported."""
+    return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
 def note(look: Look, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:

@@ -1,0 +1,131 @@
+"""Units that are rows of tables: how one is compared with what is stored, and stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict
+from lastlight_state.maintenance import placing
+from lastlight_state.maintenance.copy.subjects import is_json
+from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
+
+Row = Mapping[str, Any]
+#: What one unit stores: rows by table.
+Given = Mapping[str, Sequence[Row]]
+
+_NO_LIMIT = 2**40
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a stored row may follow its source.
+
+    ``fixed`` are the columns that must be equal for ever, ``left`` those that stay as they were first imported; the
+    others are changed while ``is_open`` says, of the stored and the given row, that nobody here went on with it.
+    ``seen`` are the columns that must still be as they were read when the change is written.
+    """
+
+    is_open: Callable[[Row, Row], bool]
+    fixed: frozenset[str]
+    seen: tuple[str, ...]
+    left: frozenset[str] = frozenset()
+    #: Writes the change of these columns, from the stored row to the given one, where `change` does not do.
+    write: Callable[[Unit, Into, Growth, Row, Row, list[str]], None] | None = None
+
+
+@dataclass(frozen=True)
+class RowDraft:
+    """A unit to store. ``target`` is the kind and the id of what it becomes, and ``head`` the table that has it.
+
+    ``digest`` tells whether the source is as it was. ``stays_gone``: what was deleted here is not brought back.
+    """
+
+    target: tuple[str, str]
+    head: str
+    digest: str
+    given: Given
+    noticed: Counter[str]
+    stays_gone: bool = False
+
+
+class RowPiece:
+    """A unit of rows that was read and checked."""
+
+    def __init__(self, draft: RowDraft, growths: Mapping[str, Growth], into: Into) -> None:
+        self.draft, self._growths, self._into = draft, growths, into
+        self.digest, self.target = draft.digest, draft.target
+        self._given: Given = draft.given
+        self._moves: list[tuple[sa.Table, Growth, Row, Row, list[str]]] = []
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """Its outcome, the rows that are added, and what is noticed."""
+        there = list(placing.beside(look.view, self._given))
+        heads = [_key(subject.table, row) for subject, row, _ in there if subject.name == self.draft.head]
+        is_stored = self.target[1] in heads
+        gone = self.draft.stays_gone and not is_stored and ledger.known(look) == self.digest
+        found = ledger.outcome(look, self, is_stored=is_stored or gone)
+        if found not in STORED:
+            return found, Counter(), Counter()
+        noticed = Counter(self.draft.noticed)
+        self._moves = []
+        for subject, row, stored in there:
+            self._follow(subject.table, row, stored, noticed)
+        added = placing.missing(look.view, self._given, keeps=True)
+        return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
+
+    def store(self, view: Unit, outcome: str) -> None:
+        """Add what is new of it, and change what went on."""
+        for table, growth, stored, row, names in self._moves:
+            if growth.write is None:
+                change(view, growth, table, stored, row, names)
+            else:
+                growth.write(view, self._into, growth, stored, row, names)
+        placing.place(view, self._given, keeps=True)
+
+    def _follow(self, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
+        growth = self._growths[table.name]
+        names = [name for name in placing.differing(row, stored) if name not in growth.left]
+        if refused := [name for name in names if name in growth.fixed]:
+            problem = f"is stored already with another {', '.join(refused)}"
+            raise AlreadyExists(table.name, _key(table, row), problem=problem, fields=tuple(refused))
+        if names and growth.is_open(stored, row):
+            self._moves.append((table, growth, stored, row, names))
+        elif names:
+            noticed["row_kept"] += 1
+
+
+def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, names: Sequence[str]) -> None:
+    """Set these columns of a stored row. Raises `Conflict` ``unique`` if it is not as it was read."""
+    values = {name: _parameter(table.c[name], row[name]) for name in names}
+    keys = {f"key_{column.name}": row[column.name] for column in table.primary_key}
+    seen = {f"seen_{name}": stored[name] for name in growth.seen}
+    if names and not view.change(_changed(table, tuple(names), growth.seen), {**values, **keys, **seen}):
+        # somebody went on with it after the look: the unit begins again
+        raise Conflict(f"a row of {table.name} was changed meanwhile", code="unique")
+
+
+def _key(table: sa.Table, row: Row) -> Any:
+    (column,) = table.primary_key
+    return row[column.name]
+
+
+def _parameter(column: sa.Column[Any], value: Any) -> Any:
+    return codec.encode(column.name, value, max_bytes=_NO_LIMIT) if is_json(column) and value is not None else value
+
+
+@lru_cache(maxsize=256)
+def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
+    """Sets these columns of a row, if the columns ``seen`` are as they were read."""
+    same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]
+    still = [table.c[name].is_not_distinct_from(bind(f"seen_{name}", table.c[name])) for name in seen]
+    return prepared(sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names}))

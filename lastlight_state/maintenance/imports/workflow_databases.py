@@ -1,0 +1,166 @@
+"""Reads the database of the first original system: runs with their executions and gates, overrides, and chats."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.maintenance.imports import foreign, workflow_rows
+from lastlight_state.maintenance.imports.chat_pieces import ChatPiece, retired
+from lastlight_state.maintenance.imports.foreign import Foreign, Row
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
+from lastlight_state.maintenance.imports.row_pieces import RowDraft, RowPiece
+from lastlight_state.settings import Limits
+
+#: What a unit becomes, by the table of its first row.
+_KINDS = {
+    "workflow_runs": "workflow_run",
+    "executions": "execution",
+    "workflow_approvals": "workflow_approval",
+    "cron_overrides": "cron_override",
+    "workflow_overrides": "workflow_override",
+    "messaging_sessions": "messaging_session",
+}
+_OVERRIDES = ("cron_overrides", "workflow_overrides")
+#: The tables whose rows belong to a run, each with the order of its rows.
+_OF_RUNS = {"executions": "started_at, id", "workflow_approvals": "created_at, id"}
+_NAMES = ", ".join(workflow_rows.TABLES)
+#: Active sessions, so that of those in one place the last is the one that stays active.
+_ACTIVE = "WHERE active = 1 ORDER BY last_activity_at, created_at, id"
+#: The rows of a unit as they stand in the source, by table.
+Found = dict[str, list[Row]]
+_PLACE = ("platform", "channel_id", "thread_id", "user_id")
+
+
+def found_at(path: Path) -> bool:
+    """Whether this is a database of that system. One of ours has a version."""
+    if not foreign.is_sqlite(path):
+        return False
+    with foreign.opened(path) as source:
+        return _is_known(source)
+
+
+def _is_known(source: Foreign) -> bool:
+    there = [name for name in workflow_rows.TABLES if source.columns(name)]
+    fits = all(set(workflow_rows.TABLES[name].split()) <= set(source.columns(name)) for name in there)
+    return fits and bool({"executions", "messaging_sessions"} & set(there)) and not source.columns(VERSION_TABLE)
+
+
+def parts(path: Path) -> Generator[Part]:
+    """The runs of a database with what belongs to them, what belongs to none, the overrides, and the chats."""
+    with foreign.opened(path) as source:
+        if not _is_known(source):
+            raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
+        yield from _runs(source)
+        yield from _alone(source)
+        yield from _overrides(source)
+        yield from _chats(source)
+
+
+def _runs(source: Foreign) -> Iterator[Part]:
+    known = set()
+    for row in source.rows("workflow_runs", "ORDER BY started_at, id"):
+        known.add(row["id"])
+        yield _part(source, "workflow_runs", row["id"], partial(_of_run, source, row["id"], {"workflow_runs": [row]}))
+    named = {one for table in _OF_RUNS for one in source.values(table, "workflow_run_id")}
+    for missing in sorted(named - known, key=repr):
+        yield _part(source, "missing_runs", missing, partial(_of_run, source, missing, {}))
+
+
+def _of_run(source: Foreign, run_id: Any, found: Found) -> Found:
+    """What is found of a run, with the rows that belong to it."""
+    return found | {
+        table: list(source.rows(table, f"WHERE workflow_run_id = ? ORDER BY {order}", [run_id]))
+        for table, order in _OF_RUNS.items()
+        if "workflow_run_id" in source.columns(table)
+    }
+
+
+def _alone(source: Foreign) -> Iterator[Part]:
+    rest = "WHERE workflow_run_id IS NULL " if "workflow_run_id" in source.columns("executions") else ""
+    for row in source.rows("executions", f"{rest}ORDER BY {_OF_RUNS['executions']}"):
+        yield _part(source, "executions", row["id"], partial(dict, executions=[row]))
+
+
+def _overrides(source: Foreign) -> Iterator[Part]:
+    for table in _OVERRIDES:
+        for row in source.rows(table, "ORDER BY name"):
+            yield _part(source, table, row["name"], partial(dict, {table: [row]}))
+
+
+def _chats(source: Foreign) -> Iterator[Part]:
+    newest = {_place(row): row["id"] for row in source.rows("messaging_sessions", _ACTIVE)}
+    known = set()
+    for row in source.rows("messaging_sessions", "ORDER BY created_at, id"):
+        known.add(row["id"])
+        is_old = row["active"] == 1 and newest[_place(row)] != row["id"]
+        yield Part(_name("messaging_sessions", row["id"]), partial(_chat_piece, source, row, is_old))
+    for missing in sorted(set(source.values("messaging_messages", "session_id")) - known, key=repr):
+        yield Part(_name("messaging_messages", missing), _without_session)
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] or "" for name in _PLACE)
+
+
+def _name(table: str, key: Any) -> str:
+    return f"{table}/{key}" if isinstance(key, str) else f"{table}/{key!r:.200}"
+
+
+def _part(source: Foreign, table: str, key: Any, read: Callable[[], Found]) -> Part:
+    return Part(_name(table, key), partial(_piece, source, read))
+
+
+def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
+    found = {table: rows for table, rows in read().items() if rows}
+    source.confirm()
+    limits = into.settings.limits
+    given = {table: [_row(limits, table, row) for row in rows] for table, rows in found.items()}
+    head = next(iter(given))
+    noticed = Counter(run_missing=int(head in _OF_RUNS and given[head][0].get("workflow_run_id") is not None))
+    key: str = given[head][0]["name" if head in _OVERRIDES else "id"]
+    draft = RowDraft((_KINDS[head], key), head, _digest(found), given, noticed, stays_gone=head in _OVERRIDES)
+    return RowPiece(draft, workflow_rows.GROWTHS, into)
+
+
+def _row(limits: Limits, table: str, found: Row) -> Row:
+    if table == "workflow_runs":
+        return workflow_rows.run(limits, found)
+    return (
+        workflow_rows.execution(limits, found) if table == "executions" else workflow_rows.plain(limits, table, found)
+    )
+
+
+def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:
+    limits = into.settings.limits
+    said = list(source.rows("messaging_messages", "WHERE session_id = ? ORDER BY id", [row["id"]]))
+    source.confirm()
+    session: dict[str, Any] = {"message_count": len(said), "deactivated_at": None, "deactivated_reason": None}
+    session |= workflow_rows.plain(limits, "messaging_sessions", row)
+    messages = [workflow_rows.plain(limits, "messaging_messages", one) for one in said]
+    draft = RowDraft(
+        ("messaging_session", session["id"]),
+        "messaging_sessions",
+        _digest([row, said]),
+        {"messaging_sessions": [retired(session) if is_old else session]},
+        Counter(active_retired=int(is_old)),
+    )
+    return ChatPiece(draft, messages, workflow_rows.GROWTHS, into)
+
+
+def _without_session(_: Into) -> Piece:
+    raise InvalidValue("messaging_messages.session_id", "must be the id of a row of messaging_sessions")
+
+
+def _digest(found: Any) -> str:
+    return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+#: The kind of source.
+KIND = Kind("lastlight-db", f"a SQLite file with the tables {_NAMES}, some or all of them", found_at, parts)

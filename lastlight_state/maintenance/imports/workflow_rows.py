@@ -1,0 +1,253 @@
+"""Rows of the first original system's tables as ours: how each value is checked, and how a row may grow."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.db import valid
+from lastlight_state.db.runs import TERMINAL_TOPIC
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.imports import cells
+from lastlight_state.maintenance.imports.cells import Check
+from lastlight_state.maintenance.imports.pieces import Into
+from lastlight_state.maintenance.imports.row_pieces import Growth, Row, change
+from lastlight_state.messaging import tables as chats, words as chat_words
+from lastlight_state.schedules.tables import OVERRIDES as CRON_OVERRIDES
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import repos, words
+from lastlight_state.workflows.kernel import transitions
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
+
+#: The tables, and the columns that each has in every version.
+TABLES = {
+    "executions": "id trigger_type trigger_id skill repo issue_number started_at finished_at success error",
+    "workflow_runs": "id workflow_name trigger_id current_phase phase_history status context started_at updated_at",
+    "workflow_approvals": "id workflow_run_id gate summary status responded_by response responded_at created_at",
+    "cron_overrides": "name enabled schedule updated_at updated_by",
+    "workflow_overrides": "name enabled updated_at updated_by",
+    "messaging_sessions": "id platform channel_id thread_id user_id created_at last_activity_at active",
+    "messaging_messages": "id session_id role content timestamp",
+}
+#: A text that neither names anything nor is indexed.
+_SAID = cells.text(words.LABEL)
+_ACTOR = cells.name(words.ACTOR)
+_COUNTS = (
+    *("turns", "duration_ms", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+    *("output_tokens", "api_duration_ms", "issue_number"),
+)
+_REPO = {"owner": cells.text(words.LABEL), "repo": cells.text(words.LABEL)}
+_ACTORS = {"triggered_by": _ACTOR, "trigger_actor_type": _ACTOR}
+
+
+_OVERRIDE: dict[str, Check] = {
+    "name": cells.name(words.WORKFLOW_NAME),
+    "enabled": cells.flag,
+    "updated_at": cells.time,
+    "updated_by": _SAID,
+}
+#: The checks of the columns by table, but for those whose sizes are settings.
+_CHECKS: dict[str, dict[str, Check]] = {
+    "workflow_runs": {
+        "id": cells.name(words.ID),
+        "workflow_name": cells.name(words.WORKFLOW_NAME),
+        "trigger_id": cells.name(words.TRIGGER_ID),
+        "current_phase": cells.name(words.PHASE),
+        "status": partial(valid.word, vocabulary=words.RUN_STATUSES),
+        "node_statuses": cells.json(words.CHECKPOINT, dict),
+        "restart_count": valid.number,
+        "issue_number": cells.whole,
+        "started_at": cells.time,
+        "updated_at": cells.time,
+        "finished_at": cells.time,
+        **_REPO,
+        **_ACTORS,
+    },
+    "executions": {
+        "id": cells.name(words.ID),
+        "trigger_type": _ACTOR,
+        "trigger_id": cells.name(words.TRIGGER_ID),
+        "skill": cells.name(words.SKILL),
+        "started_at": cells.time,
+        "finished_at": cells.time,
+        "success": cells.flag,
+        "error": cells.text(words.ERROR),
+        "session_id": valid.session_id,
+        "cost_usd": cells.real,
+        "stop_reason": _SAID,
+        "workflow_run_id": cells.name(words.ID),
+        **dict.fromkeys(_COUNTS, cells.whole),
+        **_REPO,
+        **_ACTORS,
+    },
+    "workflow_approvals": {
+        "id": cells.name(words.ID),
+        "workflow_run_id": cells.name(words.ID),
+        "gate": cells.name(words.GATE),
+        "summary": cells.text(words.APPROVAL_SUMMARY),
+        "status": partial(valid.word, vocabulary=words.APPROVAL_STATUSES),
+        "kind": partial(valid.word, vocabulary=words.APPROVAL_KINDS),
+        "requested_by": _SAID,
+        "responded_by": _SAID,
+        "response": cells.text(words.RESPONSE),
+        "responded_at": cells.time,
+        "created_at": cells.time,
+        "artifact": cells.name(words.ARTIFACT),
+    },
+    "cron_overrides": {"schedule": _SAID, **_OVERRIDE},
+    "workflow_overrides": _OVERRIDE,
+    "messaging_sessions": {
+        "id": valid.session_id,
+        "platform": cells.name(chat_words.PLATFORM),
+        "channel_id": cells.name(chat_words.PLATFORM_ID),
+        "thread_id": cells.text(chat_words.PLATFORM_ID),
+        "user_id": cells.name(chat_words.PLATFORM_ID),
+        "agent_session_id": valid.session_id,
+        "created_at": cells.time,
+        "last_activity_at": cells.time,
+        "active": cells.flag,
+    },
+    "messaging_messages": {
+        "id": cells.whole,
+        "session_id": valid.session_id,
+        "role": partial(valid.word, vocabulary=chat_words.ROLES),
+        "timestamp": cells.time,
+        "platform_message_id": cells.name(chat_words.PLATFORM_ID),
+    },
+}
+
+
+@lru_cache(maxsize=8)
+def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
+    """The checks of the columns, by table."""
+    sized: dict[str, dict[str, Check]] = {
+        "workflow_runs": {
+            "phase_history": cells.json(limits.phase_history, list),
+            "context": cells.json(limits.context),
+            "scratch": cells.json(limits.scratch, dict),
+        },
+        "executions": {"output_text": cells.text(limits.output_text)},
+        "messaging_messages": {"content": cells.text(limits.message_content)},
+    }
+    return {table: {**checks, **sized.get(table, {})} for table, checks in _CHECKS.items()}
+
+
+def run(limits: Limits, found: cells.Row) -> cells.Row:
+    """A run. Its phases are counted, and the error that its context holds is the run's if it failed."""
+    row = _placed("workflow_runs", cells.row_of(RUNS, found, _checks(limits)["workflow_runs"]))
+    ended = row["status"] in ("failed", "cancelled")
+    context = row["context"]
+    told = context.get("error") if ended and isinstance(context, dict) else None
+    row["error"] = told if isinstance(told, str) else None
+    row["phase_count"] = len(row["phase_history"])
+    row["queued_at"] = row["started_at"] if row["status"] == "queued" else None
+    return row
+
+
+def execution(limits: Limits, found: cells.Row) -> cells.Row:
+    """An execution. Columns without a place of their own go to its details."""
+    checks = _checks(limits)["executions"]
+    row = _placed("executions", cells.row_of(EXECUTIONS, found, checks))
+    others = {name: _decoded(value) for name, value in found.items() if name not in checks and value is not None}
+    codec.encode(f"executions {row['id']:.80}.details", others, max_bytes=words.DETAIL)
+    return {**row, "details": others or None}
+
+
+def _decoded(value: Any) -> Any:
+    """The value of a column that holds an object as JSON, and any other value as it is."""
+    if isinstance(value, str) and value[:1] == "{":
+        try:
+            return codec.decode(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _placed(table: str, row: cells.Row) -> cells.Row:
+    """The row with the owner and the bare name of its repository."""
+    try:
+        owner, repo = repos.normalised(row.get("owner"), row.get("repo"))
+    except InvalidValue as error:
+        raise InvalidValue(f"{table} {row['id']:.80}.{error.where}", error.problem) from None
+    return {**row, "owner": owner, "repo": repo}
+
+
+def plain(limits: Limits, table: str, found: cells.Row) -> cells.Row:
+    """A row of one of the other tables."""
+    return cells.row_of(_PLAIN[table], found, _checks(limits)[table])
+
+
+_PLAIN = {
+    "workflow_approvals": APPROVALS,
+    "cron_overrides": CRON_OVERRIDES,
+    "workflow_overrides": OVERRIDES,
+    "messaging_sessions": chats.SESSIONS,
+    "messaging_messages": chats.MESSAGES,
+}
+
+
+def _run_is_open(stored: Row, row: Row) -> bool:
+    """Whether a run is as it was imported: live, and neither claimed nor gone on with here."""
+    begun = stored["phase_history"]
+    untouched = stored["claim_epoch"] == 0 and stored["updated_at"] <= row["updated_at"]
+    return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun
+
+
+def _move_run(view: Unit, into: Into, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
+    change(view, growth, RUNS, stored, row, [name for name in names if name != "status"])
+    if "status" not in names:
+        return
+    to = row["status"]
+    ended = to in words.TERMINAL
+    sets = {"error": row["error"], "error_detail": None} if ended else _WAITS.get(to, {})
+    at = (row["finished_at"] if ended else None) or row["updated_at"]
+    how = transitions.END if ended else _MOVES[to]
+    moved = transitions.move(view, how, stored, to, reason="run.imported", at=at, source="system", **sets)
+    if ended:
+        view.after_commit(lambda: into.listeners.notify(TERMINAL_TOPIC, moved))
+
+
+_MOVES = {"running": transitions.RESUME, "paused": transitions.PAUSE, "queued": transitions.REQUEUE}
+_WAITS: dict[str, dict[str, Any]] = {
+    "paused": dict.fromkeys(("pause_reason", "wake_at", "waiting_for", "correlation_id")),
+    "queued": {"wake_at": None},
+}
+_WHOSE = frozenset({"owner", "repo", "triggered_by", "trigger_actor_type"})
+
+
+def _override_growth() -> Growth:
+    return Growth(lambda stored, row: stored["updated_at"] < row["updated_at"], frozenset(), ("updated_at",))
+
+
+#: How stored rows may follow their source. A run's context gets its error there, and restarts are counted apart here.
+GROWTHS = {
+    "workflow_runs": Growth(
+        _run_is_open,
+        frozenset({"workflow_name", "trigger_id", "issue_number", "started_at"}),
+        ("status", "updated_at", "claim_epoch"),
+        frozenset({"context", "restart_count", "queued_at"}) | _WHOSE,
+        _move_run,
+    ),
+    "executions": Growth(
+        lambda stored, _: stored["finished_at"] is None and stored["success"] is None,
+        frozenset({"trigger_type", "trigger_id", "skill", "started_at", "workflow_run_id"}),
+        ("finished_at", "success"),
+        _WHOSE,
+    ),
+    "workflow_approvals": Growth(
+        lambda stored, _: stored["status"] == "pending",
+        frozenset({"workflow_run_id", "gate", "summary", "created_at"}),
+        ("status",),
+        frozenset({"kind", "artifact"}),
+    ),
+    "cron_overrides": _override_growth(),
+    "workflow_overrides": _override_growth(),
+    "messaging_sessions": Growth(
+        lambda stored, row: bool(stored["active"]) and stored["last_activity_at"] <= row["last_activity_at"],
+        frozenset({"platform", "channel_id", "thread_id", "user_id", "created_at"}),
+        ("active", "last_activity_at"),
+        frozenset({"message_count"}),
+    ),
+}
