@@ -60,7 +60,7 @@ def delivered(unit: Unit, body: Row, to: Sequence[str], now: datetime) -> Sent:
     """Put a stored message into these inboxes, but for those that have it."""
     values = {"owners": as_list([{"id": owner} for owner in to]), "message_id": body["id"], "at": now}
     placed = {row["owner"]: row["ord"] for row in (unit.rows(sql.PLACE, values) if to else ())}
-    rows = [_delivery(owner, placed[owner], body, now) for owner in to if owner in placed]
+    rows = [delivery(owner, placed[owner], body, now) for owner in to if owner in placed]
     if len(rows) == 1:
         unit.change(sql.DELIVER, rows[0])
     elif rows:
@@ -74,7 +74,8 @@ def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
     return ordered(row["member"] for row in unit.rows(sql.CURRENT, {"channel": channel}) if row["member"] != but)
 
 
-def _delivery(owner: str, position: int, body: Row, now: datetime) -> Row:
+def delivery(owner: str, position: int, body: Row, now: datetime) -> Row:
+    """The parameters of an open delivery."""
     return {
         **dict.fromkeys(("taken_by", "taken_until", "acked_at", "acked_by")),
         "owner": owner,

@@ -30,7 +30,7 @@ def added(look: Look, plan: Plan, bodies: dict[str, Row]) -> Counter[str]:
     unit, branches, messages = look.view, look.planned["branches"], look.planned["messages"]
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
     heads = {row["id"]: row["session_id"] for row in unit.rows(sql.HEADS, {"ids": ids})}
-    digests = _new_messages(unit, bodies, messages)
+    digests = new_messages(unit, bodies, messages)
     found = Counter(messages=len(digests.keys() - messages.keys()))
     session_id = plan.session["id"]
     for branch in plan.branches:
@@ -48,7 +48,7 @@ def added(look: Look, plan: Plan, bodies: dict[str, Row]) -> Counter[str]:
     return found
 
 
-def _new_messages(unit: Unit, bodies: dict[str, Row], planned: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def new_messages(unit: Unit, bodies: dict[str, Row], planned: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """The messages that are not stored yet, by id, each with the digests of its fields."""
     new: dict[str, tuple[str, ...]] = {}
     for at in range(0, len(bodies), words.BATCH):

@@ -84,7 +84,7 @@ def fitting(draft: Draft, now: datetime) -> Draft:
         if not isinstance(one, NewMessage):
             return one
         if id(one) not in seen:
-            seen[id(one)] = _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
+            seen[id(one)] = fitting_message(one, now, noticed)
         return seen[id(one)]
 
     def branch(one: BranchTree) -> BranchTree:
@@ -95,6 +95,11 @@ def fitting(draft: Draft, now: datetime) -> Draft:
     session = _fitting(draft.tree.session, lambda tried: session_checks.row(tried, now), noticed)
     tree = replace(draft.tree, session=session, branches=[branch(one) for one in draft.tree.branches])
     return replace(draft, tree=tree, loose=tuple(message(one) for one in draft.loose), noticed=noticed)
+
+
+def fitting_message(one: NewMessage, now: datetime, noticed: Counter[str]) -> NewMessage:
+    """The message with each value that is refused as a text. Raises `InvalidValue` for an id."""
+    return _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
 
 
 def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:

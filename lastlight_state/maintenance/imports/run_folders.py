@@ -75,14 +75,14 @@ def _draft(folder: Path, lenient: bool) -> Draft:
     seen = hashlib.sha256()
     noticed: Counter[str] = Counter()
     adapts = noticed if lenient else None
-    manifest = _object(folder / MANIFEST, MANIFEST, seen, adapts)
+    manifest = object_in(folder / MANIFEST, MANIFEST, seen, adapts)
     files = sorted(folder.joinpath(BRANCHES).glob("*.json"), key=lambda one: os.fsencode(one.name))
     told = {one["id"]: one for one in _objects(manifest.get("branches")) if isinstance(one.get("id"), str)}
     branches, loose = [], list[NewMessage]()
     for file in files:
         where = f"{BRANCHES}/{file.name}"
         try:
-            branch, outside = _branch(where, _object(file, where, seen, adapts), file.stem, manifest, told, noticed)
+            branch, outside = _branch(where, object_in(file, where, seen, adapts), file.stem, manifest, told, noticed)
         except InvalidValue:
             if not lenient:
                 raise
@@ -99,7 +99,7 @@ def _draft(folder: Path, lenient: bool) -> Draft:
     return Draft(SessionTree(session, branches), seen.hexdigest(), updated, tuple(loose), noticed)
 
 
-def _object(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:
+def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:
     """The object in a file; its bytes go to the digest of the run. A lenient reader counts in ``adapts``."""
     if file.parent.is_symlink() or not stat.S_ISREG(file.lstat().st_mode):
         raise InvalidValue(where, "must be a file, and no link: what it names may be anybody's")

@@ -1,0 +1,137 @@
+"""Reads team files: one JSON object each, with the members of a team and the messages that they sent each other."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.imports.lenient import fitting_message
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part
+from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
+from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPiece
+
+FOLDER = "teams"
+#: What a message of a team file has; the rest is kept in ``extra``.
+_FIELDS = ("id", "from", "to", "content", "timestamp", "read_by")
+_EVERYBODY = "*"
+
+
+def found_at(path: Path) -> bool:
+    """Whether this is a folder of team files, or the folder above it."""
+    return bool(_files(path))
+
+
+def parts(path: Path) -> Generator[Part]:
+    """The teams of a folder, by the names of their files."""
+    for file in _files(path):
+        name = os.fsencode(file.name).decode("utf-8", "backslashreplace")
+        yield Part(name, partial(_read, file))
+
+
+def _files(path: Path) -> list[Path]:
+    folder = path if path.name == FOLDER else path / FOLDER
+    return sorted(folder.glob("*.json"), key=lambda one: os.fsencode(one.name))
+
+
+def _read(file: Path, into: Into) -> TeamPiece:
+    seen, noticed = hashlib.sha256(), Counter[str]()
+    told = object_in(file, "team", seen, noticed if into.lenient else None)
+    reader = _Reader(
+        into, noticed, valid.identifier("id", told.get("id", file.stem)), _names("members", told.get("members"))
+    )
+    began = moment_of(told.get("created_at"))
+    noticed["created_at_approximate"] += began is None
+    began = began or datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    letters = [
+        reader.letter(f"messages[{i}]", one, began) for i, one in enumerate(_list("messages", told.get("messages")))
+    ]
+    members = tuple(reader.owner("members", one) for one in reader.members)
+    return TeamPiece(Team(reader.team_id, members, began, tuple(letters), seen.hexdigest(), noticed), into)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the messages of a team."""
+
+    into: Into
+    noticed: Counter[str]
+    team_id: str
+    members: list[str]
+    ids: set[str] = field(default_factory=set)
+
+    def owner(self, where: str, name: str) -> str:
+        """The name of an inbox. Teams have members of the same names, who are not the same."""
+        return valid.identifier(where, f"{self.team_id}/{name}")
+
+    def letter(self, where: str, told: Any, began: datetime) -> Letter:
+        """A message with the inboxes that it is in, and when it was read there."""
+        if not isinstance(told, dict) or not isinstance(told.get("id"), str):
+            raise InvalidValue(f"{where}.id", "must be given")
+        if told["id"] in self.ids:
+            raise InvalidValue(f"{where}.id", f"another message has the id {told['id']!r:.80}")
+        self.ids.add(told["id"])
+        sent = moment_of(told.get("timestamp"))
+        self.noticed["sent_at_approximate"] += sent is None
+        owners = self._owners(f"{where}.to", told.get("to"))
+        read = self._read_by(f"{where}.read_by", told.get("read_by"), sent or began)
+        self.noticed["read_by_others"] += len(read.keys() - set(owners))
+        message = self._message(where, told, sent or began, owners)
+        return Letter(message, tuple(owners), {one: at for one, at in read.items() if one in owners})
+
+    def _message(self, where: str, told: dict[str, Any], sent: datetime, owners: list[str]) -> NewMessage:
+        sender = told.get("from")
+        one = NewMessage(
+            id=told["id"],
+            role="user",
+            content=told["content"] if told.get("content") is not None else "",
+            created_at=sent,
+            sender=None if sender is None else self.owner(f"{where}.from", _text(f"{where}.from", sender)),
+            recipient=owners[0] if len(owners) == 1 else None,
+            channel=self.team_id,
+            extra={name: value for name, value in told.items() if name not in _FIELDS} or None,
+        )
+        return fitting_message(one, self.into.now, self.noticed) if self.into.lenient else one
+
+    def _owners(self, where: str, told: Any) -> list[str]:
+        """The inboxes of the recipients; no recipient and ``*`` are all members."""
+        names = [one.strip() for one in told.split(",")] if isinstance(told, str) else _names(where, told)
+        named = [one for one in names if one]
+        if not named or _EVERYBODY in named or told == "all":
+            named = self.members
+        self.noticed["recipient_no_member"] += len(set(named) - set(self.members))
+        return list(dict.fromkeys(self.owner(where, one) for one in named))
+
+    def _read_by(self, where: str, told: Any, sent: datetime) -> dict[str, datetime]:
+        """Who has read a message, and when. Older files list the names only."""
+        marks = told if isinstance(told, dict) else dict.fromkeys(_names(where, told))
+        return {self.owner(where, name): moment_of(at) or sent for name, at in marks.items()}
+
+
+def _list(where: str, told: Any) -> list[Any]:
+    if told is not None and not isinstance(told, list):
+        raise InvalidValue(where, f"expected a list, got {type(told).__name__}")
+    return told or []
+
+
+def _names(where: str, told: Any) -> list[str]:
+    return list(dict.fromkeys(_text(where, one) for one in _list(where, told)))
+
+
+def _text(where: str, told: Any) -> str:
+    if not isinstance(told, str):
+        raise InvalidValue(where, f"expected a name, got {type(told).__name__}")
+    return told
+
+
+#: The kind of source.
+KIND = Kind("lionagi-teams", "a folder teams with *.json", found_at, parts)

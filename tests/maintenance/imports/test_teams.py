@@ -1,0 +1,166 @@
+"""Team files become inboxes of the exchange, each team whole or not at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from support.cli.calls import lastlight_state
+from support.maintenance.rows import counts, difference
+from support.maintenance.run_folders import BEGIN, bytes_of, write
+from support.maintenance.team_files import letter, told, write_team
+
+from lastlight_state.conversations import NewMessage
+from lastlight_state.testing import Database
+
+
+def _at(second: float) -> datetime:
+    return datetime.fromtimestamp(BEGIN + second, UTC)
+
+
+def _inbox(store: Any, owner: str) -> list[tuple[int, str, datetime | None]]:
+    found = store.conversations.exchange.inbox(owner, state="all").items
+    return [(one.ord, one.message_id, one.acked_at) for one in found]
+
+
+def test_a_team_becomes_members_of_a_channel_and_deliveries_in_their_inboxes(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-84, OP-37, case 33: read marks are acknowledgements, all members are ``*`` or nobody."""
+    write_team(
+        tmp_path,
+        "t1",
+        letter("m1", 1, read_by={"bo": told(5)}, from_op="o3"),
+        letter("m2", 2, ("bo", "zoe"), sender="_cli", read_by=["bo", "cy"]),
+        letter("m3", 3, []),
+        letter("m4", 4, "cy", content=None),
+        letter("m5", 5, "all", timestamp="soon", read_by=None),
+    )
+    write_team(tmp_path, "t2", members=["ana"], created_at=None)
+    before, imports, exchange = bytes_of(tmp_path / "teams"), store.maintenance.imports, store.conversations.exchange
+    assert imports.detect(tmp_path) == imports.detect(tmp_path / "teams") == "lionagi-teams"
+    plan = imports.plan(tmp_path)
+    assert plan.units == {"imported": 2}
+    assert plan.rows == {"exchange_deliveries": 12, "exchange_members": 4, "messages": 5}
+    assert plan.noticed == {
+        "created_at_approximate": 1,
+        "read_by_others": 1,
+        "recipient_no_member": 1,
+        "sent_at_approximate": 1,
+    }
+    done = imports.run(tmp_path)
+    assert (done.units, done.rows, done.noticed, done.failures) == (plan.units, plan.rows, plan.noticed, ())
+    assert bytes_of(tmp_path / "teams") == before
+    assert [(one.member, one.joined_at) for one in exchange.members("t1").items] == [
+        (f"t1/{name}", _at(0)) for name in ("ana", "bo", "cy")
+    ]
+    assert [one.member for one in exchange.members("t2").items] == ["t2/ana"]
+    assert _inbox(store, "t1/bo") == [(0, "m1", _at(5)), (1, "m2", _at(2)), (2, "m3", None), (3, "m5", None)]
+    assert [one[1] for one in _inbox(store, "t1/zoe")] == ["m2"]
+    assert [one[1] for one in _inbox(store, "t1/cy")] == ["m1", "m3", "m4", "m5"]
+    first, fourth = (store.conversations.messages.get(name) for name in ("m1", "m4"))
+    assert (first.sender, first.recipient, first.channel, first.created_at) == ("t1/ana", None, "t1", _at(1))
+    assert (first.content, first.extra) == ("about m1", {"from_op": "o3"})
+    assert (fourth.recipient, fourth.content) == ("t1/cy", "")
+    taken = exchange.take("t1/bo", reader="t1/bo", limit=5)
+    assert [(one.message_id, one.delivered_at) for one in taken] == [("m3", _at(3)), ("m5", _at(0))]
+
+
+def test_a_second_import_of_teams_adds_what_is_new_and_acknowledges_what_was_read(
+    database: Database, tmp_path: Path
+) -> None:
+    """maintenance OP-36, OP-84, case 28: what was sent, taken or left here stays."""
+    write_team(tmp_path, "t1", letter("m1", 1), letter("m2", 2))
+    store = database.open()
+    imports, exchange = store.maintenance.imports, store.conversations.exchange
+    imports.run(tmp_path)
+    before = counts(database)
+    assert imports.run(tmp_path).units == {"unchanged": 1}
+    assert difference(before, counts(database)) == {}
+    exchange.send(NewMessage("user", "from here", id="own"), to="t1/bo")
+    exchange.leave("t1", "t1/cy")
+    (taken,) = exchange.take("t1/ana", reader="worker")
+    read = {"ana": told(8), "bo": told(9)}
+    write_team(
+        tmp_path,
+        "t1",
+        letter("m1", 1, read_by=read),
+        letter("m2", 2),
+        letter("m3", 3),
+        members=["ana", "bo", "cy", "di"],
+    )
+    plan = imports.plan(tmp_path)
+    assert plan.units == {"grown": 1}
+    assert plan.rows == {"exchange_deliveries": 6, "exchange_members": 1, "messages": 1}
+    assert imports.run(tmp_path).rows == plan.rows
+    assert [one.member for one in exchange.members("t1").items] == ["t1/ana", "t1/bo", "t1/di"]
+    assert _inbox(store, "t1/bo") == [(0, "m1", _at(9)), (1, "m2", None), (2, "own", None), (3, "m3", None)]
+    assert [one[1] for one in _inbox(store, "t1/di")] == ["m1", "m2", "m3"]
+    assert exchange.ack("t1/ana", taken.ord, reader="worker") == 1
+
+
+DAMAGES: list[tuple[str, dict[str, Any]]] = [
+    ("members", {"members": "ana"}),
+    ("members", {"members": [1]}),
+    ("messages", {"messages": {}}),
+    ("messages[0].id", {"messages": [7]}),
+    ("messages[1].id", {"messages": [letter("m", 1), letter("m", 2)]}),
+    ("messages[0].to", {"messages": [letter("m", 1, [None])]}),
+    ("messages[0].from", {"messages": [letter("m", 1, sender="a\nb")]}),
+    ("messages[0].from", {"messages": [letter("m", 1, sender=7)]}),
+    ("id", {"id": "x\ny"}),
+]
+
+
+def test_a_damaged_team_fails_alone_and_names_the_place(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-35, OP-84, case 29: nothing of it is stored, and once mended it is imported."""
+    for i, (_, damage) in enumerate(DAMAGES):
+        write_team(tmp_path, f"t{i}", **damage)
+    write_team(tmp_path, "t9", letter("m9", 1))
+    done = store.maintenance.imports.run(tmp_path)
+    assert (done.units, done.rows["messages"]) == ({"failed": 9, "imported": 1}, 1)
+    for i, (where, _) in enumerate(DAMAGES):
+        failed = done.failures[i]
+        assert (failed.unit, failed.code) == (f"t{i}.json", "invalid_value")
+        assert f"{where}:" in failed.reason
+    write_team(tmp_path, "t2", letter("m2", 2))
+    assert store.maintenance.imports.run(tmp_path).units == {"failed": 8, "imported": 1, "unchanged": 1}
+
+
+def test_a_team_that_is_stored_is_not_imported_from_another_file(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84: neither a copy of a file, nor a channel that began here, nor another message."""
+    write_team(tmp_path, "t1", letter("m1", 1))
+    write_team(tmp_path, "t1-copy", letter("m1", 1), id="t1")
+    write_team(tmp_path, "t2")
+    write_team(tmp_path, "t3", letter("m1", 1, content="another"))
+    store.conversations.exchange.join("t2", "somebody")
+    plan = store.maintenance.imports.plan(tmp_path)
+    done = store.maintenance.imports.run(tmp_path)
+    assert plan.units == done.units == {"failed": 3, "imported": 1}
+    assert {one.unit for one in plan.failures} == {one.unit for one in done.failures}
+    assert {one.code for one in done.failures} == {"already_exists"}
+
+
+def test_a_lenient_import_keeps_values_of_teams_as_text(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-38, OP-84, case 58."""
+    path = write_team(tmp_path, "t1", letter("m1", 1, content="a\0b"))
+    write(path, path.read_text().replace('"team t1"', "NaN"))
+    imports = store.maintenance.imports
+    assert imports.plan(tmp_path).failures[0].code == "invalid_value"
+    assert imports.run(tmp_path, lenient=True).noticed == {"adapted": 2}
+    stored = store.conversations.messages.get("m1")
+    assert (stored.content, stored.extra) == ({}, {"adapted": {"content": "a\\u0000b"}})
+
+
+def test_links_among_team_files_are_not_followed(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-84: what a link names may be anybody's."""
+    write_team(tmp_path, "t1").rename(tmp_path / "elsewhere.json")
+    (tmp_path / "teams" / "t1.json").symlink_to(tmp_path / "elsewhere.json")
+    assert store.maintenance.imports.plan(tmp_path).units == {"failed": 1}
+
+
+def test_the_command_imports_teams(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-84."""
+    sqlite_database.open()
+    write_team(tmp_path, "t1", letter("m1", 1))
+    said = lastlight_state("import", tmp_path, "--url", sqlite_database.url, "--json")
+    assert (said.code, said.data["kind"], said.data["units"]) == (0, "lionagi-teams", {"imported": 1})
