@@ -43,8 +43,25 @@ def test_processes_that_append_at_once_leave_each_message_once(
     assert session.change_seq == 2 + processes * appends
 
 
+@pytest.mark.parametrize(
+    ("senders", "readers", "messages"), [(2, 2, 5), pytest.param(4, 4, 100, marks=pytest.mark.soak)]
+)
+def test_what_is_sent_is_acknowledged_once_though_a_reader_is_killed(
+    fresh_database: Database, senders: int, readers: int, messages: int
+) -> None:
+    """conversations CV-33, CV-34: by positions without gaps; what the dead reader had taken goes to another one."""
+    store = fresh_database.open(migrate=True)
+    _run(fresh_database, "exchange", senders, readers, messages)
+    inbox = store.conversations.exchange.inbox("box", state="all", limit=500).items
+    assert [one.ord for one in inbox] == list(range(senders * messages))
+    sent = {f"sent-{number}-{i}" for number in range(senders) for i in range(messages)}
+    assert {one.message_id for one in inbox} == sent
+    assert {one.acked_by for one in inbox} <= {f"reader-{number}" for number in range(readers)}
+    assert sum(one.takes for one in inbox) == senders * messages + 2
+
+
 def test_a_killed_call_leaves_all_or_nothing(fresh_database: Database) -> None:
-    """conversations CV-15, CV-17, CV-40, case 26, case 58: with ``kill -9``, before any of its statements."""
+    """conversations CV-15, CV-17, CV-33, CV-40, case 26, case 58: with ``kill -9``, before any of its statements."""
     store = fresh_database.open(migrate=True)
     c = store.conversations
     c.sessions.create(NewSession("s"))
@@ -55,8 +72,10 @@ def test_a_killed_call_leaves_all_or_nothing(fresh_database: Database) -> None:
 
     assert [branch.id for branch in c.branches.list("s")] == ["main", f"branch-{last['create']}"]
     assert c.branches.get(f"branch-{last['create']}").system_msg_id == f"system-{last['create']}"
+    sent = f"sent-{last['send']}"
+    assert [(one.ord, one.message_id) for one in c.exchange.inbox("box").items] == [(0, sent)]
     stored = [f"system-{last['create']}", f"said-{last['append']}"]
-    assert sorted(one.id for one in c.messages.list()) == sorted(stored)
+    assert sorted(one.id for one in c.messages.list()) == sorted([*stored, sent])
     assert c.progressions.collection(c.sessions.get("s").progression_id) == stored
     assert [one.message.id for one in c.branches.history("main")] == stored[1:]
     assert [one.kind for one in c.changes.after("s", 2)] == ["branch.created", "messages.appended"]
