@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lastlight_state.maintenance.imports import run_folders, session_databases, teams, workflow_databases
+from lastlight_state.maintenance.imports import homes, run_folders, session_databases, teams, workflow_databases
 
+_ALL = (run_folders.KIND, session_databases.KIND, workflow_databases.KIND, teams.KIND, homes.KIND)
 #: The kinds by their names.
-KINDS = {kind.name: kind for kind in (run_folders.KIND, session_databases.KIND, workflow_databases.KIND, teams.KIND)}
+KINDS = {kind.name: kind for kind in _ALL}

@@ -9,7 +9,7 @@ from lastlight_state.db.records import Record
 from lastlight_state.receipts import Receipt
 
 #: What is imported from.
-SourceKind = Literal["lionagi-runs", "lionagi-db", "lastlight-db", "lionagi-teams"]
+SourceKind = Literal["lionagi-runs", "lionagi-db", "lastlight-db", "lionagi-teams", "codelia"]
 
 
 class FailedUnit(Record):
@@ -24,8 +24,8 @@ class ImportReport(Record):
     """What an import did, or would do: ``receipt`` is None for a plan, which writes nothing.
 
     ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``,
-    ``ignored`` and ``failed``. ``rows`` counts what was added by table. ``noticed`` counts what a source says and no
-    row does.
+    ``ignored`` and ``failed``. ``rows`` counts what was added, by table or kind of file. ``noticed`` counts what a
+    source says and no row does.
     ``failures`` are the first 500 units that failed.
     """
 

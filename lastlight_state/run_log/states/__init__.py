@@ -66,7 +66,7 @@ class States:
         Raises `InvalidValue`, `PayloadTooLarge` past 64 MiB, `CorruptData`, `NewerSchema`, `BackendBusy`,
         `BackendUnavailable`; then the stored one is as it was.
         """
-        _check(state)
+        check(state)
         saving = Saving(None if based_on is None else aware_utc("based_on", based_on), flag("force", force))
         files.encoded(state)  # so that what cannot be written is refused before anything is locked
         with locks.acquire(self._tree.state_lock_path(state.session_id), self._lock_timeout):
@@ -91,7 +91,7 @@ class States:
                 return stored
             if changed.updated_at == stored.updated_at:
                 changed = changed.model_copy(update={"updated_at": None})
-            _check(changed)
+            check(changed)
             return self._put(changed, stored, Saving())
 
     @checked
@@ -155,7 +155,7 @@ class States:
         if state.updated_at is None:
             state = state.model_copy(update={"updated_at": self._stamp(stored)})
         if stored is not None and not saving.force:
-            _refuse_backwards(state, stored)
+            refuse_backwards(state, stored)
         if stored is not None and stored.to_json() == state.to_json():
             return stored
         data = files.encoded(state)
@@ -168,7 +168,8 @@ class States:
         return now if last is None else max(now, last + _MILLISECOND)
 
 
-def _check(state: SessionState) -> None:
+def check(state: SessionState) -> None:
+    """Refuse a snapshot that cannot be put. Raises `InvalidValue`."""
     paths.checked_id("session_id", group("state", state, SessionState).session_id)
     if state.run_id is not None:
         paths.readable_id("run_id", state.run_id)
@@ -178,7 +179,7 @@ def _check(state: SessionState) -> None:
         aware_utc("updated_at", state.updated_at)
 
 
-def _refuse_backwards(state: SessionState, stored: SessionState) -> None:
+def refuse_backwards(state: SessionState, stored: SessionState) -> None:
     """Refuse a snapshot that is older than the stored one, or of an earlier invocation."""
     is_older = stored.updated_at is not None and state.updated_at is not None and state.updated_at < stored.updated_at
     is_earlier = stored.invoke_seq is not None and (state.invoke_seq is None or state.invoke_seq < stored.invoke_seq)

@@ -48,6 +48,11 @@ def parsed(data: bytes, session_id: str) -> SessionState:
         value = load_line(data)
     except ValueError:
         raise _corrupt(session_id, "is not JSON") from None
+    return state_of(value, session_id)
+
+
+def state_of(value: Any, session_id: str) -> SessionState:
+    """The snapshot of a JSON value. Raises as `load`."""
     if not isinstance(value, dict):
         raise _corrupt(session_id, "is not an object")
     version = value.get("schema_version", words.VERSION)

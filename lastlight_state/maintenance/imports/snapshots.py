@@ -1,0 +1,112 @@
+"""Imported snapshots of sessions: how one is read in either layout, compared with the stored one, and put."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.clock import to_millis
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue, PayloadTooLarge, UnsafePath
+from lastlight_state.jsonl import places
+from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports.foreign import Foreign, Row
+from lastlight_state.maintenance.imports.lenient import decoded
+from lastlight_state.maintenance.imports.pieces import Into, Look
+from lastlight_state.maintenance.imports.run_logs import target_tree
+from lastlight_state.run_log import RunLog, SessionState, paths, words
+from lastlight_state.run_log.states import check, files, refuse_backwards
+from lastlight_state.run_log.tree import RunTree
+
+#: The database of the later layout, its table, and the folder of the messages.
+INDEX, TABLE, MESSAGES = "state.db", "session_state", "messages"
+_FIELDS = ("schema_version", "session_id", "updated_at", "run_id", "invoke_seq")
+
+
+class StatePiece:
+    """The snapshot of a session. One that tells no time is of when its source was changed."""
+
+    def __init__(self, given: SessionState, tree: RunTree, noticed: Counter[str], changed: datetime) -> None:
+        self._at = given.updated_at or to_millis(changed)
+        state = given.model_copy(update={"updated_at": self._at})
+        check(state)
+        self._state, self._tree, self._noticed = state, tree, noticed
+        self.target = (words.STATE, state.session_id)
+        self.digest = hashlib.sha256(files.encoded(state)).hexdigest()
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """What happens with it. Raises `StaleVersion` for one that is older than the stored one."""
+        if ledger.known(look) == self.digest and os.path.lexists(self._path):
+            return "unchanged", Counter(), self._noticed
+        stored = files.load(self._path, self._state.session_id)
+        outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
+        if stored is not None:
+            refuse_backwards(self._state, stored)
+        return outcome, Counter(session_states=1), self._noticed
+
+    def store(self, _: Unit, __: str) -> None:
+        """Put it, with the time of its last change."""
+        RunLog(self._tree.root).states.put(self._state)
+        os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
+
+    @property
+    def _path(self) -> Path:
+        return self._tree.state_path(self._state.session_id)
+
+
+def single(file: Path, into: Into) -> StatePiece:
+    """A snapshot of the older layout: one file."""
+    tree, noticed = target_tree(file, into), Counter[str]()
+    session_id = paths.checked_id("session_id", file.name.removesuffix(paths.STATE_SUFFIX))
+    data, changed = _read(file)
+    state = files.state_of(decoded(paths.STATE, data, noticed if into.lenient else None), session_id)
+    return StatePiece(state, tree, noticed, changed)
+
+
+def indexed(home: RunTree, source: Foreign, row: Row, into: Into) -> StatePiece:
+    """A snapshot of the later layout: a row, and a file of messages, which is missing where there are none."""
+    messages_folder = home.sessions / MESSAGES
+    tree, noticed = target_tree(messages_folder, into), Counter[str]()
+    session_id = paths.checked_id("session_id", row["session_id"])
+    adapts = noticed if into.lenient else None
+    value = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+    if row.get("meta_json") is not None:
+        value["meta"] = decoded("meta_json", row["meta_json"], adapts)
+    try:
+        data = _read(messages_folder / f"{session_id}{paths.LOG_SUFFIX}")[0]
+    except FileNotFoundError:
+        data = b""
+    value["messages"] = _messages(data, noticed, adapts)
+    source.confirm()
+    return StatePiece(files.state_of(value, session_id), tree, noticed, into.now)
+
+
+def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -> list[Any]:
+    """The messages of whole lines. What stands behind the last one is left out and counted, if it is not whole."""
+    lines = [line for line in data.split(b"\n") if line.strip()]
+    found = []
+    for i, line in enumerate(lines):
+        try:
+            found.append(decoded(f"{MESSAGES}[{i}]", line, adapts))
+        except InvalidValue:
+            if i + 1 < len(lines) or data.endswith(b"\n"):
+                raise
+            noticed["message_torn"] += 1
+    return found
+
+
+def _read(file: Path) -> tuple[bytes, datetime]:
+    """The bytes of a file, and when it was changed. No link is followed. Raises `FileNotFoundError`."""
+    if file.is_symlink():
+        raise UnsafePath(file.name, "a symbolic link")
+    descriptor = places.opened_file(file, os.O_RDONLY, base=places.ROOT)
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if found.st_size > files.MAX_BYTES:
+            raise PayloadTooLarge(file.name, limit=files.MAX_BYTES, actual=found.st_size)
+        return opened.read(), datetime.fromtimestamp(found[stat.ST_MTIME], UTC)
