@@ -9,7 +9,7 @@ from lastlight_state.db.records import Record
 from lastlight_state.receipts import Receipt
 
 #: What is imported from.
-SourceKind = Literal["lionagi-runs", "lionagi-db", "lastlight-db", "lionagi-teams", "codelia"]
+SourceKind = Literal["lionagi-runs", "lionagi-db", "lastlight-db", "lionagi-teams", "codelia", "lastlight-logs"]
 
 
 class FailedUnit(Record):
