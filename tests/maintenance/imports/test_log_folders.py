@@ -36,7 +36,7 @@ def _log(store: Any, name: str = "-app/chat-1") -> Path:
 
 
 def test_logs_are_copied_byte_for_byte_and_continued(store: Any, source: Path) -> None:
-    """maintenance OP-36, OP-83, case 33: torn ends, too; the plan tells the truth and writes nothing."""
+    """maintenance OP-36, OP-88, case 33: torn ends, too; the plan tells the truth and writes nothing."""
     before, imports = bytes_of(source), store.maintenance.imports
     assert imports.detect(source) == "lastlight-logs"
     plan = imports.plan(source)
@@ -55,7 +55,7 @@ def test_logs_are_copied_byte_for_byte_and_continued(store: Any, source: Path) -
 
 
 def test_what_is_here_is_never_changed(sqlite_database: Database, source: Path) -> None:
-    """maintenance OP-83: a longer log is kept, another one is refused, and so is one that somebody writes."""
+    """maintenance OP-88: a longer log is kept, another one is refused, and so is one that somebody writes."""
     store = sqlite_database.open()
     store.maintenance.imports.run(source)
     _log(store).write_bytes(FIRST + SECOND)
@@ -72,7 +72,7 @@ def test_what_is_here_is_never_changed(sqlite_database: Database, source: Path) 
 
 
 def test_a_log_that_was_removed_here_comes_back_only_if_it_is_revived(sqlite_database: Database, source: Path) -> None:
-    """maintenance OP-36, OP-83."""
+    """maintenance OP-36, OP-88."""
     store = sqlite_database.open()
     store.maintenance.imports.run(source)
     _log(store).unlink()
@@ -82,7 +82,7 @@ def test_a_log_that_was_removed_here_comes_back_only_if_it_is_revived(sqlite_dat
 
 
 def test_a_name_that_no_session_has_fails_its_log_alone(sqlite_database: Database, source: Path) -> None:
-    """maintenance OP-35, OP-83: a folder without logs is no source."""
+    """maintenance OP-35, OP-88: a folder without logs is no source."""
     (source / "projects" / "-app" / "a b.jsonl").write_bytes(FIRST)
     imports = sqlite_database.open().maintenance.imports
     done = imports.run(source)
