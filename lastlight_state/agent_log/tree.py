@@ -63,10 +63,14 @@ class LogTree:
 
     def path_to_write(self, slug: str, session_id: str) -> Path:
         """The path of a log that is to be written; nothing is created. Raises `UnsafePath`, `ReservedName`."""
+        return self.directory_to_write(slug) / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
+
+    def directory_to_write(self, slug: str) -> Path:
+        """Where the files of a project directory are to be written; nothing is created. Raises `UnsafePath`."""
         directory = self._directory(paths.checked_slug(slug))
         if directory is None:
             raise UnsafePath("slug", f"{slug!r} leads out of {self.projects}")
-        return directory / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
+        return directory
 
     def find(self, session_id: str, slug: str) -> Found | None:
         """The log of this id in one project directory."""
