@@ -58,6 +58,11 @@ def _of_file(error: Exception, name: str) -> StateError:
         return BackendUnavailable(f"input or output failed ({name})", repeats=6)
     if name == "SQLITE_READONLY":
         return ReadOnlyTransaction("a write on a connection that may only read")
+    if name == "SQLITE_READONLY_ROLLBACK":
+        return BackendUnavailable(
+            "a writer died inside a transaction and left its journal beside the file, which cannot be read until the"
+            " journal is rolled back: keep the two together, and open the database once for writing"
+        )
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
         return BackendUnavailable(f"the database file cannot be opened or written ({name}); {_CHECK_RIGHTS}")
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):

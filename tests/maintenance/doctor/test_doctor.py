@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -322,6 +324,27 @@ def test_without_a_database_that_is_the_finding_and_files_are_still_looked_at(tm
     assert [(finding.check, finding.severity) for finding in report.findings] == [("DOC-01", "error")]
     assert report.checks_run == ("DOC-01", "DOC-04", "DOC-05", "DOC-11")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_journal_of_a_writer_that_died_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+    """maintenance OP-15: file and journal are copied inside a transaction, which is what a killed writer leaves."""
+    file, left = tmp_path / "a.db", tmp_path / "left"
+    left.mkdir()
+    with closing(sqlite3.connect(file, isolation_level=None)) as raw:
+        for statement in ("CREATE TABLE filler (x)", "PRAGMA cache_size = 2", "BEGIN IMMEDIATE"):
+            raw.execute(statement)
+        raw.executemany("INSERT INTO filler VALUES (zeroblob(2000))", [()] * 100)
+        for ending in ("", "-journal"):
+            shutil.copyfile(f"{file}{ending}", left / f"b.db{ending}")
+        raw.execute("ROLLBACK")
+    before = {path: path.read_bytes() for path in left.iterdir()}
+    settings = Settings(url=str(left / "b.db"), read_only=True, state_dir=left)
+    with StateStore(connect(settings), settings) as store:
+        found = findings(store, only=["DOC-01", "DOC-04"])
+    assert [(finding.check, finding.severity) for finding in found] == [("DOC-01", "error"), ("DOC-04", "warning")]
+    assert "left its journal" in found[0].message
+    assert found[1].samples == (str(left / "b.db-journal"),)
+    assert {path: path.read_bytes() for path in left.iterdir()} == before
 
 
 def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> None:
