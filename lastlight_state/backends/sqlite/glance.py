@@ -36,11 +36,11 @@ class Glance:
 
 def _sight(path: Path) -> Sight | None:
     """Identity, size and time of change of a file that nobody uses; None for one in use, a missing one, a folder."""
-    if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
-        return None
     try:
+        if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+            return None
         found = path.stat()
-    except OSError:
+    except OSError:  # such as for a name that is too long with its suffix
         return None
     if not stat.S_ISREG(found.st_mode):
         return None

@@ -104,3 +104,9 @@ def test_a_folder_in_place_of_a_file_is_the_librarys_own_error(tmp_path: Path) -
     """maintenance OP-2, backends B-8."""
     with pytest.raises(BackendUnavailable), glancing(tmp_path) as backend:
         backend.peek("SELECT 1")
+
+
+def test_a_name_that_has_no_room_for_a_suffix_can_be_looked_for(tmp_path: Path) -> None:
+    """maintenance OP-2, backends B-8: no file beside it can be there."""
+    with glancing(tmp_path / ("n" * 253)) as backend:
+        assert not backend.exists
