@@ -12,6 +12,7 @@ from support.to_disk import ToDisk
 from lastlight_state.mailbox import Attachment, Mailboxes
 from lastlight_state.mailbox.folder import Place, removal
 from lastlight_state.run_log import RunLog, SessionState
+from lastlight_state.testing import Database
 
 DAY = "sessions/2026/02/03"
 
@@ -118,3 +119,19 @@ def test_a_removed_mailbox_is_gone_under_its_name_on_disk(tmp_path: Path, monkey
     removal.remove(Place.below(tmp_path, "g", "s"))
     monkeypatch.undo()
     assert calls[:2] == ["name .gone-*", "sync g"]
+
+
+def test_the_files_of_a_backup_are_on_disk_before_it_has_its_name(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-45, OP-46: the line files, too."""
+    with sqlite_database.open() as store:
+        logs = store.settings.agent_sessions
+        logs.mkdir(parents=True, exist_ok=True)
+        (logs / "a.jsonl").write_text("{}\n")
+        calls = ToDisk(monkeypatch, tmp_path).calls
+        store.maintenance.backup.create(tmp_path / "backup")
+    monkeypatch.undo()
+    named = calls.index("name backup")
+    synced = [call for call in calls[:named] if call.startswith("sync") and call.endswith(("a.jsonl", "manifest.json"))]
+    assert {Path(call).name for call in synced} == {"a.jsonl", "manifest.json"}

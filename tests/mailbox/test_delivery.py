@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
-from lastlight_state.errors import AlreadyAnswered, AlreadyExists, LostRace, NotFound
+from lastlight_state.errors import AlreadyAnswered, AlreadyExists, InvalidValue, LostRace, NotFound
 from lastlight_state.mailbox import (
     AgentMailbox,
     Deliver,
@@ -34,6 +34,14 @@ def test_a_message_is_taken_by_one_drain(host: HostMailbox, agent: AgentMailbox,
     assert [due.message.id for due in host.outbox.take_due(limit=3)] == ids(sent[:3])
     assert taken(other) == ids(sent[3:])
     assert taken(host) == []
+
+
+def test_at_most_a_hundred_messages_are_taken_at_once(host: HostMailbox) -> None:
+    """mailbox MB-82."""
+    assert host.outbox.take_due(limit=100) == []
+    for limit in (0, 101):
+        with pytest.raises(InvalidValue, match="limit"):
+            host.outbox.take_due(limit=limit)
 
 
 def test_an_attempt_without_an_answer_is_in_doubt(

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model, model_serializer
 from support.outputs.shapes import Analysis, Flags, Grown, a_run
 from support.workflows.claim_steps import abandoned
 from support.workflows.steps import all_pages, together, undone
@@ -158,6 +158,22 @@ def test_dataclasses_and_other_collections_are_not_trusted_either(store: StateSt
     for value in ({"note": Note(3)}, {"several": OrderedDict(a=wrong)}, {"listed": deque([wrong])}):  # type: ignore[arg-type]
         with pytest.raises(InvalidValue):
             store.outputs.results.put(made, run_id, "n", value)
+
+
+def test_models_of_one_value_are_stored_as_that_value(store: StateStore, run_id: str) -> None:
+    """outputs R-1: as instances and as data, and neither is trusted."""
+
+    class Scores(RootModel[list[int]]):
+        pass
+
+    class Card(BaseModel):
+        scores: Scores
+
+    made, wrong = store.outputs.define("card", Card), Scores.model_construct(["wrong"])  # type: ignore[list-item]
+    for given in (Card(scores=Scores([1, 2])), {"scores": Scores([1, 2])}, {"scores": [1, 2]}):
+        assert store.outputs.results.put(made, run_id, "n", given).data["scores"] == [1, 2]
+    with pytest.raises(InvalidValue):
+        store.outputs.results.put(made, run_id, "n", {"scores": wrong})
 
 
 def test_an_instance_whose_aliases_are_other_fields_names_keeps_its_values(store: StateStore, run_id: str) -> None:
