@@ -88,6 +88,20 @@ def test_a_copy_and_its_rejects_account_for_every_byte_and_the_source_is_untouch
     assert found.account.size == len(DAMAGED)
 
 
+def test_a_file_that_is_cut_anywhere_keeps_every_whole_record(path: Path, tmp_path: Path) -> None:
+    """maintenance OP-65, OP-66, case 45: glued lines, NUL and broken bytes included; the parts add up to the file."""
+    for end in range(len(DAMAGED) + 1):
+        path.write_bytes(DAMAGED[:end])
+        copy = tmp_path / f"{end}.jsonl"
+        found = repair.salvage(path, is_record, to=copy)
+        if found.copy is None:
+            assert found.account.is_sound
+            continue
+        assert put_together(DAMAGED[:end], found) == DAMAGED[:end]
+        assert not read(copy).issues
+        assert path.read_bytes() == DAMAGED[:end]
+
+
 def test_each_part_of_a_file_is_named_by_what_it_is(path: Path) -> None:
     """agent-log L-111: and the parts add up to the file's size; maintenance OP-65."""
     path.write_bytes(DAMAGED)

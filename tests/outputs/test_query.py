@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 
@@ -135,6 +136,17 @@ def test_a_parameter_that_is_missing_is_said(store: StateStore) -> None:
     """outputs A-2."""
     with pytest.raises(InvalidValue):
         store.outputs.query.rows("SELECT :missing AS x")
+
+
+def test_of_a_million_rows_only_those_of_the_limit_are_held(store: StateStore) -> None:
+    """maintenance OP-12, case 26: and more are said to be there."""
+    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT i FROM n"
+    tracemalloc.start()
+    found = store.outputs.query.rows(many, limit=10)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found.rows[-1], len(found.rows), found.truncated) == ((10,), 10, True)
+    assert peak < 2 * 1024 * 1024
 
 
 def test_rows_and_seconds_are_limited(store: StateStore) -> None:

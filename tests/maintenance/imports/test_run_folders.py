@@ -201,7 +201,7 @@ def test_a_damaged_run_leaves_nothing_and_the_others_are_imported(database: Data
 
 
 def test_hostile_names_and_old_shapes_are_stored_as_they_are(store: Any, source: Path) -> None:
-    """maintenance OP-39, case 33: ids are no paths, unknown words are noted, orders that miss messages are counted."""
+    """maintenance OP-39, case 32, case 33: ids are no paths; unknown words and orders without messages are counted."""
     told = {"status": "melted", "kind": "seance", "started_at": "soon", "ended_at": None, "exit_code": 1}
     large = message("large", 5, content={"text": "x" * 1_000_000})
     iso = message("iso", 0, created_at="2026-01-05T10:00:01")
@@ -232,21 +232,49 @@ def test_hostile_names_and_old_shapes_are_stored_as_they_are(store: Any, source:
     ("told", "status"),
     [
         ({"exit_code": 0}, "completed"),
+        ({"exit_code": 1}, "failed"),
+        ({"exit_code": 7}, "failed"),
+        ({"exit_code": 124}, "timed_out"),
         ({"exit_code": 130}, "aborted"),
-        ({"exit_code": 9}, "failed"),
+        ({"exit_code": 143}, "cancelled"),
         ({"exit_code": "1"}, "failed"),
         ({}, "completed"),
+        ({"status": "success"}, "completed"),
+        ({"status": "error"}, "failed"),
+        ({"status": "timeout"}, "timed_out"),
         ({"status": "Canceled"}, "cancelled"),
+        ({"status": "Unknown"}, "completed"),
     ],
 )
 def test_the_status_is_that_of_the_manifest(
     sqlite_database: Database, source: Path, told: dict[str, Any], status: str
 ) -> None:
-    """maintenance OP-39."""
+    """maintenance OP-39, case 30."""
     store = sqlite_database.open()
     write_run(source, "r1", **{"status": None, **told})
     store.maintenance.imports.run(source)
     assert store.conversations.sessions.get("r1").status == status
+
+
+def test_a_manifest_that_is_no_object_fails_and_a_missing_one_is_ignored(
+    sqlite_database: Database, source: Path
+) -> None:
+    """maintenance OP-39, case 30."""
+    for name, text in (("torn", "{"), ("list", "[]")):
+        write(write_run(source, name) / "run.json", text)
+    (write_run(source, "none") / "run.json").unlink()
+    done = sqlite_database.open().maintenance.imports.run(source)
+    assert (done.units, {one.unit for one in done.failures}) == ({"failed": 2, "ignored": 1}, {"torn", "list"})
+
+
+def test_an_old_run_is_an_old_session_and_a_prune_takes_it(database: Database, source: Path) -> None:
+    """maintenance OP-37, case 31."""
+    store = database.open()
+    database.clock.set(_at(0) + timedelta(days=365))
+    write_run(source, "r1", branch("b1", [message("m1", 1)]))
+    store.maintenance.imports.run(source)
+    assert store.conversations.sessions.get("r1").updated_at == _at(60)
+    assert store.maintenance.prune.run(PrunePolicy("sessions", keep_days=30, keep_n=0)).counts["sessions"] == 1
 
 
 def test_what_was_pruned_stays_away_unless_it_is_revived(database: Database, source: Path) -> None:

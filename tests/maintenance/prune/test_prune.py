@@ -64,6 +64,21 @@ NODE = st.tuples(
 )
 
 
+def test_a_dry_run_waits_for_no_writer_and_writes_no_byte(database: Database) -> None:
+    """maintenance OP-2, OP-29, case 4: neither in the database nor beside it, and it leaves no receipt."""
+    store, raw, now = database.open(), database.raw(), database.clock.now()
+    insert(raw, "workflow_runs", run_row("old", now - timedelta(days=90), "succeeded"))
+    before, files = counts(database), {path: path.read_bytes() for path in store.backend.files if path.is_file()}
+    raw.execute("BEGIN")
+    insert(raw, "workflow_runs", run_row("new", now, "running"))
+    assert store.maintenance.prune.plan(PrunePolicy("runs", keep_days=30, keep_n=0)).records == 1
+    raw.execute("ROLLBACK")
+    assert counts(database) == before
+    held = {path: path.read_bytes() for path in files if not path.name.endswith(("-shm", "-wal"))}
+    assert held == {path: files[path] for path in held}
+    assert store.receipts.list().items == ()
+
+
 @settings(max_examples=12)
 @given(graph=st.lists(NODE, max_size=6), keep_n=st.integers(0, 3), batch=st.sampled_from([1, 3, 20_000]))
 def test_a_dry_run_tells_the_truth_about_any_graph(
