@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, number, prepared
 from lastlight_state.maintenance.doctor import talks
 from lastlight_state.maintenance.doctor.check import MOST, Check, Look, Snapshot, found, named, of_faults
-from lastlight_state.maintenance.doctor.files import line_files
+from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import pointers
 from lastlight_state.messaging.tables import SESSIONS
@@ -38,15 +39,25 @@ _NAMED = prepared(
     .order_by(_c.started_at.desc(), _c.id.desc())
     .limit(number(2_000))
 )
-_KNOWN = (
-    Family("key", lambda keys: sa.select(_c.session_id.label("key")).where(_c.session_id.in_(keys)).distinct()),
-    Family(
-        "key",
-        lambda keys: (
-            sa.select(SESSIONS.c.agent_session_id.label("key")).where(SESSIONS.c.agent_session_id.in_(keys)).distinct()
-        ),
-    ),
+#: The conversation sessions that name a log, those that changed last.
+_TALKS = prepared(
+    sa.select(TALKS.c.id, TALKS.c.agent_session_id)
+    .where(TALKS.c.agent_session_id.is_not(None))
+    .order_by(TALKS.c.updated_at.desc(), TALKS.c.id.desc())
+    .limit(number(2_000))
 )
+
+
+def _naming(column: sa.Column[Any]) -> Family:
+    """Those of these session ids that stand in a column."""
+    return Family("key", lambda keys: sa.select(column.label("key")).where(column.in_(keys)).distinct())
+
+
+#: Who may know a log.
+_KNOWN = {
+    column.table.name: _naming(column)
+    for column in (_c.session_id, SESSIONS.c.agent_session_id, TALKS.c.agent_session_id)
+}
 
 
 def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
@@ -76,31 +87,57 @@ def _problem(target: dict[str, Any] | None, run_id: str) -> str | None:
     return None if target["has"] else "that has no output"
 
 
+def _named_logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    """The logs that conversation sessions name."""
+    logs = _logs_there(look)
+    if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or _is_full(logs):
+        return
+    lost = [named(row) for row in snapshot.unit.rows(_TALKS) if row["agent_session_id"] not in logs]
+    if lost:
+        yield found(POINTERS, "warning", str(TALKS.name), "agent_session_id names a log that is not there", lost)
+
+
+def _logs_there(look: Look) -> dict[str, list[str]]:
+    """The files of agent sessions by the session that they name."""
+    logs: dict[str, list[str]] = {}
+    for path in line_files(look):
+        if path.is_relative_to(look.settings.agent_sessions):
+            logs.setdefault(path.stem, []).append(str(path))
+    return logs
+
+
+def _is_full(logs: Sized) -> bool:
+    """Whether there may be more logs than were looked at."""
+    return len(logs) >= NEWEST
+
+
 def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     unit = snapshot.unit
     nameless = [named(row) for row in unit.rows(_WITHOUT_SESSION)]
     if nameless:
         message = "finished with turns or tokens, and no session id leads to their log"
         yield found(LOGS, "warning", "executions", message, nameless)
-    root = look.settings.agent_sessions
-    logs = {path.stem: str(path) for path in line_files(look) if path.is_relative_to(root)}
-    if not root.exists():
+    logs = _logs_there(look)
+    if not look.settings.agent_sessions.exists():
         return
+    several = [path for paths in logs.values() if len(paths) > 1 for path in sorted(paths)]
+    if several:
+        yield found(LOGS, "warning", "line files", "several files name one session", several)
     lost = [named(row) for row in unit.rows(_NAMED) if row["session_id"] not in logs]
-    if lost and len(logs) < 2_000:
+    if lost and not _is_full(logs):
         yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
     strangers = sorted(logs.keys() - _known(snapshot, sorted(logs)))
     if strangers:
-        message = "no execution and no chat session knows these logs"
-        yield found(LOGS, "info", "line files", message, [logs[name] for name in strangers])
+        message = "no execution and no session knows these logs"
+        yield found(LOGS, "info", "line files", message, [logs[name][0] for name in strangers])
 
 
 def _known(snapshot: Snapshot, names: list[str]) -> set[str]:
     found_names: set[str] = set()
     for at in range(0, len(names), 500):
-        for family in _KNOWN:
+        for family in (_KNOWN[table] for table in _KNOWN.keys() & snapshot.tables):
             found_names.update(row["key"] for row in snapshot.unit.rows(*family.of(names[at : at + 500])))
     return found_names
 
 
-CHECKS = (of_faults(POINTERS, (), _pointers, talks.pointers), Check(LOGS, rows=_logs))
+CHECKS = (of_faults(POINTERS, (), _pointers, talks.pointers, _named_logs), Check(LOGS, rows=_logs))

@@ -222,7 +222,7 @@ def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 CHECKS = (
     of_faults(ORPHANS, _ORPHANS, talks.orphans),
     of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES]),
-    of_faults(STUCK, _STUCK, talks.silent),
+    of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent),
     of_faults(AGREEMENT, [*_AGREEMENT, *talks.AGREEMENTS]),
     Check(LEFT, rows=_left),
 )

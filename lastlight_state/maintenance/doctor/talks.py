@@ -145,6 +145,19 @@ _RUNNING = prepared(
 )
 
 
+_d = DELIVERIES.c
+#: An open delivery that reader after reader takes and nobody ends.
+STUCKS = (
+    Fault(
+        STUCK,
+        "warning",
+        DELIVERIES,
+        "open, and taken more than 5 times",
+        sa.select(_d.owner, _d.ord).where(_d.acked_at.is_(None), _d.takes > number(5)),
+    ),
+)
+
+
 def silent(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     """Running sessions without a sign of life, by the usual limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []

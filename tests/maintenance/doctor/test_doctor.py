@@ -110,6 +110,9 @@ def _pointers(scene: Scene) -> None:
     scene.run("live", "running", scratch="{" + named + "}", lease_expires_at=now)
     root = begun(scene.store, "a")
     scene.store.conversations.sessions.create(NewSession("of-a-run", workflow_run_id="gone"))
+    scene.log("known")
+    scene.store.conversations.sessions.create(NewSession("logged", agent_session_id="known"))
+    scene.store.conversations.sessions.create(NewSession("lost", agent_session_id="lost"))
     scene.store.conversations.messages.create(NewMessage("user", 1, id="stray"))
     scene.raw.execute(
         f"UPDATE sessions SET first_msg_id = 'stray', last_msg_id = 'stray' WHERE id = '{root.session_id}'"
@@ -125,6 +128,11 @@ def _logs(scene: Scene) -> None:
     insert(scene.raw, "executions", {"id": "nameless", "session_id": None, "turns": 3, **row})
     with scene.store.agent_log.writer.open(place=Cwd("/work"), session_id="unknown", prompt="x") as log:
         log.feed({"type": "session", "id": "unknown"})
+    twice = scene.log("twice")
+    scene.store.conversations.sessions.create(NewSession("knows", agent_session_id="twice"))
+    other = twice.parent.with_name("elsewhere")
+    other.mkdir(mode=0o700)
+    shutil.copy(twice, other)
 
 
 def _lines(scene: Scene) -> None:
@@ -192,6 +200,10 @@ def _stuck(scene: Scene) -> None:
         provenance = Provenance(artifacts_path=place)
         talks.sessions.create(NewSession(name, status="running", times=silent, provenance=provenance))
     talks.lifecycle.heartbeat("stalled", "w")
+    talks.exchange.send(NewMessage("user", 1), to="box")
+    for _ in range(6):
+        assert talks.exchange.take("box", reader="r", lease=timedelta(milliseconds=1))
+        scene.database.clock.advance(seconds=1)
     talks.sessions.touch("alive")
 
 
@@ -224,13 +236,13 @@ PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
     "DOC-05": (_permissions, 1, 1),
     "DOC-07": (_integrity, 1, 1),
     "DOC-08": (_orphans, 3, 3),
-    "DOC-09": (_pointers, 7, 7),
-    "DOC-10": (_logs, 3, 3),
+    "DOC-09": (_pointers, 8, 8),
+    "DOC-10": (_logs, 4, 4),
     "DOC-11": (_lines, 1, 1),
     "DOC-12": (_sequences, 7, 7),
     "DOC-13": (_words, 7, 7),
     "DOC-14": (_contents, 6, 4),
-    "DOC-15": (_stuck, 10, 10),
+    "DOC-15": (_stuck, 11, 11),
     "DOC-16": (_agreement, 5, 5),
     "DOC-17": (_left, 2, 2),
 }
