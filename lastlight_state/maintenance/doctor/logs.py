@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.agent_log import paths
+from lastlight_state.agent_log.tree import PROJECTS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, number, prepared
 from lastlight_state.maintenance.doctor import talks
@@ -89,26 +91,23 @@ def _problem(target: dict[str, Any] | None, run_id: str) -> str | None:
 
 def _named_logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     """The logs that conversation sessions name."""
-    logs = _logs_there(look)
-    if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or _is_full(logs):
+    logs, is_all = _logs_there(look)
+    if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or not is_all:
         return
     lost = [named(row) for row in snapshot.unit.rows(_TALKS) if row["agent_session_id"] not in logs]
     if lost:
         yield found(POINTERS, "warning", str(TALKS.name), "agent_session_id names a log that is not there", lost)
 
 
-def _logs_there(look: Look) -> dict[str, list[str]]:
-    """The files of agent sessions by the session that they name."""
+def _logs_there(look: Look) -> tuple[dict[str, list[str]], bool]:
+    """The logs of agent sessions by the session that they name, and whether these are all. Sub-agents have others."""
     logs: dict[str, list[str]] = {}
-    for path in line_files(look):
-        if path.is_relative_to(look.settings.agent_sessions):
-            logs.setdefault(path.stem, []).append(str(path))
-    return logs
-
-
-def _is_full(logs: Sized) -> bool:
-    """Whether there may be more logs than were looked at."""
-    return len(logs) >= NEWEST
+    files = line_files(look)
+    for path in files:
+        session_id = paths.session_of(path.name)
+        if session_id is not None and path.parent.parent == look.settings.agent_sessions / PROJECTS:
+            logs.setdefault(session_id, []).append(str(path))
+    return logs, look.deep or len(files) < NEWEST
 
 
 def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
@@ -117,14 +116,14 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     if nameless:
         message = "finished with turns or tokens, and no session id leads to their log"
         yield found(LOGS, "warning", "executions", message, nameless)
-    logs = _logs_there(look)
+    logs, is_all = _logs_there(look)
     if not look.settings.agent_sessions.exists():
         return
-    several = [path for paths in logs.values() if len(paths) > 1 for path in sorted(paths)]
+    several = [path for found_paths in logs.values() if len(found_paths) > 1 for path in sorted(found_paths)]
     if several:
         yield found(LOGS, "warning", "line files", "several files name one session", several)
     lost = [named(row) for row in unit.rows(_NAMED) if row["session_id"] not in logs]
-    if lost and not _is_full(logs):
+    if lost and is_all:
         yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
     strangers = sorted(logs.keys() - _known(snapshot, sorted(logs)))
     if strangers:
