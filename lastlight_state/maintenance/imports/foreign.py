@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,11 @@ def opened(path: Path) -> Iterator[Foreign]:
     options = Options(read_only=True, glance=True)
     with closing(open_backend(path.absolute(), options)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
         yield Foreign(checkout)
+
+
+def has(source: Foreign, tables: Mapping[str, str]) -> bool:
+    """Whether these tables are there with these columns, whose names stand in one text."""
+    return all(set(columns.split()) <= set(source.columns(table)) for table, columns in tables.items())
 
 
 def is_sqlite(path: Path) -> bool:

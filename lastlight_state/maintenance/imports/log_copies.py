@@ -13,12 +13,11 @@ from typing import BinaryIO
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, UnsafePath
 from lastlight_state.jsonl import files, lock, places
-from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports import ledger, ranges
 from lastlight_state.maintenance.imports.pieces import Look
 
 #: The kind of what is imported, and the name under which it is counted.
 _RECORD, _COUNTED = "agent_log", "agent_logs"
-_BLOCK = 1024 * 1024
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _APPEND = os.O_RDWR | os.O_APPEND
 
@@ -33,7 +32,7 @@ class CopyPiece:
         with _opened(source) as file:
             found = os.fstat(file.fileno())
             self._size, self._changed = found.st_size, found.st_mtime_ns
-            self.digest = _digest(file, self._size)
+            self.digest = ranges.digest(file, self._size)
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """What happens with it. A file that is stored and goes on with more lines is kept.
@@ -66,7 +65,7 @@ class CopyPiece:
             with _opened(self._path) as there, _opened(self._source) as here:
                 size = os.fstat(there.fileno()).st_size
                 common = min(size, self._size)
-                if _digest(there, common) != _digest(here, common):
+                if ranges.digest(there, common) != ranges.digest(here, common):
                     raise AlreadyExists(*self.target, problem="is stored with other lines")
                 return size
         except FileNotFoundError:
@@ -94,10 +93,7 @@ class CopyPiece:
 
     def _write(self, to: BinaryIO, begin: int) -> None:
         with _opened(self._source) as file:
-            if _digest(file, self._size) != self.digest:
-                raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
-            file.seek(begin)
-            to.writelines(_blocks(file, self._size - begin))
+            ranges.copy(file, to, begin, self._size, self.digest)
         to.flush()
         os.utime(to.fileno(), ns=(self._changed, self._changed))
         os.fsync(to.fileno())
@@ -117,17 +113,3 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise
     with os.fdopen(descriptor, "rb") as found:
         yield found
-
-
-def _digest(file: BinaryIO, size: int) -> str:
-    """Of the next bytes of a file."""
-    seen = hashlib.sha256()
-    for block in _blocks(file, size):
-        seen.update(block)
-    return seen.hexdigest()
-
-
-def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    while size and (block := file.read(min(size, _BLOCK))):
-        size -= len(block)
-        yield block

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -14,13 +13,13 @@ from lastlight_state.codec import load_line
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, UnsafePath
 from lastlight_state.jsonl import files, places
-from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports import ledger, ranges
 from lastlight_state.maintenance.imports.pieces import Into, Look
 from lastlight_state.run_log import locks, paths, words
 from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 
-#: Bytes that are read at once, and the most of a first line.
-_BLOCK, _LINE = 1024 * 1024, 64 * 1024 * 1024
+#: The most bytes of a first line.
+_LINE = 64 * 1024 * 1024
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
@@ -47,7 +46,7 @@ class LogPiece:
             self._size, self._changed = os.fstat(file.fileno()).st_size, source.stat().st_mtime_ns
             _refuse_other_run(file.readline(_LINE), self._source.run_id)
             file.seek(0)
-            self.digest = _digest(file, self._size)
+            self.digest = ranges.digest(file, self._size)
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """What happens with it. Raises `AlreadyExists` for a log that is stored with other bytes."""
@@ -57,7 +56,7 @@ class LogPiece:
             with _opened(stored) as there, _opened(self._source) as here:
                 self._there = os.fstat(there.fileno()).st_size
                 common = min(self._there, self._size)
-                if _digest(there, common) != _digest(here, common):
+                if ranges.digest(there, common) != ranges.digest(here, common):
                     raise AlreadyExists(*self.target, problem="is stored with other lines")
             if self._there < self._size:
                 if stored.is_packed:
@@ -91,10 +90,7 @@ class LogPiece:
             with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
                 descriptor = places.opened_file(path.parent / name, flags, base=places.ROOT)
                 with os.fdopen(descriptor, "wb") as to, _opened(self._source) as file:
-                    self._confirm(file)
-                    file.seek(begin)
-                    for block in _blocks(file, self._size - begin):
-                        to.write(block)
+                    ranges.copy(file, to, begin, self._size, self.digest)
                     to.flush()
                     os.utime(to.fileno(), ns=(self._changed, self._changed))
                     os.fsync(to.fileno())
@@ -105,10 +101,6 @@ class LogPiece:
                     files.sync_directory(directory)
         except OSError as error:
             raise files.failure(error, path) from error
-
-    def _confirm(self, file: BinaryIO) -> None:
-        if _digest(file, self._size) != self.digest:
-            raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
 
 
 def _run_file(source: Path) -> RunFile:
@@ -136,17 +128,3 @@ def _refuse_other_run(line: bytes, run_id: str) -> None:
         value = load_line(line)
         if isinstance(value, dict) and value.get("run_id", run_id) != run_id:
             raise InvalidValue("run_id", "must be the name of the file")
-
-
-def _digest(file: BinaryIO, size: int) -> str:
-    """Of the next bytes of a file."""
-    seen = hashlib.sha256()
-    for block in _blocks(file, size):
-        seen.update(block)
-    return seen.hexdigest()
-
-
-def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    while size and (block := file.read(min(size, _BLOCK))):
-        size -= len(block)
-        yield block

@@ -58,17 +58,13 @@ def found_at(path: Path) -> bool:
     if not foreign.is_sqlite(path):
         return False
     with foreign.opened(path) as source:
-        return _is_known(source)
-
-
-def _is_known(source: Foreign) -> bool:
-    return all(set(columns.split()) <= set(source.columns(table)) for table, columns in _TABLES.items())
+        return foreign.has(source, _TABLES)
 
 
 def parts(path: Path) -> Generator[Part]:
     """The sessions of a database, the oldest first."""
     with foreign.opened(path) as source:
-        if not _is_known(source):
+        if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
         shared = _shared(source)
         for row in list(source.rows("sessions", "ORDER BY created_at, id")):

@@ -47,9 +47,9 @@ def found_at(path: Path) -> bool:
 
 
 def _is_known(source: Foreign) -> bool:
-    there = [name for name in workflow_rows.TABLES if source.columns(name)]
-    fits = all(set(workflow_rows.TABLES[name].split()) <= set(source.columns(name)) for name in there)
-    return fits and bool({"executions", "messaging_sessions"} & set(there)) and not source.columns(VERSION_TABLE)
+    there = {name: columns for name, columns in workflow_rows.TABLES.items() if source.columns(name)}
+    is_one = bool({"executions", "messaging_sessions"} & there.keys()) and not source.columns(VERSION_TABLE)
+    return is_one and foreign.has(source, there)
 
 
 def parts(path: Path) -> Generator[Part]:

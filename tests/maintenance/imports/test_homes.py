@@ -16,7 +16,7 @@ from support.run_log.logs import NOW, OTHER_RUN, OTHER_SESSION, RUN, SESSION, en
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, Conflict
-from lastlight_state.maintenance.imports import run_logs
+from lastlight_state.maintenance.imports import ranges, run_logs
 from lastlight_state.run_log import SessionState, locks
 from lastlight_state.run_log.states import files
 from lastlight_state.testing import Database
@@ -171,7 +171,7 @@ def test_a_run_that_is_written_here_packed_or_changed_meanwhile_is_left_alone(
     assert held is not None
     with held:
         assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "conflict"}
-    monkeypatch.setattr(run_logs.LogPiece, "_confirm", _other_bytes(run_logs.LogPiece._confirm, log))
+    monkeypatch.setattr(ranges, "copy", _other_bytes(ranges.copy, log))
     assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "damaged_source"}
     monkeypatch.undo()
     assert imports.run(home).units == {"imported": 1}
@@ -183,12 +183,12 @@ def test_a_run_that_is_written_here_packed_or_changed_meanwhile_is_left_alone(
     assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "already_exists"}
 
 
-def _other_bytes(confirm: Any, log: Path) -> Any:
-    def changing(piece: Any, file: Any) -> None:
+def _other_bytes(copy: Any, log: Path) -> Any:
+    def changing(*given: Any) -> None:
         whole = log.read_bytes()
         log.write_bytes(b" " + whole[1:])
         try:
-            confirm(piece, file)
+            copy(*given)
         finally:
             log.write_bytes(whole)
 
