@@ -32,7 +32,8 @@ def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None) 
     """Change what a run does. VERB is cancel, pause, resume or restart.
 
     A cancel ends the run now, whoever holds it. A run that a worker holds is not paused, because the worker would go
-    on: cancel it, or let the worker pause it. A paused run with open questions is resumed by answering them.
+    on: cancel it, or let the worker pause it. A paused run with open questions is resumed by answering them. Of a
+    pause neither name nor reason is kept.
     """
     act = VERBS[valid.word("VERB", verb, VERBS)]
     told = f"{verb} from the command line" if reason is None else reason
