@@ -206,7 +206,7 @@ class _Session:
             user=row["user"],
             created_at=row["created_at"],
             node_metadata=metadata,
-            progression_id=None if metadata and "parent_branch_id" in metadata else self._own_order(row),
+            progression_id=None if _is_fork(metadata) else self._own_order(row),
             system=system,
             extra=texts or None,
             **{name: row.get(name) for name in ("provider", "model", "agent_name")},
@@ -291,6 +291,10 @@ class _Session:
             code, summary = _IMPORTED, f"{code}: {summary}" if summary else code
         evidence = self._json("status_transitions", row, "evidence_refs", {})
         return Reason(code, summary, evidence, source if source in words.SOURCES else "system", row.get("actor"))
+
+
+def _is_fork(metadata: Any) -> bool:
+    return isinstance(metadata, dict) and "parent_branch_id" in metadata
 
 
 def _branch_change(row: Row) -> Change | None:
