@@ -10,7 +10,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import Conflict, InvalidValue
 
 Row = dict[str, Any]
 
@@ -46,7 +46,11 @@ class Foreign:
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
-        """The rows of a table whose column has one of these values."""
+        """The rows of a table whose column has one of these texts. Raises `InvalidValue` for what is no text."""
+        for key in keys:
+            if not isinstance(key, str):
+                raise InvalidValue(f"{table}.{column}", f"expected text, got {type(key).__name__}")
+            codec.check_text(f"{table}.{column}", key)
         listed = codec.encode_sound(list(keys)).decode()
         return self.rows(table, f"WHERE {_quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
 

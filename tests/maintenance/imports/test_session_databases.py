@@ -215,6 +215,29 @@ def test_damage_in_a_source_fails_what_it_meets(sqlite_database: Database, sourc
     assert done.failures[0].code == "damaged_source"
 
 
+@pytest.mark.parametrize("odd", [1.5, 7, b"\xff", "nul\0"])
+@pytest.mark.parametrize("column", ["id", "system_msg_id", "progression_id"])
+def test_an_id_that_is_no_text_fails_its_session_alone(
+    sqlite_database: Database, source: Path, column: str, odd: Any
+) -> None:
+    """maintenance OP-35, OP-80: a column of a damaged source may hold a number or bytes, whatever its type."""
+    for i in "12":
+        put_session(source, f"s{i}", [], created_at=BEGIN + int(i))
+        put_branch(source, f"s{i}", f"b{i}", [])
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("CREATE TABLE loose AS SELECT * FROM branches")
+        raw.execute("DROP TABLE branches")
+        for name in ("id", "system_msg_id", "progression_id"):
+            raw.execute(f"ALTER TABLE loose RENAME COLUMN {name} TO old_{name}")
+            raw.execute(f"ALTER TABLE loose ADD COLUMN {name}")
+            raw.execute(f"UPDATE loose SET {name} = old_{name}")
+        raw.execute("ALTER TABLE loose RENAME TO branches")
+        raw.execute(f"UPDATE branches SET {column} = ? WHERE session_id = 's1'", (odd,))
+    done = sqlite_database.open().maintenance.imports.run(source)
+    assert done.units == {"failed": 1, "imported": 1}
+    assert [(one.unit, one.code) for one in done.failures] == [("s1", "invalid_value")]
+
+
 def test_other_files_are_no_source(store: Any, tmp_path: Path, source: Path) -> None:
     """maintenance OP-35: a database of ours is none, and neither is one with other columns."""
     with closing(sqlite3.connect(source)) as raw:
