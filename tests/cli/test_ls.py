@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import pytest
 from support.cli.calls import Target, fill, lastlight_state
+from support.workflows.asking import WHO
 
+from lastlight_state.conversations import NewSession
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.schedules import CronSpec
 from lastlight_state.testing.clock import START
 from lastlight_state.testing.databases import Database
@@ -18,7 +21,7 @@ def test_pages_show_each_run_once_although_all_began_at_the_same_time(database: 
     seen: list[str] = []
     token: list[str] = []
     while True:
-        data = lastlight_state("ls", "--url", database.url, "--limit", "50", *token, "--json").data
+        data = lastlight_state("ls", "runs", "--url", database.url, "--limit", "50", *token, "--json").data
         seen += [item["id"] for item in data["items"]]
         if data["next_page_token"] is None:
             break
@@ -32,21 +35,24 @@ def test_the_last_line_names_the_next_page(database: Database) -> None:
     with database.open() as store:
         for _ in range(2):
             store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p")
-    lines = lastlight_state("ls", "--url", database.url, "--limit", "1").out.splitlines()
+    lines = lastlight_state("ls", "runs", "--url", database.url, "--limit", "1").out.splitlines()
     assert len(lines) == 3
     more, flag, token = lines[-1].split()
     assert (more, flag) == ("more:", "--page-token")
-    assert len(lastlight_state("ls", "--url", database.url, flag, token, "--json").data["items"]) == 1
+    assert len(lastlight_state("ls", "runs", "--url", database.url, flag, token, "--json").data["items"]) == 1
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
+        ("sessions", "(no sessions)"),
         ("runs", "(no runs)"),
         ("executions", "(no executions)"),
         ("approvals", "(no approvals)"),
         ("messaging", "(no chat sessions)"),
+        ("questions", "(no open questions)"),
         ("crons", "(no crons)"),
+        ("mailboxes", "(no mailboxes)"),
     ],
 )
 def test_an_empty_list_is_a_sentence_and_done(kind: str, sentence: str, sqlite_targets: dict[str, Target]) -> None:
@@ -93,7 +99,7 @@ def test_a_list_begins_where_since_says(kind: str, database: Database) -> None:
 def test_people_see_ids_whole_and_amounts_exact(targets: dict[str, Target]) -> None:
     """maintenance OP-11, OP-71."""
     target = targets["populated"]
-    heading, row = lastlight_state("ls", "--url", target.url).out.splitlines()
+    heading, row = lastlight_state("ls", "runs", "--url", target.url).out.splitlines()
     assert heading.split() == ["ID", "WORKFLOW", "STATUS", "PHASE", "TRIGGER", "UPDATED", "COST"]
     assert row.split()[0] == target.ids.run
     assert row.split()[-1] == "0.12"
@@ -121,3 +127,55 @@ def test_crons_are_listed_by_what_is_in_effect_and_shown_with_their_fires(databa
     assert "fires (1)" in lastlight_state("show", "cron", "tidy", *on).out
     for refused in (("--status", "paused"), ("--status", "enabled,retired"), ("--since", "1h")):
         assert lastlight_state("ls", "crons", *on, *refused).code == 2
+
+
+def test_sessions_are_what_is_listed_unless_told_otherwise_and_those_of_a_project_with_it(database: Database) -> None:
+    """maintenance OP-11."""
+    with database.open() as store:
+        store.conversations.sessions.create(NewSession("a", project="weather"))
+        store.conversations.sessions.create(NewSession("b"))
+    on = ("--url", database.url, "--json")
+    assert {item["id"] for item in lastlight_state("ls", *on).data["items"]} == {"a", "b"}
+    assert [item["id"] for item in lastlight_state("ls", "--project", "weather", *on).data["items"]] == ["a"]
+    assert lastlight_state("ls", "runs", "--project", "weather", *on).code == 2
+
+
+def test_open_questions_are_listed_until_they_are_answered_and_shown_with_their_run(database: Database) -> None:
+    """maintenance OP-11."""
+    with database.open() as store:
+        run = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p")
+        asked = store.workflows.human_requests.create(run.id, WHO)
+    on = ("--url", database.url)
+    heading, row = lastlight_state("ls", "questions", *on).out.splitlines()
+    assert heading.split() == ["ID", "RUN", "NODE", "KIND", "ASKED", "EXPIRES", "PROMPT"]
+    assert row.startswith(f"{asked.id}  {run.id}  who ")
+    assert len(lastlight_state("ls", "questions", "--run", run.id, "--status", "pending", *on).out.splitlines()) == 2
+    assert lastlight_state("ls", "questions", "--status", "answered", *on).code == 2
+    assert "Who reviews this?" in lastlight_state("show", "question", asked.id, *on).out
+    assert lastlight_state("answer", asked.id, "--reply", "Maria", *on).code == 0
+    assert lastlight_state("ls", "questions", *on).out == "(no open questions)\n"
+    assert "questions (1)" in lastlight_state("show", "run", run.id, *on).out
+
+
+def test_mailboxes_are_listed_with_the_size_of_their_files(database: Database) -> None:
+    """maintenance OP-11."""
+    with database.open() as store:
+        store.mailbox.ensure("team", "talk")
+    state = ("--state-dir", database.state_dir)
+    listed = lastlight_state("ls", "mailboxes", "--url", database.url, *state)
+    heading, row = listed.out.splitlines()
+    assert heading.split() == ["GROUP", "SESSION", "INBOUND", "OUTBOUND", "HEARTBEAT"]
+    assert row.split()[:2] == ["team", "talk"]
+    assert lastlight_state("ls", "mailboxes", "--status", "open", "--url", database.url, *state).code == 2
+
+
+def test_receipts_are_listed_and_one_is_shown_whole(database: Database) -> None:
+    """maintenance OP-70."""
+    with database.open() as store:
+        done = store.maintenance.prune.run(PrunePolicy(kind="runs"))
+    on = ("--url", database.url, "--json")
+    assert lastlight_state("receipts", *on).data == lastlight_state("ls", "receipts", *on).data
+    assert [item["id"] for item in lastlight_state("receipts", "--status", "done", *on).data["items"]] == [done.id]
+    assert lastlight_state("receipts", done.id, *on).data["record"]["policy"]["kind"] == "runs"
+    assert lastlight_state("receipts", "other", *on).code == 1
+    assert lastlight_state("receipts", done.id, "--status", "done", *on).code == 2

@@ -77,9 +77,9 @@ def test_common_flags_stand_on_either_side_of_the_command_and_the_later_one_hold
 ) -> None:
     """maintenance OP-70."""
     url = sqlite_targets["populated"].url
-    before = lastlight_state("--json", "--url", url, "ls")
-    behind = lastlight_state("ls", "--url", url, "--json")
-    both = lastlight_state("--url", "nowhere.db", "ls", "--url", url, "--json")
+    before = lastlight_state("--json", "--url", url, "ls", "runs")
+    behind = lastlight_state("ls", "runs", "--url", url, "--json")
+    both = lastlight_state("--url", "nowhere.db", "ls", "runs", "--url", url, "--json")
     assert before.data == behind.data == both.data
     assert len(before.data["items"]) == 1
 

@@ -14,6 +14,8 @@ LOOKING = {
     ("ls", "executions"): (0, 0, 6, 3, 6),
     ("ls", "approvals"): (0, 0, 6, 3, 6),
     ("ls", "messaging"): (0, 0, 6, 3, 6),
+    ("ls", "questions"): (0, 0, 6, 3, 6),
+    ("receipts",): (0, 0, 6, 3, 6),
     ("show", "run"): (1, 0, 6, 3, 6),
     ("show", "execution"): (1, 0, 6, 3, 6),
     ("show", "approval"): (1, 0, 6, 3, 6),

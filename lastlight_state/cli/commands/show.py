@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-import orjson
 
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.views import timelines
+from lastlight_state.cli.views import fields, timelines
 from lastlight_state.cli.views.kind import Kind, needed_run
 from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS
 from lastlight_state.db import valid
@@ -22,9 +20,6 @@ from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore, View
-
-#: Characters of a text that are shown without ``--full``.
-SHORT = 200
 
 
 @dataclass(frozen=True)
@@ -48,9 +43,9 @@ class Found:
 def run(call: Call, kind: str, key: str, run_id: str | None, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
-    KIND is run, execution, approval, messaging, session, cron, receipt, output, score or input, or with --run one
-    of event, signal, frame, tool-call and sandbox. ID is the record's id, name or key, of an input its run, or the
-    number in the run.
+    KIND is run, execution, approval, question, messaging, session, cron, receipt, output, score or input, or with
+    --run one of event, signal, frame, tool-call and sandbox. ID is the record's id, name or key, of an input its run,
+    or the number in the run.
     """
     chosen = BY_NAME[valid.word("KIND", kind, BY_NAME)]
     if history and kind != "run":
@@ -81,14 +76,8 @@ def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:
 
 
 def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:
-    fields = {name: getattr(found.record, name) for name in type(found.record).model_fields}
-    long = {name: text for name, value in fields.items() if (text := _long(value))}
-    shown = {name: value for name, value in fields.items() if name not in long and (full or value is not None)}
-    yield from screen.fields(shown)
-    if found.output_text is not None:
-        long["output_text"] = found.output_text
-    for name, text in long.items():
-        yield from _text(name, text, screen, full)
+    more = {} if found.output_text is None else {"output_text": found.output_text}
+    yield from fields.lines(found.record, screen, full=full, more=more)
     for name, page in found.children.items():
         yield ""
         yield screen.heading(f"{name} ({len(page.items)}{' and more' if page.next_page_token else ''})")
@@ -97,23 +86,3 @@ def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:
         yield ""
         yield screen.heading("history")
         yield from timelines.lines(found.history, screen)
-
-
-def _long(value: Any) -> str | None:
-    """The text of a value that does not fit beside its name."""
-    if isinstance(value, str):
-        return value if len(value) > SHORT or "\n" in value else None
-    if isinstance(value, dict | list):
-        text = orjson.dumps(plain(value), option=orjson.OPT_INDENT_2).decode()
-        return text if len(text) > SHORT else None
-    return None
-
-
-def _text(name: str, text: str, screen: Screen, full: bool) -> Iterator[Any]:
-    yield ""
-    yield screen.heading(name)
-    if full or len(text) <= SHORT:
-        yield text
-        return
-    yield f"{text[:SHORT]}…"
-    yield f"[{len(text):,} characters; --full shows all]"

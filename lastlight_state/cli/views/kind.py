@@ -31,6 +31,7 @@ class Filters:
     limit: int
     page_token: str | None
     run_id: str | None = None
+    project: str | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
@@ -62,16 +63,17 @@ class Kind:
     """How to list a kind, and to get one with its children. ``name`` is its singular, as `show` takes it.
 
     ``get`` finds one by its key alone, ``part`` one of a run by the run and its key there. A kind with neither can
-    only be listed.
+    only be listed. ``by_project`` says that a list can be that of one project.
     """
 
     name: str
     columns: tuple[Column, ...]
-    page: Callable[[Store, Filters], Page[Any]]
+    page: Callable[[StateStore, Filters], Page[Any]]
     empty: str
     get: Callable[[Store, str], Any] | None = None
     part: Callable[[Store, str, str], Any] | None = None
     children: Callable[[Store, Any], Mapping[str, Page[Any]]] = lambda _, __: {}
+    by_project: bool = False
 
 
 def needed_run(kind: str, run_id: str | None) -> str:

@@ -6,41 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lastlight_state.cli.screen import Column
-from lastlight_state.cli.views import journal_kinds, output_kinds, talk_kinds
+from lastlight_state.cli.views import journal_kinds, output_kinds, run_kinds, talk_kinds
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
+from lastlight_state.store import StateStore
 
-RUNS = (
-    column("ID", keep=True),
-    column("WORKFLOW", "workflow_name"),
-    column("STATUS"),
-    column("PHASE", "current_phase"),
-    column("TRIGGER", "trigger_id"),
-    column("UPDATED", "updated_at", keep=True),
-    column("COST", "totals.cost_usd", right=True),
-)
-EXECUTIONS = (
-    column("ID", keep=True),
-    column("SKILL"),
-    column("OUTCOME"),
-    column("SESSION", "session_id", keep=True),
-    column("STARTED", "started_at", keep=True),
-    Column(
-        "SECONDS", lambda found: None if found.duration_ms is None else f"{found.duration_ms / 1000:.1f}", right=True
-    ),
-    column("TURNS", right=True),
-    column("COST", "cost_usd", right=True),
-)
-APPROVALS = (
-    column("ID", keep=True),
-    column("RUN", "run_id", keep=True),
-    column("GATE"),
-    column("STATUS"),
-    column("BY", "answered_by"),
-    column("ASKED", "asked_at", keep=True),
-    column("SUMMARY"),
-)
 SESSIONS = (
     column("ID", keep=True),
     column("PLATFORM"),
@@ -74,6 +45,13 @@ FIRES = (
     column("DISPATCHED", right=True),
     column("NOTE"),
 )
+MAILBOXES = (
+    column("GROUP", keep=True),
+    column("SESSION", keep=True),
+    column("INBOUND", "inbound_bytes", right=True),
+    column("OUTBOUND", "outbound_bytes", right=True),
+    column("HEARTBEAT", "heartbeat_at", keep=True),
+)
 RECEIPTS = (
     column("ID", keep=True),
     column("KIND"),
@@ -83,22 +61,6 @@ RECEIPTS = (
     column("UPDATED", "updated_at", keep=True),
     Column("ROWS", lambda found: sum(found.counts.values()), right=True),
 )
-
-
-def _runs(store: Store, filters: Filters) -> Page[Any]:
-    filters.refuse("runs", "run")
-    return store.workflows.runs.list(statuses=filters.statuses, since=filters.since, **filters.paging)
-
-
-def _executions(store: Store, filters: Filters) -> Page[Any]:
-    return store.workflows.executions.list(
-        outcomes=filters.statuses, since=filters.since, run_id=filters.run_id, **filters.paging
-    )
-
-
-def _approvals(store: Store, filters: Filters) -> Page[Any]:
-    filters.refuse("approvals", "since", "run")
-    return store.workflows.approvals.list(statuses=filters.statuses, **filters.paging)
 
 
 def _sessions(store: Store, filters: Filters) -> Page[Any]:
@@ -114,6 +76,11 @@ def _crons(store: Store, filters: Filters) -> Page[Any]:
 def _receipts(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("receipts", "since", "run")
     return store.receipts.list(state=filters.status, **filters.paging)
+
+
+def _mailboxes(store: StateStore, filters: Filters) -> Page[Any]:
+    filters.refuse("mailboxes", "status", "since", "run")
+    return store.mailbox.list(**filters.paging)
 
 
 def _active(statuses: Sequence[str] | None) -> bool | None:
@@ -139,13 +106,6 @@ _CRON_STATES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
-    return {
-        "executions": store.workflows.executions.list(run_id=run.id),
-        "approvals": store.workflows.approvals.list_for_run(run.id),
-    }
-
-
 def _of_session(store: Store, session: Any) -> Mapping[str, Page[Any]]:
     return {"messages": store.messaging.messages.list(session.id)}
 
@@ -156,17 +116,8 @@ def _of_cron(store: Store, cron: Any) -> Mapping[str, Page[Any]]:
 
 #: By the word that ``ls`` takes.
 KINDS = {
-    "runs": Kind("run", RUNS, _runs, "(no runs)", lambda store, key: store.workflows.runs.get(key), children=_of_run),
-    "executions": Kind(
-        "execution",
-        EXECUTIONS,
-        _executions,
-        "(no executions)",
-        lambda store, key: store.workflows.executions.get(key),
-    ),
-    "approvals": Kind(
-        "approval", APPROVALS, _approvals, "(no approvals)", lambda store, key: store.workflows.approvals.get(key)
-    ),
+    **talk_kinds.KINDS,
+    **run_kinds.KINDS,
     "messaging": Kind(
         "messaging",
         SESSIONS,
@@ -178,19 +129,18 @@ KINDS = {
     "crons": Kind(
         "cron", CRONS, _crons, "(no crons)", lambda store, key: store.schedules.crons.get(key), children=_of_cron
     ),
+    "mailboxes": Kind("mailbox", MAILBOXES, _mailboxes, "(no mailboxes)"),
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,
     **output_kinds.KINDS,
-    **talk_kinds.KINDS,
 }
 
 #: The columns of children, by their name in ``Kind.children``.
 COLUMNS = {
-    "executions": EXECUTIONS,
-    "approvals": APPROVALS,
     "messages": MESSAGES,
     "fires": FIRES,
     **output_kinds.COLUMNS,
+    **run_kinds.COLUMNS,
     **talk_kinds.COLUMNS,
 }
 

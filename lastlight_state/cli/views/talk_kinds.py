@@ -40,7 +40,7 @@ TRANSITIONS = (
 
 def _sessions(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("sessions", "run")
-    where = SessionFilter(statuses=filters.statuses, updated_since=filters.since)
+    where = SessionFilter(statuses=filters.statuses, updated_since=filters.since, project=filters.project)
     return store.conversations.sessions.list(where=where, **filters.paging)
 
 
@@ -58,6 +58,7 @@ KINDS = {
         "(no sessions)",
         lambda store, key: store.conversations.sessions.get(key),
         children=_of_session,
+        by_project=True,
     ),
 }
 

@@ -10,7 +10,8 @@ from typing import Any
 from lastlight_state.agent_log import LogLine, RawFile
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import log_lines, timelines
-from lastlight_state.cli.views.kinds import EXECUTIONS, MESSAGES
+from lastlight_state.cli.views.kinds import MESSAGES
+from lastlight_state.cli.views.run_kinds import EXECUTIONS
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.messaging import MessagingMessageSummary
 from lastlight_state.store import StateStore

@@ -1,0 +1,120 @@
+"""The kinds of record of workflows: runs, their executions, and what people are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state.cli.screen import Column
+from lastlight_state.cli.views.kind import Filters, Kind, Store, column
+from lastlight_state.db.records import Page
+from lastlight_state.errors import InvalidValue
+
+RUNS = (
+    column("ID", keep=True),
+    column("WORKFLOW", "workflow_name"),
+    column("STATUS"),
+    column("PHASE", "current_phase"),
+    column("TRIGGER", "trigger_id"),
+    column("UPDATED", "updated_at", keep=True),
+    column("COST", "totals.cost_usd", right=True),
+)
+EXECUTIONS = (
+    column("ID", keep=True),
+    column("SKILL"),
+    column("OUTCOME"),
+    column("SESSION", "session_id", keep=True),
+    column("STARTED", "started_at", keep=True),
+    Column(
+        "SECONDS", lambda found: None if found.duration_ms is None else f"{found.duration_ms / 1000:.1f}", right=True
+    ),
+    column("TURNS", right=True),
+    column("COST", "cost_usd", right=True),
+)
+APPROVALS = (
+    column("ID", keep=True),
+    column("RUN", "run_id", keep=True),
+    column("GATE"),
+    column("STATUS"),
+    column("BY", "answered_by"),
+    column("ASKED", "asked_at", keep=True),
+    column("SUMMARY"),
+)
+QUESTIONS = (
+    column("ID", keep=True),
+    column("RUN", "run_id", keep=True),
+    column("NODE", "node_id"),
+    column("KIND"),
+    column("ASKED", "asked_at", keep=True),
+    column("EXPIRES", "expires_at", keep=True),
+    column("PROMPT"),
+)
+#: Those of a run, in every status.
+ASKED = (
+    column("ID", keep=True),
+    column("NODE", "node_id"),
+    column("KIND"),
+    column("STATUS"),
+    column("BY", "answered_by"),
+    column("ASKED", "asked_at", keep=True),
+    column("PROMPT"),
+)
+
+
+def _runs(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("runs", "run")
+    return store.workflows.runs.list(statuses=filters.statuses, since=filters.since, **filters.paging)
+
+
+def _executions(store: Store, filters: Filters) -> Page[Any]:
+    return store.workflows.executions.list(
+        outcomes=filters.statuses, since=filters.since, run_id=filters.run_id, **filters.paging
+    )
+
+
+def _approvals(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("approvals", "since", "run")
+    return store.workflows.approvals.list(statuses=filters.statuses, **filters.paging)
+
+
+def _questions(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("questions", "since")
+    if filters.status not in (None, "pending"):
+        raise InvalidValue(
+            "--status", f"{filters.status!r:.80} is not listed: `show run` has them", permitted=("pending",)
+        )
+    return store.workflows.human_requests.list_pending(run_id=filters.run_id, **filters.paging)
+
+
+def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
+    return {
+        "executions": store.workflows.executions.list(run_id=run.id),
+        "approvals": store.workflows.approvals.list_for_run(run.id),
+        "questions": store.workflows.human_requests.list_for_run(run.id),
+    }
+
+
+#: By the word that ``ls`` takes.
+KINDS = {
+    "runs": Kind("run", RUNS, _runs, "(no runs)", lambda store, key: store.workflows.runs.get(key), children=_of_run),
+    "executions": Kind(
+        "execution",
+        EXECUTIONS,
+        _executions,
+        "(no executions)",
+        lambda store, key: store.workflows.executions.get(key),
+    ),
+    "approvals": Kind(
+        "approval", APPROVALS, _approvals, "(no approvals)", lambda store, key: store.workflows.approvals.get(key)
+    ),
+    "questions": Kind(
+        "question",
+        QUESTIONS,
+        _questions,
+        "(no open questions)",
+        lambda store, key: store.workflows.human_requests.get(key),
+    ),
+}
+
+#: The columns of children, by their name in ``Kind.children``.
+COLUMNS = {"executions": EXECUTIONS, "approvals": APPROVALS, "questions": ASKED}
