@@ -27,6 +27,7 @@ _READ: tuple[tuple[type, type, Callable[[Any], Any]], ...] = (
     (columns.RawBytes, str, bytes.fromhex),
     (columns.ExactNumeric, str, Decimal),
     (columns.Float64, object, float),
+    (sa.Text, str, str),
 )
 
 
@@ -42,6 +43,8 @@ def row_of(table: sa.Table, line: bytes) -> Row:
         raise ValueError("expected an object")
     if unknown := sorted(row.keys() - set(table.columns.keys())):
         raise ValueError(f"unknown column {unknown[0]!r:.80}")
+    if lacking := [column.name for column in table.primary_key if column.name not in row]:
+        raise ValueError(f"lacks the column {lacking[0]}")
     return {name: _value(table.c[name], value) for name, value in row.items()}
 
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
-from lastlight_state.conversations.tables import MESSAGES, SESSIONS
+from lastlight_state.conversations.tables import (
+    BRANCHES,
+    CHANGES,
+    DELIVERIES,
+    INBOXES,
+    MEMBERS,
+    MESSAGES,
+    NAMESPACES,
+    SESSIONS,
+    TRANSITIONS,
+    VECTORS,
+)
 from lastlight_state.db import reconcile
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import lines, selection
+from lastlight_state.maintenance.bundles import arriving, lines, selection
 from lastlight_state.maintenance.bundles.opened import OpenBundle, damaged
 from lastlight_state.maintenance.copy.subjects import DEPTHS, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
@@ -27,8 +39,16 @@ from lastlight_state.workflows.tables import RUNS
 #: Rows that are compared and inserted together.
 _ROWS = 500
 
+#: Rows that stay as they are stored.
+_LIVING = (INBOXES, MEMBERS, NAMESPACES, VECTORS)
+
 #: Of rows of a run, the column that names it. Rows of output tables have ``run_id``.
 _OWNER = {column.table.name: column.name for column in (RUNS.c.id, *RUN_TABLES)}
+#: Of rows of a session, the column that names it.
+_SESSION = {
+    column.table.name: column.name
+    for column in (SESSIONS.c.id, BRANCHES.c.session_id, TRANSITIONS.c.session_id, CHANGES.c.session_id)
+}
 
 
 class Loading:
@@ -48,7 +68,7 @@ class Loading:
             if table.name in new:
                 added[table.name] += len(rows)
                 continue
-            given = {table.name: _numbered(table, rows, lambda names: selection.classes(view, names))}
+            given = self._given(view, table, rows, lambda names: selection.classes(view, names))
             added[table.name] += len(placing.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ()))
         return +added
 
@@ -57,11 +77,21 @@ class Loading:
         added: Counter[str] = Counter()
         outputs = self._new_outputs(unit)
         for table, rows in self._batches(unit):
-            given = {table.name: _numbered(table, rows, lambda names: numbers_of(unit, self._known, names))}
+            given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names))
             added += placing.place(unit, given, keeps=self._keeps_of(table))
+            if table is INBOXES:
+                arriving.raise_numbers(unit, rows)
             if table is REGISTRY and outputs:
                 make_tables(unit, outputs)
         return added
+
+    def _given(
+        self, unit: Unit, table: sa.Table, rows: list[lines.Row], numbers: Callable[[set[str]], dict[str, int]]
+    ) -> dict[str, list[lines.Row]]:
+        """The rows as they are stored here: messages with the numbers of their classes, and what can be stored."""
+        if table is MESSAGES:
+            rows = lines.named(rows, numbers({str(row.get(lines.CLASS.name)) for row in rows}))
+        return {table.name: arriving.wanted(unit, table, rows, keeps=self._keeps)}
 
     def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[lines.Row]]]:
         """The rows of every table, those first that others refer to, the registry of output tables before those."""
@@ -98,15 +128,35 @@ class Loading:
         """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""
         if self._kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
             raise ValueError(f"does not belong to the run {self._id!r:.80}")
-        if table is SESSIONS and row.get("id") != self._id and row.get("id") not in self._context("sessions"):
-            raise ValueError(f"is not the session {self._id!r:.80}")
+        if self._kind == "session" and table.name in _SESSION:
+            self._refuse_unnamed(row.get(_SESSION[table.name]), {self._id, *self._context("sessions")})
+        if table is MEMBERS:
+            self._refuse_unnamed(row.get("member"), self._members)
+        if table is DELIVERIES:
+            self._refuse_unnamed(row.get("message_id"), self._messages)
+
+    def _refuse_unnamed(self, found: object, allowed: Collection[str]) -> None:
+        if found not in allowed:
+            raise ValueError(f"does not belong to the session {self._id!r:.80}")
+
+    @cached_property
+    def _members(self) -> frozenset[str]:
+        """Who can be a member of a channel: the session and its branches."""
+        return frozenset({self._id, *(str(row.get("id")) for row in self._rows_of(BRANCHES))})
+
+    @cached_property
+    def _messages(self) -> frozenset[str]:
+        return frozenset(str(row.get("id")) for row in self._rows_of(MESSAGES))
+
+    def _rows_of(self, table: sa.Table) -> Iterator[lines.Row]:
+        return self._rows(table) if table.name in self._bundle.tables else iter(())
 
     def _context(self, name: str) -> tuple[str, ...]:
         return self._bundle.bundle.context.get(name, ())
 
     def _keeps_of(self, table: sa.Table) -> bool:
         """An output table is registered as the database has it, which is not as another one has it."""
-        return self._keeps or table is REGISTRY
+        return self._keeps or table is REGISTRY or table in _LIVING
 
     def _new_outputs(self, view: Unit) -> list[sa.Table]:
         """The output tables that are registered in the bundle and not in the database."""
@@ -121,13 +171,6 @@ class Loading:
         for name in reconcile.existing(view, [table.name for table in made]):
             raise Conflict(f"the table {name} is there and is not registered as an output table", code="collision")
         return made
-
-
-def _numbered(table: sa.Table, rows: list[lines.Row], numbers: Callable[[set[str]], dict[str, int]]) -> list[lines.Row]:
-    """Messages with the numbers that their classes have here."""
-    if table is not MESSAGES:
-        return rows
-    return lines.named(rows, numbers({str(row.get(lines.CLASS.name)) for row in rows}))
 
 
 def refuse_newer(revision: str) -> None:

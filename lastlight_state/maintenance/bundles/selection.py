@@ -1,4 +1,4 @@
-"""Which rows belong to a bundle: for each table a column, and the values by which its rows are found."""
+"""Which rows belong to a bundle: for each table statements, and the keys by which its rows are found."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import sqlalchemy as sa
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
+    DELIVERIES,
+    INBOXES,
     LINKS,
+    MEMBERS,
     MESSAGES,
+    NAMESPACES,
     PROGRESSIONS,
     SESSIONS,
     TRANSITIONS,
     TYPES,
+    VECTORS,
 )
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import reconcile
@@ -25,7 +30,7 @@ from lastlight_state.db.statements import Family, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import NotFound
 from lastlight_state.maintenance import references
-from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles import around, lines
 from lastlight_state.maintenance.copy.subjects import Subject, batches, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
 from lastlight_state.maintenance.run_tables import RUN_TABLES
@@ -77,6 +82,7 @@ TABLES = {
             CHANGES,
             _INVOCATION_KINDS,
             _SOURCE_KINDS,
+            *around.TABLES,
         )
     ),
 }
@@ -86,7 +92,7 @@ TABLES = {
 class Selection:
     """What belongs to one record. ``logs`` are the ids of agents' sessions whose logs belong to it."""
 
-    rows: Sequence[tuple[Subject, sa.Column[Any], Sequence[str]]]
+    rows: Sequence[tuple[Subject, Family, Sequence[str]]]
     logs: Sequence[str]
     context: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -96,11 +102,11 @@ def selected(unit: Unit, kind: str, key: str) -> Selection:
     return _run(unit, key) if kind == "run" else _session(unit, key)
 
 
-def rows_of(unit: Unit, subject: Subject, column: sa.Column[Any], keys: Sequence[str]) -> Iterator[bytes]:
-    """The lines of a table's rows that have these values in the column, read as they are asked for."""
+def rows_of(unit: Unit, subject: Subject, reading: Family, keys: Sequence[str]) -> Iterator[bytes]:
+    """The lines of a table's rows that these statements find, read as they are asked for."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
     for chunk in references.chunks(keys):
-        statement, values = _reading(subject.table, column).of(chunk)
+        statement, values = reading.of(chunk)
         compiled = statement.on(unit.backend)
         stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.columns)
         for batch in batches(stored, _ROWS):
@@ -116,13 +122,13 @@ def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
 
 def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
     """The lines of the registry's rows of these output tables."""
-    return rows_of(unit, Subject(REGISTRY), REGISTRY.c.table_name, tables)
+    return rows_of(unit, Subject(REGISTRY), _reading(REGISTRY.c.table_name), tables)
 
 
 @lru_cache(maxsize=256)
-def _reading(table: sa.Table, column: sa.Column[Any]) -> Family:
-    sorting = Subject(table).sorting
-    return Family("key", lambda keys: sa.select(*table.columns).where(column.in_(keys)).order_by(*sorting))
+def _reading(column: sa.Column[Any]) -> Family:
+    subject = Subject(column.table)
+    return Family("key", lambda keys: sa.select(*subject.columns).where(column.in_(keys)).order_by(*subject.sorting))
 
 
 def _run(unit: Unit, run_id: str) -> Selection:
@@ -131,7 +137,7 @@ def _run(unit: Unit, run_id: str) -> Selection:
     tables = {table.name: table for table in output_tables(unit)}
     outputs = [tables[name] for name in reconcile.existing(unit, sorted(tables))]
     columns = {column.table.name: column for column in (RUNS.c.id, *RUN_TABLES, *(one.c.run_id for one in outputs))}
-    chosen = [(one, columns[one.name], [run_id]) for one in subjects(outputs) if one.name in columns]
+    chosen = [(one, _reading(columns[one.name]), [run_id]) for one in subjects(outputs) if one.name in columns]
     return Selection(chosen, sorted(_values(unit, _AGENT_SESSIONS, {run_id})))
 
 
@@ -143,6 +149,8 @@ def _session(unit: Unit, session_id: str) -> Selection:
     orders = _values(unit, _ORDERS[0], sessions) | _values(unit, _ORDERS[1], branches.keys())
     messages = {link["message_id"] for order in orders for link in references.links(unit, order)}
     messages |= _values(unit, _POINTED[0], sessions) | _values(unit, _POINTED[1], branches.keys())
+    owners = {session_id, *(branch for branch, owner in branches.items() if owner == session_id)}
+    messages |= around.delivered(unit, owners)
     keys: dict[sa.Column[Any], set[str]] = {
         _s.id: sessions,
         _b.id: set(branches),
@@ -152,11 +160,16 @@ def _session(unit: Unit, session_id: str) -> Selection:
         TRANSITIONS.c.session_id: sessions,
         CHANGES.c.session_id: sessions,
         **{word: _values(unit, family, sessions) for word, family in _WORDS.items()},
+        INBOXES.c.owner: around.inboxes(unit, owners, messages),
+        DELIVERIES.c.message_id: messages,
+        MEMBERS.c.member: owners,
+        NAMESPACES.c.namespace: around.namespaces(unit, messages | owners),
     }
-    columns = {column.table.name: column for column in keys}
-    others = {"sessions": sessions - {session_id}, "branches": {b for b, s in branches.items() if s != session_id}}
+    found_by = {column.table.name: (_reading(column), values) for column, values in keys.items()}
+    found_by[VECTORS.name] = (around.CHUNKS, messages | owners)
+    others = {"sessions": sessions - {session_id}, "branches": branches.keys() - owners}
     return Selection(
-        [(one, columns[one.name], sorted(keys[columns[one.name]])) for one in subjects(()) if one.name in columns],
+        [(one, found_by[one.name][0], sorted(found_by[one.name][1])) for one in subjects(()) if one.name in found_by],
         [row["agent_session_id"] for row in found if row["agent_session_id"] is not None],
         {name: tuple(sorted(ids)) for name, ids in others.items() if ids},
     )

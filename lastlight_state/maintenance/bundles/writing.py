@@ -34,8 +34,8 @@ def written(
 def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection) -> None:
     """The rows of every table, and of the registry those of the output tables among them."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
-    for subject, column, keys in chosen.rows:
-        archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, column, keys))
+    for subject, reading, keys in chosen.rows:
+        archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys))
     used = sorted(outputs & {part.name.removeprefix("rows/").removesuffix(".jsonl") for part in archive.parts})
     if used:
         archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registered(unit, used))

@@ -53,12 +53,14 @@ class Archiver:
         return digests, rows
 
     def refuse_other(self, archived: Counter[str], removed: Counter[str]) -> None:
-        """Raise `Conflict` if more was removed of runs than archived: somebody added rows to one of them meanwhile.
+        """Raise `Conflict` if more was removed than archived: somebody added rows to one of the records meanwhile.
 
         What is removed of sessions is less: they share orders and messages with those that stay.
         """
-        if self.kind == "run" and +archived != +removed:
-            raise Conflict("a run got more rows while it was archived: go on with the prune", code="changed_meanwhile")
+        if removed - archived:
+            raise Conflict(
+                f"a {self.kind} got more rows while it was archived: go on with the prune", code="changed_meanwhile"
+            )
 
     def _written(self, unit: Unit, key: str) -> tuple[str, Bundle]:
         made = self.folder / f".{secrets.token_hex(8)}.tmp"

@@ -12,7 +12,7 @@ import pytest
 from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import AsyncStateStore, StateStore
-from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
@@ -191,6 +191,9 @@ def _fill(store: StateStore) -> None:
     point = {"parent_branch_id": "first", "forked_at_ord": 1}
     c.branches.create("fork", NewBranch(id="forked", node_metadata=point))
     c.branches.append("forked", [_said("more")])
+    c.exchange.send(NewMessage("user", {"text": "to it"}, id="letter", sender="forked"), to=["first", "ana"])
+    c.exchange.join("news", "second")
+    c.vectors.put("texts", [NewChunk("one", "one", [1.0, 0.5]), NewChunk("c", "two", [0.0, 1.0], document_id="two")])
 
 
 def _said(text: str) -> NewMessage:

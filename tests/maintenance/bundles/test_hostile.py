@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lastlight_state import StateStore
+from lastlight_state.conversations import NewSession
 from lastlight_state.errors import StateError
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
@@ -69,6 +70,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "an unknown column": (_row(none=1), "damaged_bundle"),
     "a time that is none": (_row(started_at="soon"), "damaged_bundle"),
     "a time of another type": (_row(started_at=1), "damaged_bundle"),
+    "a text that is none": (_row(workflow_name=["wf"]), "damaged_bundle"),
+    "a row without its key": (_add(RUNS, b'{"workflow_name": "wf"}\n', 1), "damaged_bundle"),
     "a row that is no object": (_add(RUNS, b"[]\n", 1), "damaged_bundle"),
     "a line that is no JSON": (_add(RUNS, b"{\n", 1), "damaged_bundle"),
     "an output table with the name of ours": (
@@ -83,6 +86,17 @@ HOSTILE: dict[str, tuple[Change, str]] = {
 }  # fmt: skip
 
 
+#: Rows that are no part of the session of a bundle.
+FOREIGN = {
+    "a session": ("sessions", {"id": "other"}),
+    "a branch": ("branches", {"id": "b", "session_id": "other"}),
+    "a transition": ("session_transitions", {"id": "t", "session_id": "other"}),
+    "a change": ("session_changes", {"session_id": "other", "seq": 1}),
+    "a membership": ("exchange_members", {"channel": "c", "member": "ana"}),
+    "a delivery": ("exchange_deliveries", {"owner": "ana", "ord": 0, "message_id": "m"}),
+}
+
+
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_bundle_is_refused_before_any_write(state_store: StateStore, tmp_path: Path, case: str) -> None:
     """maintenance OP-61."""
@@ -91,6 +105,18 @@ def test_a_hostile_bundle_is_refused_before_any_write(state_store: StateStore, t
     change(parts)
     _write(tmp_path / "bad.zip", parts)
     _refused(state_store, tmp_path, code)
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_bundle_of_a_session_brings_nothing_of_others(state_store: StateStore, tmp_path: Path, case: str) -> None:
+    """maintenance OP-61."""
+    state_store.conversations.sessions.create(NewSession("talk", "n"))
+    state_store.maintenance.bundles.export("session", "talk", tmp_path / "good.zip")
+    parts = _read(tmp_path / "good.zip")
+    table, row = FOREIGN[case]
+    _add(f"rows/{table}.jsonl", json.dumps(row).encode() + b"\n", 1)(parts)
+    _write(tmp_path / "bad.zip", parts)
+    _refused(state_store, tmp_path, "damaged_bundle")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +153,10 @@ def _parts(store: StateStore, file: Path) -> Parts:
     """The parts of a bundle of a run that the store then forgets."""
     store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
     store.maintenance.bundles.export("run", "run", file)
+    return _read(file)
+
+
+def _read(file: Path) -> Parts:
     with zipfile.ZipFile(file) as packed:
         found: Parts = {name: packed.read(name) for name in packed.namelist()}
     return {**found, "manifest.json": json.loads(found["manifest.json"])}

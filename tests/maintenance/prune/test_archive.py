@@ -11,9 +11,9 @@ from support.maintenance.rows import counts, insert
 from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import StateStore
-from lastlight_state.conversations import NewMessage, NewSession
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance import CopiedTable, PrunePolicy
 from lastlight_state.maintenance.prune import batches
 from lastlight_state.testing import Database
 
@@ -64,6 +64,49 @@ def test_each_session_that_is_removed_comes_back_from_its_bundle(database: Datab
     assert [one.message.content for one in store.conversations.branches.tail(branch.id)] == ["hello"]
 
 
+def test_what_was_delivered_of_a_session_comes_back_from_its_bundle(
+    database: Database, folder: Path, tmp_path: Path
+) -> None:
+    """maintenance OP-30: equal row by row, acknowledged deliveries included, which go with the messages."""
+    store = database.open()
+    c = store.conversations
+    c.sessions.create(NewSession("talk", "name"))
+    branch = c.branches.create("talk", NewBranch(id="branch"))
+    c.branches.append(branch.id, [NewMessage("user", "hello", id="m")])
+    c.exchange.send(NewMessage("user", "hello", id="m"), to=["ana", "branch"])
+    for owner in ("ana", "branch"):
+        c.exchange.take(owner, reader="r")
+        c.exchange.ack(owner, 0, reader="r")
+    c.exchange.join("news", "branch")
+    c.vectors.put("texts", [NewChunk("m", "hello", [1.0])])
+    was = _digests(store, tmp_path)
+    database.clock.advance(seconds=31 * DAY)
+    receipt = store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
+    assert receipt.counts["exchange_deliveries"] == 2
+    (file,) = folder.iterdir()
+    store.maintenance.bundles.load(file)
+    assert _digests(store, tmp_path) == was
+
+
+def test_a_session_that_gets_a_delivery_after_it_was_archived_stays(
+    postgres_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-30: another program's row; on SQLite nobody else writes in between."""
+    store, raw = postgres_database.open(), postgres_database.raw()
+    c = store.conversations
+    c.sessions.create(NewSession("talk", "name"))
+    c.branches.append(c.branches.create("talk").id, [NewMessage("user", "hello", id="m")])
+    c.exchange.send(NewMessage("user", "other", id="o"), to="ana")
+    postgres_database.clock.advance(seconds=31 * DAY)
+    now = str(postgres_database.clock.now())
+    row = {"owner": "ana", "ord": 1, "message_id": "m", "delivered_at": now, "acked_at": now}
+    happened = before(monkeypatch, batches, "_removed", lambda: insert(raw, "exchange_deliveries", row))
+    with pytest.raises(Conflict) as caught:
+        store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
+    assert (happened, caught.value.code) == (["_removed"], "changed_meanwhile")
+    assert c.sessions.find("talk") is not None
+
+
 def test_a_kill_between_the_archive_and_the_removal_loses_nothing(
     database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +154,11 @@ def _with_an_old_run(database: Database) -> StateStore:
 
 def _killed() -> None:
     raise KeyboardInterrupt
+
+
+def _digests(store: StateStore, folder: Path) -> dict[str, CopiedTable]:
+    plan = store.maintenance.copy.plan(folder / "unmade.db")
+    return {table.name: table for table in plan.tables if table.name not in _OWN}
 
 
 def _counts(database: Database) -> dict[str, int]:
