@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ class Foreign:
     def __init__(self, checkout: Checkout) -> None:
         self._checkout = checkout
         self._columns: dict[str, list[str]] = {}
+
+    def tables(self) -> list[str]:
+        """The names of the tables, in order."""
+        return [name for (name,) in self._all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", ())]
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table in their order; none for one that is not there."""
@@ -63,6 +68,11 @@ class Foreign:
             ):
                 yield value
 
+    def count(self, table: str, column: str, key: Any) -> int:
+        """How many rows have this value in a column."""
+        statement = f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} = ?"
+        return int(next(iter(self._all(statement, (key,))))[0])
+
     def confirm(self) -> None:
         """Raise `Conflict` ``damaged_source`` if a file that nobody used was written meanwhile."""
         if self._checkout.backend.disturbed:
@@ -88,6 +98,24 @@ def opened(path: Path) -> Iterator[Foreign]:
 def has(source: Foreign, tables: Mapping[str, str]) -> bool:
     """Whether these tables are there with these columns, whose names stand in one text."""
     return all(set(columns.split()) <= set(source.columns(table)) for table, columns in tables.items())
+
+
+def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
+    """Whether a path is a SQLite file of that form."""
+    if not is_sqlite(path):
+        return False
+    with opened(path) as source:
+        return is_known(source)
+
+
+def unit_name(table: str, key: Any) -> str:
+    """The name of the unit that a row is the head of."""
+    return f"{table}/{key}" if isinstance(key, str) else f"{table}/{key!r:.200}"
+
+
+def digest(found: Any) -> str:
+    """Of rows that were read."""
+    return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def is_sqlite(path: Path) -> bool:

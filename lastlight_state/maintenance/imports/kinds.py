@@ -5,12 +5,21 @@ from __future__ import annotations
 from lastlight_state.maintenance.imports import (
     homes,
     log_trees,
+    node_databases,
     run_folders,
     session_databases,
     teams,
     workflow_databases,
 )
 
-_ALL = (run_folders.KIND, session_databases.KIND, workflow_databases.KIND, teams.KIND, homes.KIND, log_trees.KIND)
+_ALL = (
+    run_folders.KIND,
+    session_databases.KIND,
+    node_databases.KIND,
+    workflow_databases.KIND,
+    teams.KIND,
+    homes.KIND,
+    log_trees.KIND,
+)
 #: The kinds by their names.
 KINDS = {kind.name: kind for kind in _ALL}

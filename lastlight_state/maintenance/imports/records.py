@@ -9,7 +9,9 @@ from lastlight_state.db.records import Record
 from lastlight_state.receipts import Receipt
 
 #: What is imported from.
-SourceKind = Literal["lionagi-runs", "lionagi-db", "lastlight-db", "lionagi-teams", "codelia", "lastlight-logs"]
+SourceKind = Literal[
+    "lionagi-runs", "lionagi-db", "smithers-db", "lastlight-db", "lionagi-teams", "codelia", "lastlight-logs"
+]
 
 
 class FailedUnit(Record):

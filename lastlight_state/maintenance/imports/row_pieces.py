@@ -69,16 +69,15 @@ class RowPiece:
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
-        there = list(placing.beside(look.view, self._given))
-        heads = [_key(subject.table, row) for subject, row, _ in there if subject.name == self.draft.head]
-        is_stored = self.target[1] in heads
+        head = {self.draft.head: self._given[self.draft.head]}
+        is_stored = self.target[1] in [_key(subject.table, row) for subject, row, _ in placing.beside(look.view, head)]
         gone = self.draft.stays_gone and not is_stored and ledger.known(look) == self.digest
         found = ledger.outcome(look, self, is_stored=is_stored or gone)
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self.draft.noticed)
         self._moves = []
-        for subject, row, stored in there:
+        for subject, row, stored in placing.beside(look.view, self._given):
             self._follow(subject.table, row, stored, noticed)
         added = placing.missing(look.view, self._given, keeps=True)
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
@@ -115,8 +114,9 @@ def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, n
 
 
 def _key(table: sa.Table, row: Row) -> Any:
-    (column,) = table.primary_key
-    return row[column.name]
+    """The value of the column that names a row, or those of several."""
+    found = tuple(row[column.name] for column in table.primary_key)
+    return found[0] if len(found) == 1 else found
 
 
 def _parameter(column: sa.Column[Any], value: Any) -> Any:

@@ -55,10 +55,7 @@ _BRANCH = {
 
 def found_at(path: Path) -> bool:
     """Whether this is a state database of that system. One of ours keeps orders in another way."""
-    if not foreign.is_sqlite(path):
-        return False
-    with foreign.opened(path) as source:
-        return foreign.has(source, _TABLES)
+    return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
 def parts(path: Path) -> Generator[Part]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -13,7 +12,7 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance.imports import foreign, workflow_rows
 from lastlight_state.maintenance.imports.chat_pieces import ChatPiece, retired
-from lastlight_state.maintenance.imports.foreign import Foreign, Row
+from lastlight_state.maintenance.imports.foreign import Foreign, Row, digest, unit_name
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
 from lastlight_state.maintenance.imports.row_pieces import RowDraft, RowPiece
 from lastlight_state.settings import Limits
@@ -40,10 +39,7 @@ _PLACE = ("platform", "channel_id", "thread_id", "user_id")
 
 def found_at(path: Path) -> bool:
     """Whether this is a database of that system. One of ours has a version."""
-    if not foreign.is_sqlite(path):
-        return False
-    with foreign.opened(path) as source:
-        return _is_known(source)
+    return foreign.holds(path, _is_known)
 
 
 def _is_known(source: Foreign) -> bool:
@@ -100,21 +96,17 @@ def _chats(source: Foreign) -> Iterator[Part]:
     for row in source.rows("messaging_sessions", "ORDER BY created_at, id"):
         known.add(row["id"])
         is_old = row["active"] == 1 and newest[_place(row)] != row["id"]
-        yield Part(_name("messaging_sessions", row["id"]), partial(_chat_piece, source, row, is_old))
+        yield Part(unit_name("messaging_sessions", row["id"]), partial(_chat_piece, source, row, is_old))
     for missing in sorted(set(source.values("messaging_messages", "session_id")) - known, key=repr):
-        yield Part(_name("messaging_messages", missing), _without_session)
+        yield Part(unit_name("messaging_messages", missing), _without_session)
 
 
 def _place(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] or "" for name in _PLACE)
 
 
-def _name(table: str, key: Any) -> str:
-    return f"{table}/{key}" if isinstance(key, str) else f"{table}/{key!r:.200}"
-
-
 def _part(source: Foreign, table: str, key: Any, read: Callable[[], Found]) -> Part:
-    return Part(_name(table, key), partial(_piece, source, read))
+    return Part(unit_name(table, key), partial(_piece, source, read))
 
 
 def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
@@ -125,7 +117,7 @@ def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     head = next(iter(given))
     noticed = Counter(run_missing=int(head in _OF_RUNS and given[head][0].get("workflow_run_id") is not None))
     key: str = given[head][0]["name" if head in _OVERRIDES else "id"]
-    draft = RowDraft((_KINDS[head], key), head, _digest(found), given, noticed, stays_gone=head in _OVERRIDES)
+    draft = RowDraft((_KINDS[head], key), head, digest(found), given, noticed, stays_gone=head in _OVERRIDES)
     return RowPiece(draft, workflow_rows.GROWTHS, into)
 
 
@@ -147,7 +139,7 @@ def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:
     draft = RowDraft(
         ("messaging_session", session["id"]),
         "messaging_sessions",
-        _digest([row, said]),
+        digest([row, said]),
         {"messaging_sessions": [retired(session) if is_old else session]},
         Counter(active_retired=int(is_old)),
     )
@@ -156,10 +148,6 @@ def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:
 
 def _without_session(_: Into) -> Piece:
     raise InvalidValue("messaging_messages.session_id", "must be the id of a row of messaging_sessions")
-
-
-def _digest(found: Any) -> str:
-    return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 #: The kind of source.

@@ -7,18 +7,14 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.runs import TERMINAL_TOPIC
-from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.imports import cells
+from lastlight_state.maintenance.imports import cells, run_moves
 from lastlight_state.maintenance.imports.cells import Check
-from lastlight_state.maintenance.imports.pieces import Into
-from lastlight_state.maintenance.imports.row_pieces import Growth, Row, change
+from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.messaging import tables as chats, words as chat_words
 from lastlight_state.schedules.tables import OVERRIDES as CRON_OVERRIDES
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import repos, words
-from lastlight_state.workflows.kernel import transitions
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
 
 #: The tables, and the columns that each has in every version.
@@ -188,32 +184,6 @@ _PLAIN = {
 }
 
 
-def _run_is_open(stored: Row, row: Row) -> bool:
-    """Whether a run is as it was imported: live, and neither claimed nor gone on with here."""
-    begun = stored["phase_history"]
-    untouched = stored["claim_epoch"] == 0 and stored["updated_at"] <= row["updated_at"]
-    return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun
-
-
-def _move_run(view: Unit, into: Into, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
-    change(view, growth, RUNS, stored, row, [name for name in names if name != "status"])
-    if "status" not in names:
-        return
-    to = row["status"]
-    ended = to in words.TERMINAL
-    sets = {"error": row["error"], "error_detail": None} if ended else _WAITS.get(to, {})
-    at = (row["finished_at"] if ended else None) or row["updated_at"]
-    how = transitions.END if ended else _MOVES[to]
-    moved = transitions.move(view, how, stored, to, reason="run.imported", at=at, source="system", **sets)
-    if ended:
-        view.after_commit(lambda: into.listeners.notify(TERMINAL_TOPIC, moved))
-
-
-_MOVES = {"running": transitions.RESUME, "paused": transitions.PAUSE, "queued": transitions.REQUEUE}
-_WAITS: dict[str, dict[str, Any]] = {
-    "paused": dict.fromkeys(("pause_reason", "wake_at", "waiting_for", "correlation_id")),
-    "queued": {"wake_at": None},
-}
 _WHOSE = frozenset({"owner", "repo", "triggered_by", "trigger_actor_type"})
 
 
@@ -224,11 +194,11 @@ def _override_growth() -> Growth:
 #: How stored rows may follow their source. A run's context gets its error there, and restarts are counted apart here.
 GROWTHS = {
     "workflow_runs": Growth(
-        _run_is_open,
+        run_moves.is_open,
         frozenset({"workflow_name", "trigger_id", "issue_number", "started_at"}),
         ("status", "updated_at", "claim_epoch"),
         frozenset({"context", "restart_count", "queued_at"}) | _WHOSE,
-        _move_run,
+        run_moves.move,
     ),
     "executions": Growth(
         lambda stored, _: stored["finished_at"] is None and stored["success"] is None,

@@ -1,0 +1,70 @@
+"""Reads the database of the second original system: its runs, each with all that belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from functools import partial
+from pathlib import Path
+
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.maintenance.imports import foreign
+from lastlight_state.maintenance.imports.foreign import Foreign, unit_name
+from lastlight_state.maintenance.imports.node_databases import units
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
+
+_PREFIX = "_smithers_"
+_RUNS = f"{_PREFIX}runs"
+#: The columns that the table of runs has in every version.
+_COLUMNS = {_RUNS: "run_id workflow_name status created_at_ms"}
+#: Tables about the schema of the source, which say nothing of what it did.
+_OWN = {_RUNS, f"{_PREFIX}schema_migrations"}
+
+
+def found_at(path: Path) -> bool:
+    """Whether this is a database of that system. One of ours has a version."""
+    return foreign.holds(path, _is_known)
+
+
+def _is_known(source: Foreign) -> bool:
+    return foreign.has(source, _COLUMNS) and not source.columns(VERSION_TABLE)
+
+
+def parts(path: Path) -> Generator[Part]:
+    """The runs of a database, the oldest first, and what belongs to none."""
+    with foreign.opened(path) as source:
+        if not _is_known(source):
+            raise Conflict(f"{str(path)!r:.200} has not the table {_RUNS}", code="unknown_source")
+        yield from _runs(source)
+        yield from _elsewhere(source)
+
+
+def _runs(source: Foreign) -> Iterator[Part]:
+    known = set()
+    left = [name for name in _left(source) if "run_id" in source.columns(name)]
+    for row in list(source.rows(_RUNS, "ORDER BY created_at_ms, run_id")):
+        known.add(row["run_id"])
+        yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left))
+    named = {one for table in units.OF_RUNS for one in source.values(table, "run_id")}
+    for missing in sorted(named - known, key=repr):
+        yield Part(unit_name("missing_runs", missing), _without_run)
+
+
+def _elsewhere(source: Foreign) -> Iterator[Part]:
+    """Tables with rows of no run that have no place here, each one unit that is ignored."""
+    for table in _left(source):
+        if "run_id" not in source.columns(table) and next(source.rows(table, "LIMIT 1"), None) is not None:
+            yield Part(table.removeprefix(_PREFIX), None)
+
+
+def _left(source: Foreign) -> list[str]:
+    """The tables of that system which are not read."""
+    return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _OWN | units.OF_RUNS.keys()]
+
+
+def _without_run(_: Into) -> Piece:
+    raise InvalidValue("run_id", f"must be the id of a row of {_RUNS}")
+
+
+#: The kind of source.
+KIND = Kind("smithers-db", f"a SQLite file with the table {_RUNS}", found_at, parts)

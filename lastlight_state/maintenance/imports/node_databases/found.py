@@ -1,0 +1,134 @@
+"""One row of the source: its values are checked by the rules of today, or refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.imports.cells import Check, Row
+from lastlight_state.maintenance.imports.lenient import ADAPTED, as_text, decoded
+from lastlight_state.settings import Limits
+
+T = TypeVar("T")
+
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+#: How the columns that hold JSON are called.
+_JSON = "_json"
+#: Bytes of an id that is made here.
+_ID = 256
+
+
+class Terms:
+    """How the rows of one unit are read, and what is noticed on the way."""
+
+    def __init__(self, limits: Limits, *, lenient: bool) -> None:
+        self.limits = limits
+        self.lenient = lenient
+        self.noticed: Counter[str] = Counter()
+
+
+class Found:
+    """A row of a table of the source.
+
+    ``adapts`` says that what was made of it has a place for texts: there a lenient import keeps values that are
+    refused, see `kept`.
+    """
+
+    def __init__(self, terms: Terms, table: str, row: Row, key: str, *, adapts: bool = False) -> None:
+        self.row = row
+        self.terms = terms
+        self._where = f"{table} {row.get(key)!s:.80}"
+        self._adapts = adapts and terms.lenient
+        self._texts: dict[str, str] = {}
+
+    def must(self, name: str, check: Check) -> Any:
+        """The value of a column that must have one, checked. It is never adapted."""
+        value = self.row.get(name)
+        if value is None:
+            raise InvalidValue(f"{self._where}.{name}", "must not be NULL")
+        return check(f"{self._where}.{name}", value)
+
+    def may(self, name: str, check: Check) -> Any:
+        """The value of a column, checked; None for NULL, for a column that is not there, and for what was adapted."""
+        value = self.row.get(name)
+        if value is None:
+            return None
+        try:
+            return check(f"{self._where}.{name}", value)
+        except InvalidValue:
+            if not self._adapts:
+                raise
+            self._texts[name] = as_text(value)
+            self.terms.noticed[ADAPTED] += 1
+            return None
+
+    def json(self, name: str, max_bytes: int, kind: type | tuple[type, ...] = object) -> Any:
+        """The value of a column that holds JSON, None for NULL."""
+
+        def check(where: str, value: Any) -> Any:
+            found = decoded(where, value, self.terms.noticed if self.terms.lenient else None)
+            if not isinstance(found, kind):
+                raise InvalidValue(where, f"a value of type {type(found).__name__} has no place")
+            codec.encode(where, found, max_bytes=max_bytes)
+            return found
+
+        return self.may(name, check)
+
+    def others(self, placed: Collection[str], max_bytes: int) -> Row | None:
+        """What stands in columns without a place of their own, and `kept`; None if there is nothing."""
+        found: Row = {}
+        for name, value in self.row.items():
+            if name in placed or value is None:
+                continue
+            is_json = name.endswith(_JSON)
+            read = self.json(name, max_bytes) if is_json else self.may(name, _plain)
+            found[name.removesuffix(_JSON) if is_json else name] = read
+        return self.kept({name: value for name, value in found.items() if value is not None}, max_bytes)
+
+    def kept(self, found: Mapping[str, Any], max_bytes: int) -> Row | None:
+        """What was found, with the texts of what was adapted; None if there is nothing."""
+        whole = {**found, ADAPTED: self._texts} if self._texts else dict(found)
+        codec.encode(self._where, whole, max_bytes=max_bytes)
+        return whole or None
+
+
+def moment(where: str, value: Any) -> datetime:
+    """A time of whole milliseconds since 1970."""
+    if not isinstance(value, int | float) or value != value // 1:
+        raise InvalidValue(where, "expected a whole number of milliseconds")
+    try:
+        return aware_utc(where, _BEGIN + timedelta(milliseconds=value))
+    except OverflowError:
+        raise InvalidValue(where, "is no time of our calendar") from None
+
+
+def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
+    """The word of ours for one of theirs."""
+    if not isinstance(value, str) or value not in words:
+        raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(words))
+    return words[value]
+
+
+def id_of(run_id: str, *parts: Any) -> str:
+    """The id of what has none in the source: what it is, or the SHA-256 of that where it is long or ambiguous."""
+    plain = ":".join(map(str, (run_id, *parts)))
+    if ":" not in run_id and len(plain.encode()) <= _ID:
+        return plain
+    return hashlib.sha256(codec.encode_sound([run_id, *parts])).hexdigest()
+
+
+def fitting(text: str, max_bytes: int) -> str:
+    """The text, or its SHA-256 if it is too long."""
+    data = text.encode()
+    return text if len(data) <= max_bytes else hashlib.sha256(data).hexdigest()
+
+
+def _plain(where: str, value: Any) -> Any:
+    codec.encode(where, value, max_bytes=2**40)
+    return value

@@ -1,0 +1,204 @@
+"""A run with its attempts, nodes and loops, as rows of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.maintenance.imports import cells
+from lastlight_state.maintenance.imports.cells import Row
+from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, id_of, mapped, moment
+from lastlight_state.workflows import words
+
+_ID, _NODE = cells.name(words.ID), cells.name(words.NODE_ID)
+_TEXT = cells.text(words.LABEL)
+#: Their statuses of runs. What a paused run waits for is told apart by `_wait`.
+_STATUSES = {
+    "running": "running",
+    **dict.fromkeys(("waiting-approval", "waiting-event", "waiting-timer"), "paused"),
+    **dict.fromkeys(("finished", "continued"), "succeeded"),
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+_CONTINUED = "run.continued"
+_OUTCOMES = {
+    "finished": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "skipped": "skipped",
+    **dict.fromkeys(("pending", "in-progress", "waiting-approval", "waiting-event", "waiting-timer"), "running"),
+}
+_STATES = {
+    **{word: word for word in ("pending", "finished", "failed", "skipped", "cancelled")},
+    "in-progress": "running",
+    "waiting-approval": "waiting_approval",
+    "waiting-event": "waiting_signal",
+    "waiting-timer": "waiting_timer",
+}
+#: The columns of a run that have a place of their own; what the others hold is the run's context.
+_PLACED_RUN = {
+    *("run_id", "parent_run_id", "workflow_name", "workflow_path", "workflow_hash", "status", "created_at_ms"),
+    *("started_at_ms", "finished_at_ms", "heartbeat_at_ms", "cancel_requested_at_ms", "error_json"),
+    *("vcs_type", "vcs_root", "vcs_revision"),
+}
+_PLACED_ATTEMPT = {
+    *("run_id", "node_id", "iteration", "attempt", "state", "started_at_ms", "finished_at_ms", "heartbeat_at_ms"),
+    *("heartbeat_data_json", "error_json", "jj_pointer", "response_text", "jj_cwd", "cached"),
+}
+#: The phase of a run without nodes.
+_NO_PHASE = "imported"
+
+
+def run(terms: Terms, row: Row) -> Row:
+    """The run itself, as if it waited for nothing."""
+    found = Found(terms, "_smithers_runs", row, "run_id", adapts=True)
+    run_id = found.must("run_id", _ID)
+    created = found.must("created_at_ms", moment)
+    status = found.must("status", partial(mapped, _STATUSES))
+    started = found.may("started_at_ms", moment)
+    error, detail = _failure(found)
+    made = {
+        "id": run_id,
+        "workflow_name": found.must("workflow_name", cells.name(words.WORKFLOW_NAME)),
+        "trigger_id": run_id,
+        "current_phase": _NO_PHASE,
+        "phase_history": [],
+        "status": status,
+        "status_reason": _CONTINUED if row["status"] == "continued" else None,
+        "started_at": created,
+        "queued_at": None if started is None else created,
+        "admitted_at": started,
+        "updated_at": created,
+        "finished_at": found.may("finished_at_ms", moment),
+        "heartbeat_at": found.may("heartbeat_at_ms", moment),
+        "cancel_requested_at": found.may("cancel_requested_at_ms", moment),
+        "parent_run_id": found.may("parent_run_id", _ID),
+        **{name: found.may(name, _TEXT) for name in ("workflow_path", "workflow_hash")},
+        **{name: found.may(name, _TEXT) for name in ("vcs_type", "vcs_root", "vcs_revision")},
+        **dict.fromkeys(("pause_reason", "wake_at", "waiting_for", "correlation_id")),
+        "error": error if status in ("failed", "cancelled") else None,
+        "error_detail": detail,
+    }
+    return {**made, "context": found.others(_PLACED_RUN, terms.limits.context)}
+
+
+def attempt(terms: Terms, row: Row) -> Row:
+    """An attempt at a node."""
+    found = Found(terms, "_smithers_attempts", row, "node_id", adapts=True)
+    run_id, node = found.must("run_id", _ID), found.must("node_id", _NODE)
+    iteration, number = found.must("iteration", valid.number), found.must("attempt", valid.number)
+    outcome = found.may("state", partial(mapped, _OUTCOMES))
+    begun, ended = found.must("started_at_ms", moment), found.may("finished_at_ms", moment)
+    error, detail = _failure(found)
+    made = {
+        "id": id_of(run_id, node, iteration, number),
+        "trigger_type": words.UNKNOWN_TRIGGER,
+        "trigger_id": run_id,
+        "skill": node,
+        "workflow_run_id": run_id,
+        "node_id": node,
+        "iteration": iteration,
+        "attempt": number,
+        "outcome": outcome,
+        "success": None if outcome in (None, "running") else outcome == "succeeded",
+        "started_at": begun,
+        "finished_at": ended,
+        "duration_ms": None if ended is None else max(0, round((ended - begun).total_seconds() * 1000)),
+        "heartbeat_at": found.may("heartbeat_at_ms", moment),
+        "checkpoint": found.json("heartbeat_data_json", words.CHECKPOINT),
+        "error": error,
+        "error_detail": detail,
+        "output_text": found.may("response_text", cells.text(terms.limits.output_text)),
+        "vcs_pointer": found.may("jj_pointer", _TEXT),
+        "work_dir": found.may("jj_cwd", _TEXT),
+        "cached": found.may("cached", cells.flag) is True,
+    }
+    return {**made, "details": found.others(_PLACED_ATTEMPT, words.DETAIL)}
+
+
+def node(terms: Terms, row: Row, attempts: Sequence[Row]) -> Row:
+    """The state of a node. What it waits for stands in the last of its ``attempts``."""
+    found = Found(terms, "_smithers_nodes", row, "node_id")
+    name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
+    state = found.must("state", partial(mapped, _STATES))
+    own = [one for one in attempts if (one["node_id"], one["iteration"]) == (name, iteration)]
+    return {
+        "run_id": found.must("run_id", _ID),
+        "node_id": name,
+        "iteration": iteration,
+        "state": state,
+        "last_attempt": found.may("last_attempt", valid.number) or 0,
+        "output_table": found.may("output_table", cells.name(words.ID)) if row.get("output_table") else None,
+        "label": found.may("label", _TEXT),
+        "updated_at": found.must("updated_at_ms", moment),
+        **_node_wait(state, own[-1] if own else None),
+    }
+
+
+def loop(terms: Terms, row: Row) -> Row:
+    """Where a loop stands."""
+    found = Found(terms, "_smithers_ralph", row, "ralph_id")
+    return {
+        "run_id": found.must("run_id", _ID),
+        "loop_id": found.must("ralph_id", _NODE),
+        "iteration": found.must("iteration", valid.number),
+        "done": found.must("done", cells.flag),
+        "updated_at": found.must("updated_at_ms", moment),
+    }
+
+
+def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
+    """The run among what belongs to it: its phase, what it waits for, and its last sign of life."""
+    last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
+    phase = last["node_id"] if last is not None and valid.is_identifier(last["node_id"], words.PHASE) else _NO_PHASE
+    waits = _wait(their_status, nodes, is_asked) if run_row["status"] == "paused" else {}
+    signs = [value for row in (run_row, *nodes, *others) for name, value in row.items() if _is_sign(name, value)]
+    return {**run_row, "current_phase": phase, **waits, "updated_at": max(signs)}
+
+
+def _is_sign(name: str, value: Any) -> bool:
+    """Whether a column says when something happened, and not when something is due."""
+    return isinstance(value, datetime) and name not in ("wake_at", "expires_at")
+
+
+def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
+    """Why a run is paused. A question is told by its row, a timer and a signal by the node that waits."""
+    if is_asked:
+        return {"pause_reason": "gate"}
+    wanted, reason = {
+        "waiting-timer": ("waiting_timer", "timer"),
+        "waiting-event": ("waiting_signal", "signal"),
+    }.get(their_status, ("", None))
+    waiting = [one for one in nodes if one["state"] == wanted]
+    names = ("wake_at", "waiting_for", "correlation_id")
+    return {"pause_reason": reason, **{name: waiting[0][name] for name in names if waiting}}
+
+
+def _node_wait(state: str, last: Row | None) -> Row:
+    """What the details of an attempt say of its timer, or of the signal that it waits for."""
+    wait: Row = {"wake_at": None, "waiting_for": None, "correlation_id": None}
+    details = {} if last is None else last["details"] or {}
+    timer, event = (_inner(_inner(details, "meta"), name) for name in ("timer", "waitForEvent"))
+    if state == "waiting_timer" and timer.get("firesAtMs") is not None:
+        wait["wake_at"] = moment("timer.firesAtMs", timer["firesAtMs"])
+    if state == "waiting_signal":
+        said = {"waiting_for": event.get("signalName"), "correlation_id": event.get("correlationId")}
+        wait |= {name: value for name, value in said.items() if valid.is_identifier(value, words.SIGNAL)}
+    return wait
+
+
+def _inner(value: Row, name: str) -> Row:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _failure(found: Found) -> tuple[str | None, Any]:
+    """The text of an error, cut where it is long, and all of it."""
+    detail = found.json("error_json", words.DETAIL)
+    told = detail.get("message") if isinstance(detail, dict) else detail
+    if not isinstance(told, str) or not told:
+        return None, detail
+    return told.encode()[: words.ERROR].decode(errors="ignore"), detail
