@@ -21,7 +21,7 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
-from lastlight_state.outputs import checks, words
+from lastlight_state.outputs import checks, columned, words
 from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.shapes import adapter_of
@@ -139,7 +139,9 @@ class Inputs(Repository):
         known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
         asked = {_canonical(codec.decode(row[name])) for name in ("payload", "given") if row[name] is not None}
         for revision in known:
-            if asked & {_canonical(revision[name]) for name in ("payload", "given") if revision[name] is not None}:
+            if asked & {_canonical(revision[name]) for name in ("payload", "given") if revision[name] is not None} or (
+                revision["reason"] == columned.REASON and _as_columns(row, revision)
+            ):
                 return RunInput.of({name: found for name, found in known[-1].items() if name != "given"})
         raise AlreadyExists(
             words.INPUT_KIND,
@@ -147,6 +149,13 @@ class Inputs(Repository):
             problem="has another payload: a change is said with `override`",
             revision=len(known) - 1,
         )
+
+
+def _as_columns(row: Mapping[str, Any], revision: Mapping[str, Any]) -> bool:
+    """Whether a revision that came out of typed columns says the same as a payload, as it was passed or as stored."""
+    asked = [codec.decode(row[name]) for name in ("payload", "given") if row[name] is not None]
+    held = columned.folded(revision["payload"])
+    return any(isinstance(one, dict) and columned.folded(one) == held for one in asked)
 
 
 def _is_made_by(model: type[BaseModel], payload: Any) -> bool:

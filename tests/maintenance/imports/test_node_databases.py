@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
-from support.maintenance.node_databases import BEGIN, at, change, made, put
+from support.maintenance.node_databases import BEGIN, MIXED, TYPED, at, change, made, put
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import bytes_of
 
@@ -165,6 +165,47 @@ def test_the_input_of_a_run_is_its_first_revision(store: Any, source: Path) -> N
     assert store.outputs.inputs.ensure("r2", {}).revision == 0
     with pytest.raises(AlreadyExists, match="another payload"):
         store.outputs.inputs.ensure("r1", {"text": "y"})
+
+
+def test_an_input_of_typed_columns_is_found_by_the_arguments_that_were_passed(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-86, case 63: whatever they forget; NULL stays null, and other arguments are refused."""
+    path = made(tmp_path / "typed.db", inputs=TYPED)
+    put(path, "runs", run_id="r1")
+    put(path, "input", run_id="r1", title="5", is_urgent=1, tags='["a"]', depth=None)
+    store.maintenance.imports.run(path)
+    stored = store.outputs.inputs.get("r1")
+    assert (stored.revision, stored.payload) == (0, {"title": "5", "is_urgent": 1, "tags": ["a"], "depth": None})
+    passed = {"title": "5", "isUrgent": True, "tags": ["a"]}
+    for same in (passed, {**passed, "depth": None}, stored.payload):
+        assert store.outputs.inputs.ensure("r1", same) == stored
+    for other in ({**passed, "isUrgent": False}, {**passed, "tags": []}, {"title": "5"}, {**passed, "more": 1}):
+        with pytest.raises(AlreadyExists, match="another payload"):
+            store.outputs.inputs.ensure("r1", other)
+    store.outputs.inputs.override("r1", {"title": "6"}, expected_revision=0, reason="changed")
+    assert store.outputs.inputs.ensure("r1", passed).payload == {"title": "6"}
+
+
+def test_a_snapshot_tells_how_values_of_typed_columns_were_passed(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-86: one that does not agree with the columns is not believed."""
+    path = made(tmp_path / "typed.db", inputs=TYPED)
+    for key, title in (("r1", "t"), ("r2", "changed")):
+        put(path, "runs", run_id=key)
+        put(path, "input", run_id=key, title=title, is_urgent=0, tags=None, depth=3)
+        put(path, "snapshots", run_id=key, frame_no=0, input_json='{"title": "t", "isUrgent": false, "depth": 3}')
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(path).noticed == {"snapshots_left": 2}
+    assert store.outputs.inputs.get("r1").payload == {"title": "t", "isUrgent": False, "depth": 3}
+    assert store.outputs.inputs.get("r2").payload == {"title": "changed", "is_urgent": 0, "tags": None, "depth": 3}
+
+
+def test_an_input_may_stand_in_columns_and_in_a_payload(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-86, case 63: as its program reads it."""
+    path = made(tmp_path / "mixed.db", inputs=MIXED)
+    put(path, "runs", run_id="r1")
+    put(path, "input", run_id="r1", payload={"n": 1})
+    store = sqlite_database.open()
+    store.maintenance.imports.run(path)
+    assert store.outputs.inputs.ensure("r1", {"n": 1}).payload == {"n": 1, "title": None}
 
 
 def test_a_database_of_the_first_version_is_imported(database: Database, tmp_path: Path) -> None:

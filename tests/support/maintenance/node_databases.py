@@ -63,11 +63,20 @@ CREATE TABLE _smithers_signals (
   payload_json TEXT NOT NULL, received_at_ms INTEGER NOT NULL, received_by TEXT, PRIMARY KEY (run_id, seq));
 CREATE TABLE _smithers_alerts (
   alert_id TEXT PRIMARY KEY, run_id TEXT, policy_name TEXT NOT NULL, message TEXT NOT NULL);
+CREATE TABLE _smithers_snapshots (
+  run_id TEXT NOT NULL, frame_no INTEGER NOT NULL, input_json TEXT NOT NULL, PRIMARY KEY (run_id, frame_no));
 CREATE TABLE _smithers_memory_facts (namespace TEXT, key TEXT, value_json TEXT, PRIMARY KEY (namespace, key));
 CREATE TABLE _smithers_schema_migrations (id TEXT PRIMARY KEY, name TEXT NOT NULL, applied_at_ms INTEGER NOT NULL);
 """
 #: The input as one value, as it is without a schema of its own.
 _INPUT = "CREATE TABLE input (run_id TEXT PRIMARY KEY, payload TEXT);"
+
+#: The input in columns of its own, as it is where a schema says so.
+TYPED = (
+    "CREATE TABLE input (run_id TEXT NOT NULL PRIMARY KEY, title TEXT, is_urgent INTEGER, tags TEXT, depth INTEGER);"
+)
+#: What typed columns become after a version without a schema.
+MIXED = "CREATE TABLE input (run_id TEXT PRIMARY KEY, title TEXT, payload TEXT);"
 
 #: What rows have where a test does not say.
 _DEFAULTS: dict[str, dict[str, Any]] = {

@@ -34,6 +34,8 @@ def piece(source: Foreign, row: Row, left: Sequence[str], into: Into) -> Piece:
         for table, order in OF_RUNS.items()
         if "run_id" in source.columns(table)
     }
+    snapshots = inputs.SNAPSHOTS if "input_json" in source.columns(inputs.SNAPSHOTS) else ""
+    found[inputs.SNAPSHOTS] = list(source.rows(snapshots, inputs.FIRST_SNAPSHOT, [row["run_id"]]))
     counts = {table: source.count(table, "run_id", row["run_id"]) for table in left}
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
@@ -67,5 +69,7 @@ def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
         "run_events": events,
         "run_signals": signals,
         "run_sequences": list(journal.counters(run["id"], numbers)),
-        "run_inputs": [inputs.revision(terms, run, one) for one in found.get(inputs.TABLE, ())],
+        "run_inputs": [
+            inputs.revision(terms, run, one, found[inputs.SNAPSHOTS]) for one in found.get(inputs.TABLE, ())
+        ],
     }
