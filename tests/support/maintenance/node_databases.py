@@ -61,6 +61,22 @@ CREATE TABLE _smithers_human_requests (
 CREATE TABLE _smithers_signals (
   run_id TEXT NOT NULL, seq INTEGER NOT NULL, signal_name TEXT NOT NULL, correlation_id TEXT,
   payload_json TEXT NOT NULL, received_at_ms INTEGER NOT NULL, received_by TEXT, PRIMARY KEY (run_id, seq));
+CREATE TABLE _smithers_frames (
+  run_id TEXT NOT NULL, frame_no INTEGER NOT NULL, created_at_ms INTEGER NOT NULL, xml_json TEXT NOT NULL,
+  xml_hash TEXT NOT NULL, encoding TEXT NOT NULL DEFAULT 'full', mounted_task_ids_json TEXT, task_index_json TEXT,
+  note TEXT, PRIMARY KEY (run_id, frame_no));
+CREATE TABLE _smithers_tool_calls (
+  {_NODE}, attempt INTEGER NOT NULL, seq INTEGER NOT NULL, tool_name TEXT NOT NULL, input_json TEXT, output_json TEXT,
+  started_at_ms INTEGER NOT NULL, finished_at_ms INTEGER, status TEXT NOT NULL, error_json TEXT,
+  PRIMARY KEY (run_id, node_id, iteration, attempt, seq));
+CREATE TABLE _smithers_sandboxes (
+  run_id TEXT NOT NULL, sandbox_id TEXT NOT NULL, runtime TEXT NOT NULL DEFAULT 'bubblewrap', remote_run_id TEXT,
+  workspace_id TEXT, container_id TEXT, config_json TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'pending',
+  shipped_at_ms INTEGER, completed_at_ms INTEGER, bundle_path TEXT, PRIMARY KEY (run_id, sandbox_id));
+CREATE TABLE _smithers_scorers (
+  id TEXT PRIMARY KEY, {_NODE}, attempt INTEGER NOT NULL DEFAULT 0, scorer_id TEXT NOT NULL, scorer_name TEXT NOT NULL,
+  source TEXT NOT NULL, score REAL NOT NULL, reason TEXT, meta_json TEXT, input_json TEXT, output_json TEXT,
+  latency_ms REAL, scored_at_ms INTEGER NOT NULL, duration_ms REAL);
 CREATE TABLE _smithers_alerts (
   alert_id TEXT PRIMARY KEY, run_id TEXT, policy_name TEXT NOT NULL, message TEXT NOT NULL);
 CREATE TABLE _smithers_snapshots (
@@ -87,6 +103,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "human_requests": {"kind": "ask", "status": "pending", "prompt": "Which?", "requested_at_ms": BEGIN + 3_000},
     "events": {"timestamp_ms": BEGIN + 1_000, "type": "NodeStarted", "payload_json": {}},
     "signals": {"signal_name": "go", "payload_json": {}, "received_at_ms": BEGIN + 4_000},
+    "frames": {"created_at_ms": BEGIN + 5_000, "xml_hash": "0"},
+    "tool_calls": {"attempt": 1, "tool_name": "bash", "started_at_ms": BEGIN + 1_000, "status": "success"},
+    "sandboxes": {"config_json": {}},
+    "scorers": {"attempt": 1, "scorer_id": "s", "scorer_name": "S", "source": "live", "scored_at_ms": BEGIN + 6_000},
     "ralph": {"updated_at_ms": BEGIN + 2_000},
 }
 
@@ -115,6 +135,12 @@ def change(path: Path, table: str, key: str, **columns: Any) -> None:
         sets = ", ".join(f"{name} = ?" for name in columns)
         values = [json.dumps(one) if isinstance(one, dict | list) else one for one in columns.values()]
         raw.execute(f"UPDATE _smithers_{table} SET {sets} WHERE run_id = ?", [*values, key])
+
+
+def remove(path: Path, table: str, where: str) -> None:
+    """Delete rows."""
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(f"DELETE FROM _smithers_{table} WHERE {where}")
 
 
 def at(millis: int) -> datetime:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from lastlight_state.journal.tables import EVENTS, SEQUENCES, SIGNALS
+from lastlight_state.journal.tables import EVENTS, FRAMES, SANDBOXES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
+from lastlight_state.journal.words import SANDBOX_ENDS
 from lastlight_state.maintenance.imports import run_moves
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row
 from lastlight_state.outputs.tables import INPUTS
@@ -72,6 +73,32 @@ GROWTHS: dict[str, Growth] = {
         ),
         (EVENTS, _happened(EVENTS)),
         (SIGNALS, _happened(SIGNALS, "consumed_at", "consumed_by")),
+        (FRAMES, _happened(FRAMES)),
+        (
+            TOOL_CALLS,
+            Growth(
+                lambda stored, _: stored["finished_at"] is None,
+                frozenset({"run_id", "call_id", "tool_name", "started_at"}),
+                ("finished_at",),
+                frozenset({"execution_id"}),
+            ),
+        ),
+        (
+            SANDBOXES,
+            Growth(
+                lambda stored, row: stored["status"] not in SANDBOX_ENDS and _is_newer(stored, row),
+                frozenset(),
+                ("status", "updated_at"),
+            ),
+        ),
+        (
+            SCORES,
+            Growth(
+                lambda stored, row: stored["superseded_at"] is None and row["superseded_at"] is not None,
+                frozenset(SCORES.c.keys()) - {"superseded_at"},
+                ("superseded_at",),
+            ),
+        ),
         (INPUTS, Growth(_never, frozenset(), (), frozenset({"created_at"}))),
         (SEQUENCES, Growth(lambda stored, row: stored["next_seq"] < row["next_seq"], frozenset(), ("next_seq",))),
     )

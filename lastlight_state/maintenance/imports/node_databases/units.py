@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest
-from lastlight_state.maintenance.imports.node_databases import inputs, journal, questions, runs
+from lastlight_state.maintenance.imports.node_databases import frames, inputs, journal, questions, runs, work
 from lastlight_state.maintenance.imports.node_databases.found import Terms
-from lastlight_state.maintenance.imports.node_databases.growth import GROWTHS
+from lastlight_state.maintenance.imports.node_databases.piece import RunPiece
 from lastlight_state.maintenance.imports.pieces import Into, Piece
-from lastlight_state.maintenance.imports.row_pieces import RowDraft, RowPiece
+from lastlight_state.maintenance.imports.row_pieces import RowDraft
 
 #: The tables whose rows belong to a run, each with the order of its rows.
 OF_RUNS = {
@@ -21,6 +21,10 @@ OF_RUNS = {
     "_smithers_human_requests": "requested_at_ms, request_id",
     "_smithers_events": "seq",
     "_smithers_signals": "seq",
+    "_smithers_frames": "frame_no",
+    "_smithers_tool_calls": "node_id, iteration, attempt, seq",
+    "_smithers_sandboxes": "sandbox_id",
+    "_smithers_scorers": "id",
     inputs.TABLE: "run_id",
 }
 #: The rows of a unit as they stand in the source, by table.
@@ -44,7 +48,8 @@ def piece(source: Foreign, row: Row, left: Sequence[str], into: Into) -> Piece:
         terms.noticed[f"{table.removeprefix('_smithers_')}_left"] += count
     target = ("workflow_run", given["workflow_runs"][0]["id"])
     draft = RowDraft(target, "workflow_runs", digest([row, found]), given, terms.noticed)
-    return RowPiece(draft, GROWTHS, into)
+    calls = [work.tool_call(terms, one, given.get("executions", ())) for one in found.get("_smithers_tool_calls", ())]
+    return RunPiece(draft, calls, into)
 
 
 def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
@@ -56,9 +61,16 @@ def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
     requests = [questions.request(terms, one, run) for one in found.get("_smithers_human_requests", ())]
     events = [journal.event(terms, one) for one in found.get("_smithers_events", ())]
     signals = [journal.signal(terms, one) for one in found.get("_smithers_signals", ())]
+    shown = list(frames.frames(terms, found.get("_smithers_frames", ())))
+    sandboxes = [work.sandbox(terms, one, run) for one in found.get("_smithers_sandboxes", ())]
+    scores = list(work.scores(terms, found.get("_smithers_scorers", ())))
     is_asked = any(one["status"] == "pending" for one in (*approvals, *requests))
-    others = (*attempts, *loops, *approvals, *requests, *events, *signals)
-    numbers = {"events": journal.numbers(events), "signals": journal.numbers(signals)}
+    others = (*attempts, *loops, *approvals, *requests, *events, *signals, *shown, *sandboxes, *scores)
+    numbers = {
+        "events": journal.numbers(events),
+        "signals": journal.numbers(signals),
+        "frames": journal.numbers(shown, "frame_no"),
+    }
     return {
         "workflow_runs": [runs.placed(run, row["status"], nodes, is_asked=is_asked, others=others)],
         "executions": attempts,
@@ -68,6 +80,9 @@ def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
         "human_requests": requests,
         "run_events": events,
         "run_signals": signals,
+        "run_frames": shown,
+        "sandboxes": sandboxes,
+        "scores": scores,
         "run_sequences": list(journal.counters(run["id"], numbers)),
         "run_inputs": [
             inputs.revision(terms, run, one, found[inputs.SNAPSHOTS]) for one in found.get(inputs.TABLE, ())
