@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import sqlalchemy as sa
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
@@ -15,6 +17,7 @@ from lastlight_state.clock import SYSTEM_CLOCK, Clock
 from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, StateError
 from lastlight_state.jsonl import places
 from lastlight_state.mailbox import models
@@ -31,7 +34,7 @@ from lastlight_state.mailbox.folder import (
     removal,
 )
 from lastlight_state.mailbox.host import HostMailbox
-from lastlight_state.mailbox.kernel import shape
+from lastlight_state.mailbox.kernel import meta, shape
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.records import MailboxInfo
 from lastlight_state.mailbox.reports import PruneReport, SweepReport
@@ -69,7 +72,7 @@ class Mailboxes:
         place = Place.below(self.root, group, session)
         removal.remove_leftovers(place.path.parent, self._clock.now())
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
-        creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
+        creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         return self.host(group, session)
 
     def ensure(self, group: str, session: str) -> HostMailbox:
@@ -77,11 +80,11 @@ class Mailboxes:
         place = Place.below(self.root, group, session)
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
         try:
-            creation.create(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
+            creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         except StateError:
             if not place.path.is_dir():
                 raise
-            creation.complete(place, _fill, directory_mode=directory_mode, file_mode=file_mode)
+            creation.complete(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         return self.host(group, session)
 
     def host(self, group: str, session: str) -> HostMailbox:
@@ -155,14 +158,20 @@ _Reports: TypeAlias = list[SweepReport]
 _Names: TypeAlias = list[tuple[str, str]]
 
 
-def _fill(path: Path, name: str) -> None:
-    """Make the tables that a database file of this name has."""
+def fill(path: Path, name: str, **noted: str) -> None:
+    """Make the tables that a database file of this name has and this one lacks. ``noted`` is noted in it."""
     declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
     backend = open_backend(path, Options(across_mounts=True))
     try:
-        StoreScope(backend, Retry(Metrics())).writing(lambda unit: shape.complete(unit, declared))
+        StoreScope(backend, Retry(Metrics())).writing(lambda unit: _complete(unit, declared, noted))
     finally:
         backend.close()
+
+
+def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> None:
+    shape.complete(unit, declared)
+    for key, value in noted.items():
+        meta.put(unit, declared, key, value)
 
 
 def _groups(root: Path) -> list[str]:

@@ -38,7 +38,7 @@ FAILED = (
 @click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse it, or skip what is stored otherwise.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 def run(call: Call, path: Path, kind: Any, *, on_conflict: Any, dry_run: bool, **terms: Any) -> Answer:
-    """Bring in what another program wrote: run folders, a database of sessions, teams, or run logs. Or load a bundle.
+    """Bring in what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.
 
     The source is only read. Each run, session or team is stored whole or not at all; one that fails is named,
     and the others go on. The same command again writes nothing but what is new.

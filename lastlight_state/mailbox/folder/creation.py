@@ -23,6 +23,11 @@ def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> 
 
     ``fill`` makes the tables of a database file.
     """
+    appear(place, lambda made: _fill(made, fill, directory_mode, file_mode))
+
+
+def appear(place: Place, furnish: Callable[[Path], object]) -> None:
+    """Make the folder with what ``furnish`` puts into it under another name. Raises as `create`."""
     if os.path.lexists(place.path):
         raise AlreadyExists(MAILBOX, place.key)
     group = place.path.parent
@@ -31,7 +36,7 @@ def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> 
         with places.directory(group, create=True):
             made.mkdir(mode=places.PRIVATE_DIRECTORY)
         try:
-            _fill(made, fill, directory_mode, file_mode)
+            furnish(made)
             made.rename(place.path)  # onto an empty folder or nothing
             files.sync_directory(group)
         finally:

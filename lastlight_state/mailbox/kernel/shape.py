@@ -8,10 +8,13 @@ or lets it be NULL.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql.elements import quoted_name
 
 from lastlight_state.db import reconcile
+from lastlight_state.db.reconcile import PresentColumn, PresentTable
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
@@ -32,11 +35,13 @@ _HIGHEST = prepared(
         sa.func.typeof(models.MESSAGES_IN.c.seq) == sa.literal_column("'integer'")
     )
 )
-_INDEXES = prepared(
-    sa.select(sa.column("name", sa.Text))
-    .select_from(sa.table("sqlite_master"))
-    .where(sa.column("type", sa.Text) == bind("type", sa.column("type", sa.Text)))
-)
+_KIND, _NAME = sa.column("type", sa.Text), sa.column("name", sa.Text)
+_OBJECTS = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")))
+_FACTS: list[sa.ColumnElement[Any]] = [
+    *(_NAME, _KIND, sa.column("dflt_value", sa.Text), sa.column("pk", sa.Integer)),
+    sa.column(quoted_name("notnull", quote=True), sa.Integer),
+]
+_COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bind("table", _NAME))))
 
 
 def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
@@ -45,18 +50,16 @@ def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
         names = unit.backend.column_names(unit.checkout, table.name)
         if not names.issuperset(column.name for column in table.columns):
             return False
-    indexes = {row["name"] for row in unit.rows(_INDEXES, {"type": "index"})}
     wanted = {str(index.name) for table in declared.tables.values() for index in table.indexes} - _LOOSE
-    if not indexes >= wanted or meta.find(unit, declared, "layout") is None:
+    if not _named(unit, "index") >= wanted or meta.find(unit, declared, "layout") is None:
         return False
     return declared is not models.INBOUND or unit.value(_UNNAMED) is None
 
 
 def complete(unit: Unit, declared: sa.MetaData) -> None:
     """Add what is missing. Call inside a transaction that holds the write lock."""
-    tables = declared.sorted_tables
-    found = reconcile.present(unit, [table.name for table in tables])
-    for table in tables:
+    found = present(unit, declared)
+    for table in declared.sorted_tables:
         for statement in reconcile.additions(table, found.get(table.name), unit.backend):
             _add(unit, statement)
     if declared is models.INBOUND:
@@ -65,6 +68,28 @@ def complete(unit: Unit, declared: sa.MetaData) -> None:
         meta.put(unit, declared, "layout", LAYOUT)
         if declared is models.INBOUND:
             meta.put(unit, declared, "adopted_seq", str(unit.value(_HIGHEST) or 0))
+
+
+def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
+    """The declared tables that the file has, with the indexes of all: reflection would leave out some of ours."""
+    tables, indexes = _named(unit, "table"), frozenset(_named(unit, "index"))
+    found = {}
+    for name in declared.tables.keys() & (tables | _named(unit, "view")):
+        rows = unit.rows(_COLUMNS, {"table": name})
+        columns = {row["name"]: _present(row) for row in rows}
+        key = tuple(row["name"] for row in sorted(rows, key=lambda row: int(row["pk"])) if row["pk"])
+        found[name] = PresentTable(name, name in tables, columns, key, frozenset(), indexes)
+    return found
+
+
+def _present(row: dict[str, Any]) -> PresentColumn:
+    has_default = row["dflt_value"] is not None
+    return PresentColumn(row["name"], row["type"].upper(), nullable=not row["notnull"], has_default=has_default)
+
+
+def _named(unit: Unit, kind: str) -> set[str]:
+    """The names of the tables, views or indexes of the file."""
+    return {row["name"] for row in unit.rows(_OBJECTS) if row["type"] == kind}
 
 
 def _add(unit: Unit, statement: str) -> None:

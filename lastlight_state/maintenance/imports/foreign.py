@@ -11,11 +11,14 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 
 Row = dict[str, Any]
 
 _MAGIC = b"SQLite format 3\0"
+#: Reads a file that nobody uses without leaving anything beside it.
+_AT_REST = Options(read_only=True, glance=True)
 #: Rows that are fetched at once.
 _ROWS = 500
 
@@ -25,16 +28,17 @@ class Foreign:
 
     def __init__(self, checkout: Checkout) -> None:
         self._checkout = checkout
+        self.unit = Unit(checkout.backend, checkout)
         self._columns: dict[str, list[str]] = {}
 
     def tables(self) -> list[str]:
         """The names of the tables, in order."""
-        return [name for (name,) in self._all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", ())]
+        return [name for (name,) in self.read("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", ())]
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table in their order; none for one that is not there."""
         if table not in self._columns:
-            found = self._all("SELECT name FROM pragma_table_info(?)", (table,))
+            found = self.read("SELECT name FROM pragma_table_info(?)", (table,))
             self._columns[table] = [name for (name,) in found]
         return self._columns[table]
 
@@ -46,8 +50,8 @@ class Foreign:
         names = self.columns(table)
         if not names:
             return
-        listed = ", ".join(_quoted(name) for name in names)
-        for values in self._all(f"SELECT {listed} FROM {_quoted(table)} {rest}", given):
+        listed = ", ".join(quoted(name) for name in names)
+        for values in self.read(f"SELECT {listed} FROM {quoted(table)} {rest}", given):
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
@@ -57,28 +61,29 @@ class Foreign:
                 raise InvalidValue(f"{table}.{column}", f"expected text, got {type(key).__name__}")
             codec.check_text(f"{table}.{column}", key)
         listed = codec.encode_sound(list(keys)).decode()
-        return self.rows(table, f"WHERE {_quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
+        return self.rows(table, f"WHERE {quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
 
     def values(self, table: str, column: str) -> Iterator[Any]:
         """The values of a column, each once, in order, without NULL; none if there is no such column."""
         if column in self.columns(table):
-            name = _quoted(column)
-            for (value,) in self._all(
-                f"SELECT DISTINCT {name} FROM {_quoted(table)} WHERE {name} IS NOT NULL ORDER BY {name}", ()
+            name = quoted(column)
+            for (value,) in self.read(
+                f"SELECT DISTINCT {name} FROM {quoted(table)} WHERE {name} IS NOT NULL ORDER BY {name}", ()
             ):
                 yield value
 
     def count(self, table: str, column: str, key: Any) -> int:
         """How many rows have this value in a column."""
-        statement = f"SELECT count(*) FROM {_quoted(table)} WHERE {_quoted(column)} = ?"
-        return int(next(iter(self._all(statement, (key,))))[0])
+        statement = f"SELECT count(*) FROM {quoted(table)} WHERE {quoted(column)} = ?"
+        return int(next(iter(self.read(statement, (key,))))[0])
 
     def confirm(self) -> None:
         """Raise `Conflict` ``damaged_source`` if a file that nobody used was written meanwhile."""
         if self._checkout.backend.disturbed:
             raise Conflict("the source was written while it was read: import it again", code="damaged_source")
 
-    def _all(self, sql: str, given: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
+        """What a SELECT finds. Raises `Conflict` ``damaged_source`` for what cannot be read."""
         try:
             cursor = self._checkout.execute(sql, given)
             while found := cursor.fetchmany(_ROWS):
@@ -88,9 +93,8 @@ class Foreign:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Foreign]:
+def opened(path: Path, options: Options = _AT_REST) -> Iterator[Foreign]:
     """Open a file for reading. All that is read of it is of one moment."""
-    options = Options(read_only=True, glance=True)
     with closing(open_backend(path.absolute(), options)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
         yield Foreign(checkout)
 
@@ -126,5 +130,6 @@ def is_sqlite(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as statements write it."""
     return '"' + name.replace('"', '""') + '"'

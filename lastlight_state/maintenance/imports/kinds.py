@@ -5,6 +5,7 @@ from __future__ import annotations
 from lastlight_state.maintenance.imports import (
     homes,
     log_trees,
+    mailbox_trees,
     node_databases,
     run_folders,
     session_databases,
@@ -20,6 +21,7 @@ _ALL = (
     teams.KIND,
     homes.KIND,
     log_trees.KIND,
+    mailbox_trees.KIND,
 )
 #: The kinds by their names.
 KINDS = {kind.name: kind for kind in _ALL}

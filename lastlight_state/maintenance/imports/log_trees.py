@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Generator
 from functools import partial
@@ -20,12 +19,10 @@ from lastlight_state.agent_log import paths, raw_files
 from lastlight_state.agent_log.tree import PROJECTS, LogTree
 from lastlight_state.errors import Conflict, InvalidValue, UnsafePath
 from lastlight_state.maintenance.imports.log_copies import CopyPiece
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, key_of
 
 #: Folders that may hold the logs, below the path that is given.
 _PLACES = ("", "agent-sessions")
-#: The longest name of a unit in bytes, and how much of a longer one is kept.
-_KEY, _KEPT = 256, 180
 
 
 def found_at(path: Path) -> bool:
@@ -61,7 +58,7 @@ def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[Part]:
 
 
 def _part(tree: LogTree, names: tuple[str, ...]) -> Part:
-    key = _key(names)
+    key = key_of(names)
     return Part(key, partial(_piece, tree, names, key))
 
 
@@ -103,15 +100,6 @@ def _is_agent(name: str) -> bool:
 
 def _is_raw(name: str) -> bool:
     return name.endswith(raw_files.SUFFIX) and raw_files.is_digest(name.removesuffix(raw_files.SUFFIX))
-
-
-def _key(names: tuple[str, ...]) -> str:
-    """The name of a unit: its path, or the beginning and a digest of a path that is too long."""
-    data = os.fsencode("/".join(names))
-    if len(data) > _KEY:
-        digest = hashlib.sha256(data).hexdigest()[:32]
-        return f"{data[:_KEPT].decode('utf-8', 'ignore')} {digest}"
-    return data.decode("utf-8", "backslashreplace")
 
 
 #: The kind of source.

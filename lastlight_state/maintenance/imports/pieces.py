@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -15,6 +17,8 @@ from lastlight_state.settings import Settings
 
 #: The outcomes after which a unit is stored and noted.
 STORED = ("imported", "grown")
+#: The longest name of a unit in bytes, and how much of a longer one is kept.
+_KEY, _KEPT = 256, 180
 
 
 @dataclass(frozen=True)
@@ -86,3 +90,12 @@ class Kind:
     looked_for: str
     found_at: Callable[[Path], bool]
     parts: Callable[[Path], Generator[Part]]
+
+
+def key_of(names: tuple[str, ...]) -> str:
+    """The name of a unit: its path, or the beginning and a digest of a path that is too long."""
+    data = os.fsencode("/".join(names))
+    if len(data) > _KEY:
+        digest = hashlib.sha256(data).hexdigest()[:32]
+        return f"{data[:_KEPT].decode('utf-8', 'ignore')} {digest}"
+    return data.decode("utf-8", "backslashreplace")

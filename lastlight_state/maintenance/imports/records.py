@@ -10,7 +10,14 @@ from lastlight_state.receipts import Receipt
 
 #: What is imported from.
 SourceKind = Literal[
-    "lionagi-runs", "lionagi-db", "smithers-db", "lastlight-db", "lionagi-teams", "codelia", "lastlight-logs"
+    "lionagi-runs",
+    "lionagi-db",
+    "smithers-db",
+    "lastlight-db",
+    "lionagi-teams",
+    "codelia",
+    "lastlight-logs",
+    "nanoclaw",
 ]
 
 

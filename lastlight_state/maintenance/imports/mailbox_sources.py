@@ -1,0 +1,171 @@
+"""Reads the two files of another program's mailbox, both as they are at one moment, and judges them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.backends.base import Options
+from lastlight_state.db import reconcile
+from lastlight_state.errors import BackendError, Conflict, InvalidValue, UnsafePath
+from lastlight_state.mailbox import models
+from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
+from lastlight_state.mailbox.kernel import shape, verification
+from lastlight_state.mailbox.kernel.readings import Both, Look
+from lastlight_state.maintenance.imports import foreign
+from lastlight_state.maintenance.imports.foreign import Foreign, quoted
+
+#: Opens a file that this process does not have open. One in use is to be opened with `SHARED`: reading the head of a
+#: file and closing it would drop the locks that its other connections have.
+AT_REST = Options(read_only=True, glance=True, across_mounts=True)
+SHARED = Options(read_only=True, across_mounts=True)
+
+#: The tables of each file. The agent's file stands first: what it acknowledges is in the host's that is opened later.
+DECLARED = {OUTBOUND_DB: models.OUTBOUND, INBOUND_DB: models.INBOUND}
+#: The table without which a file with other tables is no part of a mailbox.
+_MESSAGES = {OUTBOUND_DB: models.MESSAGES_OUT, INBOUND_DB: models.MESSAGES_IN}
+#: What this library notes for itself, and what it gives to rows without a name of their series.
+_NOTES, _SERIES = models.IN_META.name, {(models.MESSAGES_IN.name, "series_id"): 'COALESCE("series_id", "id")'}
+_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
+
+#: Columns by table, in the order of the file.
+Shape: TypeAlias = dict[str, list[str]]
+#: The files of a mailbox that are open, by name.
+Files: TypeAlias = Mapping[str, Foreign]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the files of a mailbox hold: columns, sums over the rows, numbers of messages, and what was noticed."""
+
+    shapes: dict[str, Shape]
+    sums: dict[str, str]
+    rows: Counter[str]
+    noticed: Counter[str]
+
+
+@contextmanager
+def opened(folder: Path, options: Options) -> Iterator[Files]:
+    """The files in the folder of a session, both of one moment. The agent's may be missing.
+
+    Raises `Conflict` ``damaged_source`` for what cannot be read, and was written meanwhile; `UnsafePath` for links.
+    """
+    with ExitStack() as stack:
+        found = {}
+        for name in DECLARED:
+            if name == INBOUND_DB or os.path.lexists(folder / name):
+                found[name] = stack.enter_context(_one(folder / name, options))
+        yield found
+        for file in found.values():
+            file.confirm()
+
+
+@contextmanager
+def _one(path: Path, options: Options) -> Iterator[Foreign]:
+    if not is_regular(path):
+        raise UnsafePath(str(path), "no regular file")
+    with ExitStack() as stack:
+        with readable(path.name):
+            file = stack.enter_context(foreign.opened(path, options))
+        yield file
+
+
+@contextmanager
+def readable(name: str = "file") -> Iterator[None]:
+    """Tell what the database says of the source as `Conflict` ``damaged_source``, so that its unit fails alone."""
+    try:
+        yield
+    except BackendError as error:
+        raise _damaged(name, str(error)) from error
+
+
+def contents(files: Files) -> Contents:
+    """What the files hold. Raises `Conflict` ``damaged_source`` for damage, `InvalidValue` for what cannot be used."""
+    with readable():
+        shapes = {name: _shape(name, file) for name, file in files.items()}
+        rows, noticed = Counter[str](), _noticed(files, shapes)
+        sums = {name: summed(file, shapes[name], rows) for name, file in files.items()}
+    return Contents(shapes, sums, +Counter({table.name: rows[table.name] for table in _MESSAGES.values()}), noticed)
+
+
+def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> str:
+    """A text that is the same for files with the same rows, in whatever order. The rows are added to ``counted``."""
+    found = {}
+    for table, columns in shape.items():
+        if table != _NOTES:
+            number, total = _sum(file, table, columns)
+            found[table] = [columns, number, format(total, "x")]
+            if counted is not None:
+                counted[table] += number
+    return codec.encode_sound(found).decode()
+
+
+def _shape(name: str, file: Foreign) -> Shape:
+    """The tables of a file. Raises if it is damaged, or no part of a mailbox."""
+    objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
+    damage = file.unit.backend.damages(file.unit.checkout, deep=True)
+    if damage:
+        raise _damaged(name, damage[0])
+    triggers = [table for kind, table in objects if kind == "trigger"]
+    if triggers:
+        raise InvalidValue(name, f"has a trigger: {triggers[0]!r:.80}")
+    found = {table: file.columns(table) for kind, table in objects if kind == "table"}
+    messages = _MESSAGES[name]
+    if found and messages.name not in found:
+        raise InvalidValue(name, f"has no table {messages.name}")
+    _refuse_differing(name, file, messages)
+    return found
+
+
+def _refuse_differing(name: str, file: Foreign, messages: sa.Table) -> None:
+    declared = DECLARED[name]
+    for table, there in sorted(shape.present(file.unit, declared).items()):
+        for difference in reconcile.differences(declared.tables[table], there, file.unit.backend.dialect):
+            raise InvalidValue(name, str(difference))
+        for column in reconcile.missing(declared.tables[table], there) if table == messages.name else ():
+            if not column.nullable and column.server_default is None:
+                raise InvalidValue(name, f"{table} has no column {column.name}")
+
+
+def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
+    """What the rules of mailboxes forbid, and what is kept and never read here."""
+    found = Counter[str]()
+    for name, tables in shapes.items():
+        declared = DECLARED[name].tables
+        found["other_tables"] += len(tables.keys() - declared.keys())
+        found["other_columns"] += sum(
+            len(set(columns) - set(declared[table].columns.keys()))
+            for table, columns in tables.items()
+            if table in declared
+        )
+    ours = files[INBOUND_DB].unit
+    look = Look(files[OUTBOUND_DB].unit if OUTBOUND_DB in files else ours)
+    found["findings"] = sum(1 for _ in verification.findings(Both(models.INBOUND, ours, look)))
+    return +found
+
+
+def _sum(file: Foreign, table: str, columns: list[str]) -> tuple[int, int]:
+    """The number of rows, and the sum of their digests. Values are compared as bytes, with their types."""
+    values = [_SERIES.get((table, column), quoted(column)) for column in columns]
+    listed = ", ".join(f"typeof({value}), CAST({value} AS BLOB)" for value in values)
+    number = total = 0
+    for row in file.read(f"SELECT {listed} FROM {quoted(table)}"):
+        seen = hashlib.sha256()
+        for kind, value in zip(row[::2], row[1::2], strict=True):
+            seen.update(f"{kind}:{len(value or b'')}:".encode())
+            seen.update(value or b"")
+        number, total = number + 1, (total + int.from_bytes(seen.digest())) % 2**256
+    return number, total
+
+
+def _damaged(name: str, problem: str) -> Conflict:
+    return Conflict(f"{name}: the source cannot be read: {problem}", code="damaged_source")
