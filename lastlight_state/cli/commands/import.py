@@ -35,7 +35,7 @@ FAILED = (
 @click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
 @click.option("--lenient", is_flag=True, help="Keep values that are refused as text, instead of failing their unit.")
 @click.option("--limit", metavar="N", type=int, help="Stop after this many units were stored.")
-@click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse it, or skip what is stored otherwise.")
+@click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse, skip what differs, or new_ids.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 def run(call: Call, path: Path, kind: Any, *, on_conflict: Any, dry_run: bool, **terms: Any) -> Answer:
     """Bring in what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.

@@ -66,9 +66,10 @@ class Bundles(Repository):
 
     def plan(self, file: str | Path, *, on_conflict: OnConflict = "refuse") -> LoadedBundle:
         """What `load` would add at this moment. Writes nothing. Raises as `load`."""
-        keeps = self._keeps(on_conflict)
+        valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            return self._planned(found, keeps)
+            planned = self._planned(self._loading(found, on_conflict))
+            return planned.model_copy(update={"id": found.bundle.id})
 
     def load(self, file: str | Path, *, on_conflict: OnConflict = "refuse", actor: str | None = None) -> LoadedBundle:
         """Add what is missing of a bundle: its rows in one transaction, then its log files.
@@ -76,28 +77,30 @@ class Bundles(Repository):
         The whole bundle is verified before anything is written. Rows and files that are there already with the same
         contents are left alone, so that loading twice changes nothing and leaves one receipt. One that is there
         otherwise is `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` leaves it as it is and adds
-        the others. Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer
-        version, and as `read`.
+        the others. With ``new_ids`` everything gets a fresh id, and each load adds one more run or session, independent
+        of the others; deliveries to others, the key of a run and permissions that nobody has used yet are not copied.
+        Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer version, and
+        as `read`.
         """
-        keeps = self._keeps(on_conflict)
+        valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            planned = self._planned(found, keeps)
+            loading = self._loading(found, on_conflict)
+            planned = self._planned(loading)
             if not planned.rows and not planned.files:
                 return planned
             receipt = self._receipts.begin(
                 "bundle",
-                scope=storable(f"{planned.kind} {planned.id}", 256),
-                policy={"source": storable(str(file), 4_000), "on_conflict": on_conflict},
+                scope=storable(f"{planned.kind} {found.bundle.id}", 256),
+                policy={"source": storable(str(file), 4_000), "on_conflict": on_conflict, "id": planned.id},
                 owner=work.owner(),
                 actor=actor,
             )
-            with work.interruptible(self._receipts, lambda: receipt, again="the same call"):
-                wanted = logs.missing(self._settings, found, keeps=keeps)
-                with logs.staged(self._settings, found, wanted) as files:
-                    receipt = storing.settled(
-                        partial(self._stored, receipt, Loading(found, self._known(), keeps=keeps))
-                    )
-                    logs.put(files)
+            with (
+                work.interruptible(self._receipts, lambda: receipt, again="the same call"),
+                logs.staged(self._settings, found, loading.missing_logs(self._settings)) as files,
+            ):
+                receipt = storing.settled(partial(self._stored, receipt, loading))
+                logs.put(files)
             rows = receipt.counts
             receipt = self._receipts.finish(receipt)
         return planned.model_copy(update={"rows": rows, "receipt": receipt})
@@ -110,15 +113,16 @@ class Bundles(Repository):
 
         return self._writing(store)
 
-    def _planned(self, found: OpenBundle, keeps: bool) -> LoadedBundle:
+    def _loading(self, found: OpenBundle, on_conflict: OnConflict) -> Loading:
         refuse_newer(found.bundle.revision)
-        files = tuple(part.name for part, _ in logs.missing(self._settings, found, keeps=keeps))
-        rows = self._viewing(Loading(found, self._known(), keeps=keeps).counted)
-        told = {"kind": found.bundle.kind, "id": found.bundle.id}
-        return LoadedBundle(**told, rows=dict(sorted(rows.items())), files=files, receipt=None)
+        return Loading(found, self._known(), on_conflict, self._now())
+
+    def _planned(self, loading: Loading) -> LoadedBundle:
+        files = tuple(name for _, name, _ in loading.missing_logs(self._settings))
+        rows = self._viewing(loading.counted)
+        return LoadedBundle(
+            kind=loading.kind, id=loading.id, rows=dict(sorted(rows.items())), files=files, receipt=None
+        )
 
     def _known(self) -> KnownClasses:
         return self._remember(KnownClasses)
-
-    def _keeps(self, on_conflict: OnConflict) -> bool:
-        return valid.word("on_conflict", on_conflict, ON_CONFLICT) == "skip"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
 from functools import cached_property
 
 import sqlalchemy as sa
@@ -25,8 +26,10 @@ from lastlight_state.db import reconcile
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import arriving, lines, selection
+from lastlight_state.maintenance.bundles import arriving, lines, logs, selection
 from lastlight_state.maintenance.bundles.opened import OpenBundle, damaged
+from lastlight_state.maintenance.bundles.records import OnConflict
+from lastlight_state.maintenance.bundles.renaming import Renaming
 from lastlight_state.maintenance.copy.subjects import DEPTHS, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
 from lastlight_state.maintenance.run_tables import RUN_TABLES
@@ -34,6 +37,7 @@ from lastlight_state.migrations.scripts import revisions
 from lastlight_state.outputs import naming
 from lastlight_state.outputs.catalog.registry import ALL, Registered
 from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import RUNS
 
 #: Rows that are compared and inserted together.
@@ -52,13 +56,25 @@ _SESSION = {
 
 
 class Loading:
-    """The rows of one bundle. ``keeps``: rows that are stored otherwise stay as they are."""
+    """The rows of one bundle, and the names of its logs, under their ids or under new ones (`OnConflict`)."""
 
-    def __init__(self, bundle: OpenBundle, known: KnownClasses, *, keeps: bool) -> None:
+    def __init__(self, bundle: OpenBundle, known: KnownClasses, on_conflict: OnConflict, now: datetime) -> None:
         self._bundle = bundle
         self._known = known
-        self._keeps = keeps
-        self._kind, self._id = bundle.bundle.kind, bundle.bundle.id
+        self._keeps = on_conflict == "skip"
+        self.kind, self._id = bundle.bundle.kind, bundle.bundle.id
+        self._renaming = Renaming(bundle.tables, self._rows, self._members, now) if on_conflict == "new_ids" else None
+
+    @property
+    def id(self) -> str:
+        """The id under which it is stored."""
+        series = "run" if self.kind == "run" else "talk"
+        return self._id if self._renaming is None else self._renaming.id(series, self._id)
+
+    def missing_logs(self, settings: Settings) -> list[logs.Missing]:
+        """The logs that are not there."""
+        renamed = (lambda name: name) if self._renaming is None else self._renaming.log
+        return logs.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
         """How many rows `store` would add, by table."""
@@ -97,12 +113,13 @@ class Loading:
         """The rows of every table, those first that others refer to, the registry of output tables before those."""
         outputs = [*output_tables(unit), *self._new_outputs(unit)]
         found = {subject.name: subject.table for subject in subjects(outputs)}
-        allowed = selection.TABLES[self._kind] | ({table.name for table in outputs} if self._kind == "run" else set())
+        allowed = selection.TABLES[self.kind] | ({table.name for table in outputs} if self.kind == "run" else set())
         if unknown := sorted(self._bundle.tables.keys() - (allowed & found.keys())):
             raise damaged(f"rows/{unknown[0]}.jsonl", "is not a table of such a bundle")
         for name in (name for name in found if name in self._bundle.tables):
             rows = list(self._rows(found[name])) if name in DEPTHS else None
-            yield from ((found[name], batch) for batch in ([rows] if rows else self._together(found[name])))
+            for batch in [rows] if rows else self._together(found[name]):
+                yield found[name], batch if self._renaming is None else self._renaming.rows(found[name], batch)
 
     def _together(self, table: sa.Table) -> Iterator[list[lines.Row]]:
         batch: list[lines.Row] = []
@@ -126,9 +143,9 @@ class Loading:
 
     def _refuse_other(self, table: sa.Table, row: lines.Row) -> None:
         """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""
-        if self._kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
+        if self.kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
             raise ValueError(f"does not belong to the run {self._id!r:.80}")
-        if self._kind == "session" and table.name in _SESSION:
+        if self.kind == "session" and table.name in _SESSION:
             self._refuse_unnamed(row.get(_SESSION[table.name]), {self._id, *self._context("sessions")})
         if table is MEMBERS:
             self._refuse_unnamed(row.get("member"), self._members)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from lastlight_state.settings import Settings
 _CHUNK = 1024 * 1024
 #: A file that is written, and where it goes.
 Staged = tuple[Path, Path]
+#: A log of a bundle that is not there: the part, its name here, and where it goes.
+Missing = tuple[BundlePart, str, Path]
 
 
 def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str, Path]]:
@@ -51,29 +53,30 @@ def content(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool) -> list[tuple[BundlePart, Path]]:
-    """The logs that are not there, and where they go. Raises `AlreadyExists` for one that is there otherwise."""
+def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Callable[[str], str]) -> list[Missing]:
+    """The logs that are not there. Raises `AlreadyExists` for one that is there otherwise."""
     roots = dict(zip(LINES, settings.line_directories, strict=True))
-    wanted: list[tuple[BundlePart, Path]] = []
+    wanted: list[Missing] = []
     for part in bundle.logs:
-        inside = next(inside for inside in LINES if part.name.startswith(f"{inside}/"))
-        path = roots[inside] / part.name.removeprefix(f"{inside}/")
+        name = renamed(part.name)
+        inside = next(inside for inside in LINES if name.startswith(f"{inside}/"))
+        path = roots[inside] / name.removeprefix(f"{inside}/")
         if any(places.component_problem(step) for step in path.relative_to(roots[inside]).parts):
             raise damaged(part.name, "is not the name of a log")
         if not os.path.lexists(path):
-            wanted.append((part, path))
+            wanted.append((part, name, path))
         elif not keeps and not _is_equal(path, part):
             raise AlreadyExists("file", str(path), problem="is there with other contents")
     return wanted
 
 
 @contextmanager
-def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[tuple[BundlePart, Path]]) -> Iterator[list[Staged]]:
+def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) -> Iterator[list[Staged]]:
     """Write these logs under temporary names. They are removed at the end, whether `put` named them or not."""
     made: list[Staged] = []
     with translated(settings.state_dir):
         try:
-            for part, path in wanted:
+            for part, _, path in wanted:
                 base = next(root for root in settings.line_directories if path.is_relative_to(root))
                 with places.directory(base, create=True), places.directory(path.parent, base=base, create=True):
                     made.append((path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp"), path))

@@ -11,8 +11,9 @@ from lastlight_state.receipts import Receipt
 
 #: What a bundle holds.
 BundleKind = Literal["run", "session"]
-#: What happens to rows and files that are there already with other contents.
-OnConflict = Literal["refuse", "skip"]
+#: What happens where rows and files are there already: those with other contents refuse the bundle, or stay, or
+#: everything is loaded once more under new ids.
+OnConflict = Literal["refuse", "skip", "new_ids"]
 
 KINDS = words(BundleKind)
 ON_CONFLICT = words(OnConflict)
@@ -45,7 +46,8 @@ class Bundle(Record):
 class LoadedBundle(Record):
     """What a load added, or would add: ``receipt`` is None for a plan, which writes nothing.
 
-    ``rows`` counts added rows by table. ``files`` are the log files that were added.
+    ``id`` is the one under which it is stored now; a plan under new ids has the one of the bundle. ``rows`` counts
+    added rows by table. ``files`` are the log files that were added.
     """
 
     kind: str

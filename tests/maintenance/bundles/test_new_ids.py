@@ -1,0 +1,140 @@
+"""Bundles that are loaded under new ids: copies that know nothing of what they were made from."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.maintenance.whole_runs import Report, whole_run
+
+from lastlight_state import StateStore
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
+from lastlight_state.errors import Conflict
+from lastlight_state.maintenance import LoadedBundle
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Gate, Trigger
+from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
+
+#: Every id of the originals has this in it, and nothing else of them.
+OLD = b"zebra"
+
+
+@pytest.fixture
+def store(fresh_database: Database) -> StateStore:
+    """A store with a run that has rows in every table, and the output table."""
+    store = fresh_database.open(migrate=True)
+    store.outputs.catalog.define("report", Report)
+    return store
+
+
+def test_two_copies_of_a_run_are_independent_and_point_into_themselves(store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61: every reference is rewritten, scratch pointers and names of logs included."""
+    w = store.workflows
+    whole_run(store, "zebra", end=False)
+    w.executions.start("wf:l", run_id="zebra", session_id="zebra_s", options=ExecutionOptions(id="zebra-loop"))
+    w.executions.save_output("zebra-loop", "text", loop="loop")
+    w.runs.merge_scratch("zebra", {"of": {"lastOutputExecutionId": "elsewhere"}, "n": 1})
+    _write_log(store, "zebra_s.jsonl")
+    _write_log(store, "zebra_s/raw/result.txt")
+    first, second = _twice(store, "run", "zebra", tmp_path)
+    assert len({first.id, second.id, "zebra"}) == 3
+    assert first.rows == second.rows == _counted(tmp_path / "zebra.zip")
+    assert _leftovers(tmp_path / "copy.zip") == []
+    for copy in (first, second):
+        scratch = w.runs.get(copy.id).scratch
+        pointed = w.executions.get(scratch["loop"]["lastOutputExecutionId"])
+        assert (pointed.run_id, scratch["of"], scratch["n"]) == (copy.id, {"lastOutputExecutionId": "elsewhere"}, 1)
+        assert {name.split("/")[4].removesuffix(".jsonl") for name in copy.files} == {pointed.session_id}
+        assert len(list(store.settings.agent_sessions.rglob(f"{pointed.session_id}*"))) == 2
+    w.runs.finish(first.id, "failed")
+    texts = [w.loops.find_output(key, "loop") for key in ("zebra", first.id, second.id)]
+    assert (texts, w.runs.get(second.id).status, w.runs.get("zebra").status) == (["text"] * 3, "running", "running")
+
+
+def test_a_copy_of_a_run_has_no_key_and_no_permission_that_was_given_once(store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61: so the key still finds one run, and an approved action is done once."""
+    w = store.workflows
+    w.runs.ensure("zebra-key", "wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="zebra"))
+    gate = w.approvals.create("zebra", Gate("g", "Go?", id="zebra-ap", action={"do": "it"}))
+    w.approvals.answer("zebra-ap", "approved", by="ana", digest=gate.action_digest)
+    copy, _ = _twice(store, "run", "zebra", tmp_path)
+    execution = w.executions.start("wf:x", run_id=copy.id)
+    (copied,) = w.approvals.list_for_run(copy.id).items
+    with pytest.raises(Conflict) as caught:
+        w.approvals.consume(copied.id, action={"do": "it"}, execution_id=execution.id)
+    assert (caught.value.code, w.runs.get(copy.id).run_key) == ("approval_consumed", None)
+    assert w.approvals.get("zebra-ap").consumed_by is None
+    assert w.runs.ensure("zebra-key", "wf", trigger=Trigger("t"), phase="p").run.id == "zebra"
+
+
+def test_two_copies_of_a_session_are_independent_and_forked_from_their_own(store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61: the mirror of a fork, inboxes and chunks included; inboxes of others get nothing."""
+    c = store.conversations
+    _fork(c)
+    was = c.exchange.inbox("ana", state="all").items
+    first, second = _twice(store, "session", "zebra-fork", tmp_path)
+    assert _leftovers(tmp_path / "copy.zip") == []
+    for copy in (first, second):
+        (branch,) = c.branches.list(copy.id).items
+        assert [one.message.content for one in c.branches.tail(branch.id)] == ["one", "more"]
+        origin = c.branches.get(branch.id).node_metadata
+        assert origin == {"parent_branch_id": branch.parent_branch_id, "forked_at_ord": 1}
+        (letter,) = c.exchange.inbox(branch.id).items
+        assert c.messages.get(letter.message_id).content == "to it"
+        assert c.exchange.join("news", branch.id) is False
+    c.branches.append(c.branches.list(first.id).items[0].id, [NewMessage("user", "new")])
+    assert len(c.branches.tail(c.branches.list(second.id).items[0].id)) == len(c.branches.tail("zebra-forked")) == 2
+    assert (c.exchange.inbox("ana", state="all").items, len(c.vectors.list("texts").items)) == (was, 6)
+
+
+def test_a_plan_under_new_ids_counts_everything_and_writes_nothing(store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61."""
+    whole_run(store, "zebra")
+    bundle = store.maintenance.bundles.export("run", "zebra", tmp_path / "zebra.zip")
+    planned = store.maintenance.bundles.plan(tmp_path / "zebra.zip", on_conflict="new_ids")
+    assert (planned.id, planned.rows, planned.receipt) == ("zebra", _counted(tmp_path / "zebra.zip"), None)
+    assert ([run.id for run in store.workflows.runs.list().items], bundle.id) == (["zebra"], "zebra")
+
+
+def _fork(c: Any) -> None:
+    c.sessions.create(NewSession("zebra-talk", "n", agent_session_id="zebra_s"))
+    c.branches.create("zebra-talk", NewBranch(id="zebra-first"))
+    c.branches.append("zebra-first", [NewMessage("user", text, id=f"zebra-{text}") for text in ("one", "two")])
+    c.sessions.create(NewSession("zebra-fork", "n"))
+    point = {"parent_branch_id": "zebra-first", "forked_at_ord": 1}
+    c.branches.create("zebra-fork", NewBranch(id="zebra-forked", node_metadata=point))
+    c.branches.append("zebra-forked", [NewMessage("user", "more", id="zebra-more", sender="zebra-forked")])
+    c.exchange.send(NewMessage("user", "to it", id="zebra-letter"), to=["zebra-forked", "ana"])
+    c.exchange.join("news", "zebra-forked")
+    chunks = [NewChunk("zebra-one", "t", [1.0]), NewChunk("zebra-c", "t", [1.0], document_id="zebra-more")]
+    c.vectors.put("texts", chunks)
+
+
+def _twice(store: StateStore, kind: Any, key: str, folder: Path) -> tuple[LoadedBundle, LoadedBundle]:
+    """Two copies of a record, made from one bundle; the first of them as a bundle again."""
+    bundles = store.maintenance.bundles
+    bundles.export(kind, key, folder / "zebra.zip")
+    first, second = (bundles.load(folder / "zebra.zip", on_conflict="new_ids") for _ in range(2))
+    bundles.export(kind, first.id, folder / "copy.zip")
+    return first, second
+
+
+def _counted(file: Path) -> dict[str, int]:
+    """The rows of a bundle by table, without the registry's."""
+    with zipfile.ZipFile(file) as packed:
+        names = [name for name in packed.namelist() if name.startswith("rows/") and "output_tables" not in name]
+        return {name[5:-6]: len(packed.read(name).splitlines()) for name in sorted(names)}
+
+
+def _leftovers(file: Path) -> list[str]:
+    """The parts of a copy that know an id of its original."""
+    with zipfile.ZipFile(file) as packed:
+        return [name for name in packed.namelist() if OLD in name.encode() or OLD in packed.read(name)]
+
+
+def _write_log(store: StateStore, name: str) -> None:
+    path = store.settings.agent_sessions / "projects/-app" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}\n")
