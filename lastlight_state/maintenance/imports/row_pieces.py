@@ -45,7 +45,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class RowDraft:
-    """A unit to store. ``target`` is the kind and the id of what it becomes, and ``head`` the table that has it.
+    """A unit to store. ``target`` is the kind and the id of what it becomes: of the first row of the table ``head``.
 
     ``digest`` tells whether the source is as it was. ``stays_gone``: what was deleted here is not brought back.
     """
@@ -69,8 +69,8 @@ class RowPiece:
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
-        head = {self.draft.head: self._given[self.draft.head]}
-        is_stored = self.target[1] in [_key(subject.table, row) for subject, row, _ in placing.beside(look.view, head)]
+        head = {self.draft.head: self._given[self.draft.head][:1]}
+        is_stored = any(placing.beside(look.view, head))
         gone = self.draft.stays_gone and not is_stored and ledger.known(look) == self.digest
         found = ledger.outcome(look, self, is_stored=is_stored or gone)
         if found not in STORED:

@@ -400,9 +400,15 @@ def test_rows_without_a_place_are_counted_and_rows_without_their_run_are_named(s
     put(source, "alerts", alert_id="a", run_id="r1", policy_name="p", message="m")
     put(source, "memory_facts", namespace="n", key="k", value_json="1")
     put(source, "schema_migrations", id="0001", name="n", applied_at_ms=1)
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("CREATE TABLE plans (run_id TEXT, node_id TEXT, iteration INTEGER, steps TEXT)")
+        raw.execute("INSERT INTO plans VALUES ('r1', 'n', 0, '[]')")
     put(source, "events", run_id="gone", seq=0)
     done = store.maintenance.imports.run(source)
-    assert (done.units, done.noticed) == ({"failed": 1, "ignored": 1, "imported": 1}, {"alerts_left": 1})
+    assert (done.units, done.noticed) == (
+        {"failed": 1, "ignored": 1, "imported": 1},
+        {"alerts_left": 1, "output_rows_left": 1},
+    )
     assert [one.unit for one in done.failures] == ["missing_runs/gone"]
 
 

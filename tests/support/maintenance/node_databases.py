@@ -81,6 +81,17 @@ CREATE TABLE _smithers_alerts (
   alert_id TEXT PRIMARY KEY, run_id TEXT, policy_name TEXT NOT NULL, message TEXT NOT NULL);
 CREATE TABLE _smithers_snapshots (
   run_id TEXT NOT NULL, frame_no INTEGER NOT NULL, input_json TEXT NOT NULL, PRIMARY KEY (run_id, frame_no));
+CREATE TABLE _smithers_cron (
+  cron_id TEXT PRIMARY KEY, pattern TEXT NOT NULL, workflow_path TEXT NOT NULL, enabled INTEGER DEFAULT 1,
+  created_at_ms INTEGER NOT NULL, last_run_at_ms INTEGER, next_run_at_ms INTEGER, error_json TEXT);
+CREATE TABLE _smithers_cache (
+  cache_key TEXT PRIMARY KEY, created_at_ms INTEGER NOT NULL, workflow_name TEXT NOT NULL, node_id TEXT NOT NULL,
+  output_table TEXT NOT NULL, schema_sig TEXT NOT NULL, agent_sig TEXT, tools_sig TEXT, jj_pointer TEXT,
+  payload_json TEXT NOT NULL);
+CREATE TABLE _smithers_vectors (
+  id TEXT PRIMARY KEY, namespace TEXT NOT NULL, content TEXT NOT NULL, embedding BLOB NOT NULL,
+  dimensions INTEGER NOT NULL, metadata_json TEXT, document_id TEXT, chunk_index INTEGER,
+  created_at_ms INTEGER NOT NULL);
 CREATE TABLE _smithers_memory_facts (namespace TEXT, key TEXT, value_json TEXT, PRIMARY KEY (namespace, key));
 CREATE TABLE _smithers_schema_migrations (id TEXT PRIMARY KEY, name TEXT NOT NULL, applied_at_ms INTEGER NOT NULL);
 """
@@ -107,6 +118,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "tool_calls": {"attempt": 1, "tool_name": "bash", "started_at_ms": BEGIN + 1_000, "status": "success"},
     "sandboxes": {"config_json": {}},
     "scorers": {"attempt": 1, "scorer_id": "s", "scorer_name": "S", "source": "live", "scored_at_ms": BEGIN + 6_000},
+    "cron": {"pattern": "0 5 * * *", "workflow_path": "w.tsx", "created_at_ms": BEGIN},
+    "cache": {"created_at_ms": BEGIN, "workflow_name": "w", "node_id": "n", "output_table": "plans", "schema_sig": "s"},
+    "vectors": {"namespace": "docs", "content": "text", "dimensions": 2, "created_at_ms": BEGIN},
     "ralph": {"updated_at_ms": BEGIN + 2_000},
 }
 
@@ -130,11 +144,14 @@ def put(path: Path, table: str, **row: Any) -> None:
 
 
 def change(path: Path, table: str, key: str, **columns: Any) -> None:
-    """Change columns of the rows of a run."""
+    """Change columns of the rows of a run, or of a cron."""
     with closing(sqlite3.connect(path)) as raw, raw:
         sets = ", ".join(f"{name} = ?" for name in columns)
         values = [json.dumps(one) if isinstance(one, dict | list) else one for one in columns.values()]
-        raw.execute(f"UPDATE _smithers_{table} SET {sets} WHERE run_id = ?", [*values, key])
+        raw.execute(
+            f"UPDATE _smithers_{table} SET {sets} WHERE {'cron_id' if table == 'cron' else 'run_id'} = ?",
+            [*values, key],
+        )
 
 
 def remove(path: Path, table: str, where: str) -> None:

@@ -10,15 +10,16 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, unit_name
-from lastlight_state.maintenance.imports.node_databases import units
+from lastlight_state.maintenance.imports.node_databases import apart, units
+from lastlight_state.maintenance.imports.node_databases.apart import APART
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
 
 _PREFIX = "_smithers_"
 _RUNS = f"{_PREFIX}runs"
 #: The columns that the table of runs has in every version.
 _COLUMNS = {_RUNS: "run_id workflow_name status created_at_ms"}
-#: Tables about the schema of the source, which say nothing of what it did.
-_OWN = {_RUNS, f"{_PREFIX}schema_migrations"}
+#: The tables that are read, and the one about the schema of the source, which says nothing of what it did.
+_READ = {_RUNS, f"{_PREFIX}schema_migrations", *units.OF_RUNS, *APART}
 
 
 def found_at(path: Path) -> bool:
@@ -36,18 +37,27 @@ def parts(path: Path) -> Generator[Part]:
         if not _is_known(source):
             raise Conflict(f"{str(path)!r:.200} has not the table {_RUNS}", code="unknown_source")
         yield from _runs(source)
+        yield from _apart(source)
         yield from _elsewhere(source)
 
 
 def _runs(source: Foreign) -> Iterator[Part]:
     known = set()
-    left = [name for name in _left(source) if "run_id" in source.columns(name)]
+    left = [name for name in (*_left(source), *_outputs(source)) if "run_id" in source.columns(name)]
     for row in list(source.rows(_RUNS, "ORDER BY created_at_ms, run_id")):
         known.add(row["run_id"])
         yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left))
     named = {one for table in units.OF_RUNS for one in source.values(table, "run_id")}
     for missing in sorted(named - known, key=repr):
         yield Part(unit_name("missing_runs", missing), _without_run)
+
+
+def _apart(source: Foreign) -> Iterator[Part]:
+    """What belongs to no run."""
+    for table, (order, kind, made) in APART.items():
+        for row in source.rows(table, f"ORDER BY {order}"):
+            name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])
+            yield Part(name, partial(apart.piece, source, row, kind, made))
 
 
 def _elsewhere(source: Foreign) -> Iterator[Part]:
@@ -57,9 +67,18 @@ def _elsewhere(source: Foreign) -> Iterator[Part]:
             yield Part(table.removeprefix(_PREFIX), None)
 
 
+def _outputs(source: Foreign) -> list[str]:
+    """The tables of what tasks produced: they have the names that their schemas gave them."""
+    return [
+        name
+        for name in source.tables()
+        if not name.startswith(_PREFIX) and {"run_id", "node_id"} <= set(source.columns(name))
+    ]
+
+
 def _left(source: Foreign) -> list[str]:
     """The tables of that system which are not read."""
-    return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _OWN | units.OF_RUNS.keys()]
+    return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _READ]
 
 
 def _without_run(_: Into) -> Piece:

@@ -12,6 +12,7 @@ from lastlight_state.maintenance.imports.node_databases.piece import RunPiece
 from lastlight_state.maintenance.imports.pieces import Into, Piece
 from lastlight_state.maintenance.imports.row_pieces import RowDraft
 
+_PREFIX = "_smithers_"
 #: The tables whose rows belong to a run, each with the order of its rows.
 OF_RUNS = {
     "_smithers_attempts": "node_id, iteration, attempt",
@@ -45,11 +46,16 @@ def piece(source: Foreign, row: Row, left: Sequence[str], into: Into) -> Piece:
     terms = Terms(into.settings.limits, lenient=into.lenient)
     given = {table: rows for table, rows in _given(terms, row, found).items() if rows}
     for table, count in counts.items():
-        terms.noticed[f"{table.removeprefix('_smithers_')}_left"] += count
+        terms.noticed[f"{_left_name(table)}_left"] += count
     target = ("workflow_run", given["workflow_runs"][0]["id"])
     draft = RowDraft(target, "workflow_runs", digest([row, found]), given, terms.noticed)
     calls = [work.tool_call(terms, one, given.get("executions", ())) for one in found.get("_smithers_tool_calls", ())]
     return RunPiece(draft, calls, into)
+
+
+def _left_name(table: str) -> str:
+    """What rows without a place are counted as: output tables have the names of their schemas."""
+    return table.removeprefix(_PREFIX) if table.startswith(_PREFIX) else "output_rows"
 
 
 def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
