@@ -262,5 +262,5 @@ def test_the_command_imports_a_home(database: Database, home: Path) -> None:
     """maintenance OP-72, OP-83."""
     database.open()
     write_log(home, begin())
-    told = lastlight_state("import", str(home), "--url", database.url, "--json")
+    told = lastlight_state("import", home, "--url", database.url, "--state-dir", database.state_dir, "--json")
     assert (told.code, told.data["kind"], told.data["rows"]) == (0, "codelia", {"run_logs": 1})

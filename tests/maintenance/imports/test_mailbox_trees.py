@@ -19,9 +19,9 @@ from support.maintenance.run_folders import bytes_of
 
 from lastlight_state.errors import BackendUnavailable, Conflict
 from lastlight_state.jsonl import files
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.mailbox import Mailboxes, face
 from lastlight_state.mailbox.folder import creation
-from lastlight_state.maintenance.imports import ledger, mailbox_files
+from lastlight_state.maintenance.imports import ledger, mailbox_files, mailbox_sources
 from lastlight_state.testing import Database
 
 UNIT = "/".join(KEY)
@@ -149,6 +149,13 @@ def test_a_session_in_the_mailbox_root_is_adopted_where_it_stands(store: Any) ->
     assert (imports.run(store.mailbox.root).units, (folder / "outbound.db").is_file()) == ({"imported": 1}, True)
 
 
+TORN_INDEX = """
+CREATE INDEX i ON messages_in (kind) WHERE kind = 'x';
+PRAGMA writable_schema = ON;
+UPDATE sqlite_master SET sql = 'CREATE INDEX i ON messages_in (kind)' WHERE name = 'i';
+"""
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 def test_files_that_cannot_be_used_fail_alone(every_backend: Any, source: Path, *, in_place: bool) -> None:
     """maintenance OP-87, OP-35: each is named with its reason, nothing of it is here, and it keeps its bytes."""
@@ -159,6 +166,7 @@ def test_files_that_cannot_be_used_fail_alone(every_backend: Any, source: Path, 
         "no-table": ("inbound.db", "ALTER TABLE messages_in RENAME TO messages"),
         "other-key": ("outbound.db", "DROP TABLE session_state; CREATE TABLE session_state (key TEXT, value TEXT)"),
         "trigger": ("inbound.db", "CREATE TRIGGER t AFTER INSERT ON messages_in BEGIN DELETE FROM delivered; END"),
+        "index": ("inbound.db", TORN_INDEX),
         "view": ("outbound.db", "DROP TABLE processing_ack; CREATE VIEW processing_ack AS SELECT 1 AS message_id"),
     }
     for session, (name, statements) in changes.items():
@@ -170,9 +178,9 @@ def test_files_that_cannot_be_used_fail_alone(every_backend: Any, source: Path, 
     before = bytes_of(root)
     plan = every_backend.maintenance.imports.plan(root)
     done = every_backend.maintenance.imports.run(root)
-    assert (done.units, done.failures) == ({"failed": 7, "imported": 1}, plan.failures)
+    assert (done.units, done.failures) == ({"failed": 8, "imported": 1}, plan.failures)
     codes = {f"g/{session}": "invalid_value" for session in changes}
-    assert _codes(done) == codes | {"g/text": "damaged_source", "g/torn": "damaged_source"}
+    assert _codes(done) == codes | dict.fromkeys(("g/index", "g/text", "g/torn"), "damaged_source")
     assert {name: one for name, one in bytes_of(root).items() if name.startswith("g/")} == {
         name: one for name, one in before.items() if name.startswith("g/")
     }
@@ -205,6 +213,7 @@ def test_unsafe_names_and_links_are_refused_or_left(every_backend: Any, source: 
     done = every_backend.maintenance.imports.run(source)
     assert (done.units, done.noticed) == ({"failed": 9, "imported": 1}, {"other_files": 5})
     assert set(_codes(done).values()) == {"unsafe_path"}
+    assert {"linked", "g/linked", "g/a b"} < _codes(done).keys()
     assert every_backend.maintenance.imports.plan(source).failures == done.failures
     here = every_backend.mailbox.root.joinpath(*KEY)
     copied = sorted(os.fsencode(one.relative_to(here)) for one in here.glob("*box/*/*"))
@@ -278,6 +287,9 @@ def test_a_source_that_is_written_meanwhile_is_refused(
             before(patched, creation, "appear", change)
             assert _codes(every_backend.maintenance.imports.run(source)) == {UNIT: "damaged_source"}
         assert list((every_backend.mailbox.root / KEY[0]).iterdir()) == []
+    with monkeypatch.context() as patched:
+        before(patched, mailbox_sources, "_sum", lambda: say(folder, "m-11", 24))
+        assert _codes(every_backend.maintenance.imports.plan(source)) == {UNIT: "damaged_source"}
     assert every_backend.maintenance.imports.run(source).units == {"imported": 1}
 
 
@@ -335,6 +347,22 @@ def test_half_a_copy_is_never_seen_and_a_full_disk_ends_the_import(
             every_backend.maintenance.imports.run(source)
     assert (seen, list((every_backend.mailbox.root / KEY[0]).iterdir())) == ([()], [])
     assert every_backend.maintenance.imports.run(source).units == {"imported": 1}
+
+
+def test_copies_have_the_modes_of_the_setting_and_what_a_kill_left_is_removed(
+    every_backend: Any, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-87; mailbox MB-03, MB-05."""
+    write_session(source)
+    left = every_backend.mailbox.root / KEY[0] / ".new-left"
+    left.mkdir(parents=True)
+    os.utime(left, (1_000_000_000, 1_000_000_000))
+    monkeypatch.setitem(face.MODES, "private", face.MODES["group"])
+    assert every_backend.maintenance.imports.run(source).units == {"imported": 1}
+    here = every_backend.mailbox.root.joinpath(*KEY)
+    assert list(here.parent.iterdir()) == [here]
+    modes = {(one.is_dir(), oct(one.stat().st_mode & 0o777)) for one in (here, *here.rglob("*"))}
+    assert modes == {(True, "0o770"), (False, "0o660")}
 
 
 def test_a_group_that_may_not_be_read_fails_alone(
