@@ -19,12 +19,20 @@ BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 def test_every_command_of_the_night_works_as_it_is_printed(
     fresh_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-1, OP-72: nothing is wrong with an empty database, and nothing is removed."""
+    """maintenance OP-1, OP-30, OP-72: nothing is wrong with an empty database; what is archived comes back."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "archive").mkdir()
     write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1)]))
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert len(commands) >= 10
     for line in commands:
-        words = shlex.split(line.removeprefix("lastlight-state "))
+        words = [one for word in shlex.split(line.removeprefix("lastlight-state ")) for one in _found(word)]
         said = lastlight_state(*words, "--url", fresh_database.url, "--state-dir", fresh_database.state_dir)
         assert said.code == 0, (line, said)
+    assert fresh_database.open().conversations.sessions.find("r1") is not None
+    assert len(list((tmp_path / "archive").iterdir())) == 1
+
+
+def _found(word: str) -> list[str]:
+    """The word as a shell gives it to a program: the files that it stands for, if there are any."""
+    return sorted(map(str, Path().glob(word))) if word.endswith("*.zip") else [word]
