@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from support.between import before
 from support.cli.calls import lastlight_state
 from support.mailbox.files import OLD_INBOUND, ids, send, sql
+from support.maintenance import killed_imports
 from support.maintenance.mailbox_trees import KEY, answer, attach, say, write_session
 from support.maintenance.run_folders import bytes_of
 
@@ -323,11 +326,33 @@ def test_a_copy_that_a_kill_left_before_its_note_is_known(
         patched.setattr(ledger, "note", killed)
         with pytest.raises(KeyboardInterrupt):
             store.maintenance.imports.run(source)
+    assert [one.state for one in store.receipts.list()] == ["interrupted"]
     later = send(store.mailbox.host(*KEY))
     done = store.maintenance.imports.run(source)
     assert (done.units, done.rows, done.noticed) == ({"imported": 1}, {}, {"kept": 1})
     assert ids(store.mailbox.host(*KEY).inbox.list().items) == [later.id, "m-2", "m-1"]
     assert store.maintenance.imports.run(source).units == {"unchanged": 1}
+
+
+@pytest.mark.parametrize(("where", "seen"), [("copy", 1), ("note", 2)])
+def test_an_import_that_is_killed_leaves_whole_mailboxes_and_goes_on(
+    fresh_database: Database, source: Path, where: str, seen: int
+) -> None:
+    """maintenance OP-35, OP-87, case 34: half a copy is never a mailbox, and a whole one is known."""
+    for session in ("s1", "s2", "s3"):
+        write_session(source, KEY[0], session)
+    words = [killed_imports.__file__, fresh_database.url, str(source), "2", where]
+    settings = {**os.environ, "LASTLIGHT_STATE_STATE_DIR": str(fresh_database.state_dir)}
+    died = subprocess.run([sys.executable, "-W", "error", *words], env=settings, capture_output=True, check=False)
+    assert (died.returncode, died.stderr) == (-signal.SIGKILL, b"")
+    store = fresh_database.open()
+    assert len(store.mailbox.list().items) == seen
+    fresh_database.clock.set(datetime.now(UTC) + timedelta(minutes=61))
+    done = store.maintenance.imports.run(source)
+    assert (done.units, done.noticed) == ({"imported": 2, "unchanged": 1}, {"kept": 1} if where == "note" else {})
+    group = store.mailbox.root / KEY[0]
+    assert sorted(one.name for one in group.iterdir()) == ["s1", "s2", "s3"]
+    assert len(list(group.glob("*/*box/*/*"))) == 6
 
 
 def test_half_a_copy_is_never_seen_and_a_full_disk_ends_the_import(

@@ -1,4 +1,7 @@
-"""Imports run folders, and dies by SIGKILL at one of its transactions. Arguments: URL, folder, which transaction."""
+"""Imports a folder, and dies by SIGKILL in one of its units. Arguments: URL, folder, which unit, and optionally where.
+
+``note`` is before the last step of the unit, and ``copy`` before attachments of a mailbox are copied.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,21 @@ from typing import Any
 
 from lastlight_state import StateStore
 from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports.mailbox_files import Attachments
+
+_PLACES: dict[str, Any] = {"note": ledger, "copy": Attachments}
 
 if __name__ == "__main__":
-    url, folder = sys.argv[1], sys.argv[2]
-    living = iter(range(int(sys.argv[3]) - 1))
-    noted = ledger.note
+    url, folder, at, where = (*sys.argv[1:], "note")[:4]
+    living = iter(range(int(at) - 1))
+    real = getattr(_PLACES[where], where)
 
     def dying(*given: Any) -> Any:
-        """The last step of a unit, or the end."""
+        """The real function, or the end."""
         if next(living, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
-        return noted(*given)
+        return real(*given)
 
-    ledger.note = dying  # type: ignore[assignment]
+    setattr(_PLACES[where], where, dying)
     with StateStore.open(url) as store:
         store.maintenance.imports.run(folder)
