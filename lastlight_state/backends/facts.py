@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 #: Kind, table (or the object's own name), and name within it: ``("column", "workflow_runs", "status")``.
@@ -42,6 +43,22 @@ class Measures:
     wal_bytes: int | None = None
     free_pages: int | None = None
     free_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the file of a database lies, and what lies beside it.
+
+    ``file_system`` is the name of its kind; ``is_remote``: other machines may use the file, too. ``left`` are the
+    journal and the log of a writer that died: nobody on this machine uses them. ``unfit`` are files that belong to
+    another journal mode than the file's.
+    """
+
+    file_system: str
+    is_remote: bool
+    in_wal_mode: bool
+    left: tuple[Path, ...]
+    unfit: tuple[Path, ...]
 
 
 class Original(Protocol):

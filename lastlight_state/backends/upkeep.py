@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement
 
+from lastlight_state.backends.facts import Place
 from lastlight_state.errors import NotSupported
 
 #: What the text of a column must be, where the database itself does not see to it.
@@ -30,6 +31,10 @@ class Upkeep:
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
         """Whether a stored value is no text of this form; None where no such value can be stored."""
+        return None
+
+    def place(self) -> Place | None:
+        """Where the file of the database lies; None for a server, and for a file that cannot be looked at."""
         return None
 
     def lost_log(self, *, lacks_tables: bool) -> bool:

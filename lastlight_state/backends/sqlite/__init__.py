@@ -267,9 +267,7 @@ class SqliteBackend(Moving, Backend):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        path = self._path
-        beside = ("-wal", "-shm", "-journal")
-        return () if path is None else (path, *(path.with_name(path.name + ending) for ending in beside))
+        return () if self._path is None else (self._path, *files.beside(self._path))
 
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         try:
@@ -294,7 +292,7 @@ class SqliteBackend(Moving, Backend):
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:
-            return measured(checkout.driver, self._path, tables, self._connections.journal_mode)
+            return measured(checkout.driver, self.files, tables, self._connections.journal_mode)
         except sqlite3.Error as error:
             raise translate(error) from error
 

@@ -36,7 +36,9 @@ class FileConnections(Connections):
         #: Whether connections stay open between units.
         self._keeps = self._stays = not options.across_mounts
         self._abandoned = Abandoned(path, copied)
-        self._glance = Glance(path) if options.glance and options.read_only else None
+        self._glance = None
+        if options.glance and options.read_only:
+            self._glance = Glance(path, lambda found, access: self._connected(found, access, self._for_readers))
 
     @property
     def disturbed(self) -> bool:
@@ -78,6 +80,8 @@ class FileConnections(Connections):
     def close(self) -> None:
         self._stays, self._closed = False, True
         self._close_idle()
+        if self._glance is not None:
+            self._glance.forget()
         closing = Checkout(Mode.ONE)
         try:
             if self._line.enter(closing, self._options.queue_timeout):
@@ -155,9 +159,9 @@ class FileConnections(Connections):
 
     def _connect(self, settings: tuple[str, ...]) -> sqlite3.Connection:
         sqlite_forks.let_go(self._path)
+        if self._glance is not None:
+            return self._glance.connected()
         access = "mode=ro" if self._options.read_only else "mode=rw"
-        if self._glance is not None and self._glance.possible:
-            access = "mode=ro&immutable=1"
         if self._keeps:
             return self._connected(self._path, access, settings)
         files.is_there(self._path, follow=False)

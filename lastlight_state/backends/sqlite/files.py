@@ -48,6 +48,21 @@ def is_there(path: Path, *, follow: bool = True) -> bool:
     return True
 
 
+def real(path: Path) -> Path:
+    """What a link leads to: there SQLite looks for the files beside a database."""
+    return Path(os.path.realpath(path))
+
+
+def beside(path: Path) -> tuple[Path, Path, Path]:
+    """Where SQLite puts the log of a database, the index of that log, and the rollback journal."""
+    path = real(path)
+    return (
+        path.with_name(f"{path.name}-wal"),
+        path.with_name(f"{path.name}-shm"),
+        path.with_name(f"{path.name}-journal"),
+    )
+
+
 def lost_log(path: Path, *, lacks_tables: bool) -> bool:
     """Whether a database is one whose commits stand in a write-ahead log, and there is none beside it.
 
@@ -56,7 +71,7 @@ def lost_log(path: Path, *, lacks_tables: bool) -> bool:
     this process has open.
     """
     try:
-        if path.with_name(f"{path.name}-wal").exists():
+        if beside(path)[0].exists():
             return False
         size = path.stat().st_size
         with path.open("rb") as file:  # to close it drops the locks of this process's connections, which have none

@@ -13,7 +13,7 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
-def measured(driver: Any, path: Path | None, tables: Sequence[str], journal_mode: str | None) -> Measures:
+def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None) -> Measures:
     """The measures, read on this connection: its settings are those of the connection, except the journal mode.
 
     ``journal_mode`` is given where the connection does not know it.
@@ -32,7 +32,7 @@ def measured(driver: Any, path: Path | None, tables: Sequence[str], journal_mode
             "synchronous": _SYNCHRONOUS[_pragma(driver, "synchronous")],
             "foreign_keys": bool(_pragma(driver, "foreign_keys")),
         },
-        wal_bytes=_wal_bytes(path),
+        wal_bytes=_wal_bytes(files),
         free_pages=free,
         free_bytes=free * page,
     )
@@ -42,8 +42,8 @@ def _pragma(driver: Any, name: str) -> Any:
     return driver.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _wal_bytes(path: Path | None) -> int:
+def _wal_bytes(files: Sequence[Path]) -> int:
     try:
-        return 0 if path is None else path.with_name(path.name + "-wal").stat().st_size
+        return files[1].stat().st_size if files else 0
     except FileNotFoundError:
         return 0

@@ -10,11 +10,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from lastlight_state.backends.facts import Place
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.backends.sqlite import files
 from lastlight_state.backends.sqlite.connections import Connections
 from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.reading import each
+from lastlight_state.backends.sqlite.standing import place_of
 from lastlight_state.backends.upkeep import Upkeep
 from lastlight_state.errors import BackendUnavailable
 
@@ -63,6 +65,9 @@ class Moving(Upkeep):
             return None
         found = self.files[0].stat()
         return found.st_dev, found.st_ino
+
+    def place(self) -> Place | None:
+        return place_of(self.files[0]) if self.files else None
 
     def lost_log(self, *, lacks_tables: bool) -> bool:
         if not self.files or self._connections.journal_mode != "wal":  # which only a look at a file in rest knows

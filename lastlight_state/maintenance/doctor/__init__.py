@@ -98,5 +98,5 @@ def _reason(check: Check, look: Look, reachable: bool, late: bool) -> str | None
     if check.deep and not look.deep:
         return "only in a deep examination"
     if not reachable and (check.rows is not None or check.id == reach.SCHEMA):
-        return "there is no database to look at"
+        return "the database cannot be read: see DOC-01" if look.backend.exists else "there is no database to look at"
     return "the time limit was reached" if late else None

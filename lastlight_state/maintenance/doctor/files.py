@@ -20,21 +20,49 @@ SPACE, PERMISSIONS, LINES = "DOC-04", "DOC-05", "DOC-11"
 NEWEST = 2_000
 #: What others may do with a file of ours: nothing.
 _OTHERS = 0o077
+#: The command that opens the database for writing, and does nothing else that matters to a file that needs it.
+_OPENED = "lastlight-state checkpoint"
+_LEFT = (
+    "a writer died and left this beside the database, which is whole only together with it: move, copy or delete"
+    " neither alone; opening the database for writing recovers it"
+)
+_FOREIGN_LOG = (
+    "a write-ahead log lies beside a file that has none: it is another file's, and SQLite would read it instead of this"
+    " one's pages; before anybody opens the file for writing, move the log away, or put its own file back"
+)
 
 
-def _space(look: Look) -> Iterator[Finding]:
+def _place(look: Look) -> Iterator[Finding]:
+    """What the place of the file and what lies beside it mean; a journal or log that somebody uses means nothing."""
+    yield from _room(look)
+    place = look.backend.place()
+    if place is None:
+        return
+    if place.left:
+        yield found(SPACE, "warning", "database", _LEFT, map(str, place.left), _OPENED)
+    logs = [str(path) for path in place.unfit if path.name.endswith("-wal") and path.stat().st_size]
+    if logs:
+        yield found(SPACE, "error", "database", _FOREIGN_LOG, logs)
+    elif place.unfit:
+        message = "side files of a write-ahead log lie beside a file that has none; they are empty of rows"
+        yield found(SPACE, "info", "database", message, map(str, place.unfit))
+    if place.is_remote and place.in_wal_mode:
+        message = (
+            f"the file has a write-ahead log and lies on {place.file_system}, where machines do not see each other's"
+            " index of it: let one machine use it alone, or bring it into rollback mode"
+        )
+        yield found(SPACE, "warning", "database", message, [str(look.backend.files[0])], _OPENED)
+
+
+def _room(look: Look) -> Iterator[Finding]:
     there = [path for path in look.backend.files if path.exists()]
     if not there:
         return
     size = sum(path.stat().st_size for path in there)
-    free = shutil.disk_usage(there[0].parent).free
+    free = shutil.disk_usage(there[0]).free
     if free < size:
         message = f"{free} bytes are free, less than the {size} of the database and its log"
         yield found(SPACE, "warning", str(there[0].parent), message, [str(there[0])])
-    hot = [str(path) for path in there if path.name.endswith("-journal") and path.stat().st_size]
-    if hot:
-        message = "a rollback journal lies beside the database: a writer is at work, or has died; opening it recovers"
-        yield found(SPACE, "warning", "database", message, hot)
 
 
 def _permissions(look: Look) -> Iterator[Finding]:
@@ -106,4 +134,4 @@ def _is_torn(path: Path) -> bool:
     return False
 
 
-CHECKS = (Check(SPACE, files=_space), Check(PERMISSIONS, files=_permissions), Check(LINES, files=_lines))
+CHECKS = (Check(SPACE, files=_place), Check(PERMISSIONS, files=_permissions), Check(LINES, files=_lines))

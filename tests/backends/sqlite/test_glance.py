@@ -110,3 +110,29 @@ def test_a_name_that_has_no_room_for_a_suffix_can_be_looked_for(tmp_path: Path) 
     """maintenance OP-2, backends B-8: no file beside it can be there."""
     with glancing(tmp_path / ("n" * 253)) as backend:
         assert not backend.exists
+
+
+def test_a_link_to_a_file_that_is_in_use_is_read_as_the_file(file: Path, tmp_path: Path) -> None:
+    """maintenance OP-2: the log lies beside the file, and not beside the link."""
+    link = tmp_path / "links" / "b.db"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    with closing(sqlite3.connect(file)) as writer:
+        writer.execute("INSERT INTO t VALUES (2)")
+        writer.commit()
+        with glancing(link) as backend:
+            assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,)]
+            assert [path.name for path in backend.files] == ["b.db", "a.db-wal", "a.db-shm", "a.db-journal"]
+
+
+def test_an_empty_log_that_a_reader_left_is_no_writers(file: Path) -> None:
+    """maintenance OP-2: the file is read as one at rest, and a writer who comes disturbs."""
+    log = Path(f"{file}-wal")
+    log.touch()
+    with glancing(file) as backend:
+        assert backend.peek("SELECT x FROM t") == [(1,)]
+        assert (side_files(file), backend.disturbed) == (["-wal"], False)
+        with closing(sqlite3.connect(file)) as writer:
+            writer.execute("INSERT INTO t VALUES (2)")
+            writer.commit()
+            assert backend.disturbed

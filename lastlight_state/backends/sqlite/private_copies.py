@@ -1,0 +1,136 @@
+"""Private copies of SQLite files whose writer died: recovered and read where the file itself may not be written.
+
+Another process makes the copy: closing any descriptor of a file drops the locks that this process has on it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import weakref
+from contextlib import closing
+from pathlib import Path
+from typing import TypeAlias
+
+from lastlight_state.backends.sqlite.errors import is_locked
+from lastlight_state.errors import BackendBusy, BackendUnavailable
+
+#: What changes when somebody writes the file, its journal or its log: identity, size and time of each.
+Mark: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
+
+_SUFFIXES = ("", "-journal", "-wal")
+#: A journal that ends so names another file, which SQLite would open and might delete. None of ours does.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
+_TRIES = 5
+#: Copies regular files alone, whatever somebody puts in their place meanwhile.
+_COPY = """
+import os, shutil, stat, sys
+for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
+    held = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(held).st_mode):
+        sys.exit(1)
+    with open(held, "rb") as read, open(target, "xb") as written:
+        shutil.copyfileobj(read, written)
+"""
+
+
+class PrivateCopy:
+    """A private copy, removed when nobody refers to it any more. ``mark`` is what its original was like."""
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+        directory = _private_directory(mark)
+        self.path = Path(directory) / "copy.db"
+        weakref.finalize(self, _remove, directory, os.getpid())
+
+
+def mark_of(path: Path) -> Mark:
+    """What a file and those beside it are like."""
+    return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
+
+
+def taken(path: Path, *, checked: bool) -> PrivateCopy:
+    """A copy of the last commit. ``checked``: a damaged file raises `BackendUnavailable` instead of being copied.
+
+    Raises `BackendBusy` for a file that does not stay the same meanwhile, and `BackendUnavailable` without room.
+    """
+    for _ in range(_TRIES):
+        before = mark_of(path)
+        copy = PrivateCopy(before)
+        suffixes = [suffix for suffix, mark in zip(_SUFFIXES, before, strict=True) if mark is not None]
+        pairs = [part for suffix in suffixes for part in (f"{path}{suffix}", f"{copy.path}{suffix}")]
+        command = [sys.executable, "-I", "-c", _COPY, *pairs]
+        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - our own interpreter
+        if done.returncode == 0 and before == mark_of(path):
+            _recover(copy.path, checked=checked)
+            return copy
+    raise BackendBusy("the file of a crashed writer changed while it was copied")
+
+
+def _private_directory(mark: Mark) -> str:
+    """A new directory with room for what the mark describes, and for its log once more, which recovery brings in."""
+    sizes = [0 if found is None else found[1] for found in mark]
+    needed = sum(sizes) + sizes[-1]
+    try:
+        place = tempfile.gettempdir()
+        free = shutil.disk_usage(place).free
+        if needed <= free:
+            return tempfile.mkdtemp(prefix="lastlight-")
+    except OSError as error:
+        raise BackendUnavailable(
+            f"a writer died, and its file cannot be copied to be read: {error.strerror}: check TMPDIR", reason="no_room"
+        ) from error
+    raise BackendUnavailable(
+        f"a writer died, and its file cannot be copied to be read: that needs {needed} bytes in {place}, and {free} are"
+        " free; TMPDIR names another place",
+        reason="no_room",
+        path=place,
+        free_bytes=free,
+    )
+
+
+def _remove(directory: str, maker: int) -> None:
+    """Remove a copy; not in a forked child, whose parent may still read it."""
+    if os.getpid() == maker:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _mark(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _recover(copy: Path, *, checked: bool) -> None:
+    """Bring the copy to its last commit. Raises `BackendUnavailable` for one that is damaged, if it is ``checked``."""
+    journal = Path(f"{copy}-journal")
+    if journal.exists() and journal.read_bytes()[-len(_NAMES_ANOTHER) :] == _NAMES_ANOTHER:
+        raise BackendUnavailable(
+            "the file's journal names another journal, which is not followed", reason="not_a_database"
+        )
+    try:
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            answer = _checked(connection) if checked else _read(connection)
+    except sqlite3.Error as error:
+        if is_locked(error):
+            raise BackendBusy("the copy of a crashed writer's file is locked") from error
+        answer = str(error)
+    if answer != "ok":
+        raise BackendUnavailable(f"the file of a crashed writer cannot be read: {answer}", reason="not_a_database")
+
+
+def _checked(connection: sqlite3.Connection) -> str:
+    [(answer,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
+    return str(answer)
+
+
+def _read(connection: sqlite3.Connection) -> str:
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    return "ok"
