@@ -43,10 +43,11 @@ def parts(path: Path) -> Generator[Part]:
 
 def _runs(source: Foreign) -> Iterator[Part]:
     known = set()
-    left = [name for name in (*_left(source), *_outputs(source)) if "run_id" in source.columns(name)]
+    left = [name for name in _left(source) if "run_id" in source.columns(name)]
+    outputs = _outputs(source)
     for row in list(source.rows(_RUNS, "ORDER BY created_at_ms, run_id")):
         known.add(row["run_id"])
-        yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left))
+        yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left, outputs))
     named = {one for table in units.OF_RUNS for one in source.values(table, "run_id")}
     for missing in sorted(named - known, key=repr):
         yield Part(unit_name("missing_runs", missing), _without_run)

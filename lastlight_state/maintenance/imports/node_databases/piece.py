@@ -9,8 +9,11 @@ import sqlalchemy as sa
 
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.journal.tables import SEQUENCES, TOOL_CALLS
+from lastlight_state.maintenance.imports.foreign import digest
+from lastlight_state.maintenance.imports.node_databases import outputs
 from lastlight_state.maintenance.imports.node_databases.growth import GROWTHS
-from lastlight_state.maintenance.imports.pieces import Into, Look
+from lastlight_state.maintenance.imports.node_databases.outputs import Outputs
+from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
 from lastlight_state.maintenance.imports.row_pieces import Row, RowDraft, RowPiece
 
 _c, _s = TOOL_CALLS.c, SEQUENCES.c
@@ -22,15 +25,25 @@ _NEXT = prepared(sa.select(_s.next_seq).where(_s.run_id == bind("run_id", _s.run
 class RunPiece(RowPiece):
     """A run. A tool call that is stored keeps its number; the others get the next ones, as they began."""
 
-    def __init__(self, draft: RowDraft, calls: Sequence[Row], into: Into) -> None:
-        super().__init__(draft, GROWTHS, into)
+    def __init__(self, draft: RowDraft, calls: Sequence[Row], produced: Outputs, into: Into) -> None:
+        super().__init__(draft, GROWTHS | dict.fromkeys(produced, outputs.STAYS), into)
+        self._produced = produced
         self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
-        if self._calls:
-            self._given = {**self.draft.given, **self._numbered(look)}
-        return super().compared(look)
+        numbered = self._numbered(look) if self._calls else {}
+        held = outputs.fitting(look.view, self._produced)
+        run = self.draft.given["workflow_runs"][0]
+        rows = {name: outputs.made(table, self._produced[name], run) for name, table in held.items()}
+        self._given = {**self.draft.given, **numbered, **rows}
+        # a table that is defined later has its rows brought in by the next import
+        self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
+        found, added, noticed = super().compared(look)
+        if found in STORED:
+            left = self._produced.keys() - held.keys()
+            noticed["output_rows_left"] += sum(len(self._produced[name]) for name in left)
+        return found, added, noticed
 
     def _numbered(self, look: Look) -> dict[str, Sequence[Row]]:
         this = {"run_id": self.target[1]}

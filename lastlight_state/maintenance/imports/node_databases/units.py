@@ -12,7 +12,7 @@ from lastlight_state.maintenance.imports.node_databases.piece import RunPiece
 from lastlight_state.maintenance.imports.pieces import Into, Piece
 from lastlight_state.maintenance.imports.row_pieces import RowDraft
 
-_PREFIX = "_smithers_"
+_PRODUCED = "WHERE run_id = ? ORDER BY node_id"
 #: The tables whose rows belong to a run, each with the order of its rows.
 OF_RUNS = {
     "_smithers_attempts": "node_id, iteration, attempt",
@@ -32,8 +32,11 @@ OF_RUNS = {
 Rows = Mapping[str, Sequence[Row]]
 
 
-def piece(source: Foreign, row: Row, left: Sequence[str], into: Into) -> Piece:
-    """The run of a row of ``_smithers_runs``. ``left`` are tables that have no place here: their rows are counted."""
+def piece(source: Foreign, row: Row, left: Sequence[str], outputs: Sequence[str], into: Into) -> Piece:
+    """The run of a row of ``_smithers_runs``. ``left`` are tables that have no place here: their rows are counted.
+
+    ``outputs`` are the tables of what tasks produced.
+    """
     found = {
         table: list(source.rows(table, f"WHERE run_id = ? ORDER BY {order}", [row["run_id"]]))
         for table, order in OF_RUNS.items()
@@ -42,20 +45,16 @@ def piece(source: Foreign, row: Row, left: Sequence[str], into: Into) -> Piece:
     snapshots = inputs.SNAPSHOTS if "input_json" in source.columns(inputs.SNAPSHOTS) else ""
     found[inputs.SNAPSHOTS] = list(source.rows(snapshots, inputs.FIRST_SNAPSHOT, [row["run_id"]]))
     counts = {table: source.count(table, "run_id", row["run_id"]) for table in left}
+    produced = {table: list(source.rows(table, _PRODUCED, [row["run_id"]])) for table in outputs}
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
     given = {table: rows for table, rows in _given(terms, row, found).items() if rows}
     for table, count in counts.items():
-        terms.noticed[f"{_left_name(table)}_left"] += count
+        terms.noticed[f"{table.removeprefix('_smithers_')}_left"] += count
     target = ("workflow_run", given["workflow_runs"][0]["id"])
-    draft = RowDraft(target, "workflow_runs", digest([row, found]), given, terms.noticed)
+    draft = RowDraft(target, "workflow_runs", digest([row, found, produced]), given, terms.noticed)
     calls = [work.tool_call(terms, one, given.get("executions", ())) for one in found.get("_smithers_tool_calls", ())]
-    return RunPiece(draft, calls, into)
-
-
-def _left_name(table: str) -> str:
-    """What rows without a place are counted as: output tables have the names of their schemas."""
-    return table.removeprefix(_PREFIX) if table.startswith(_PREFIX) else "output_rows"
+    return RunPiece(draft, calls, produced, into)
 
 
 def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:

@@ -1,0 +1,96 @@
+"""What tasks of the second original system produced, where their output tables are defined here."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from support.maintenance.node_databases import made, put
+
+from lastlight_state.testing import Database
+
+
+class Plan(BaseModel):
+    """What a planner produces."""
+
+    steps: list[str]
+    is_urgent: bool | None
+    hours: float
+    title: str
+
+
+_TABLE = """
+CREATE TABLE plan (
+  run_id TEXT NOT NULL, node_id TEXT NOT NULL, iteration INTEGER NOT NULL DEFAULT 0, steps TEXT, is_urgent INTEGER,
+  hours INTEGER, title TEXT, PRIMARY KEY (run_id, node_id, iteration))
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A database with one run and an empty output table."""
+    path = made(tmp_path / "smithers.db")
+    put(path, "runs", run_id="r1")
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(_TABLE)
+    return path
+
+
+def _put_plan(path: Path, node: str, *values: Any, iteration: int = 0) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("INSERT INTO plan VALUES ('r1', ?, ?, ?, ?, ?, ?)", (node, iteration, *values))
+
+
+def test_rows_come_into_an_output_table_that_is_defined_here(database: Database, source: Path) -> None:
+    """maintenance OP-86: by the types of its columns; NULL in place of a truth value stays NULL."""
+    store = database.open(migrate=True)
+    _put_plan(source, "n", '["a", "b"]', 1, 2, "t")
+    _put_plan(source, "n", "[]", None, 0.5, "u", iteration=1)
+    table = store.outputs.catalog.define("plan", Plan)
+    plan = store.maintenance.imports.plan(source)
+    done = store.maintenance.imports.run(source)
+    assert (done.rows, done.noticed, plan.rows) == ({"plan": 2, "workflow_runs": 1}, {}, done.rows)
+    first, second = (store.outputs.results.get(table, "r1", "n", iteration=i) for i in (0, 1))
+    assert first.value == Plan(steps=["a", "b"], is_urgent=True, hours=2.0, title="t")
+    assert (second.value.is_urgent, second.value.hours) == (None, 0.5)
+    assert [one for one in store.maintenance.doctor.examine().findings if one.check != "DOC-03"] == []
+    assert store.maintenance.imports.run(source).units == {"unchanged": 1}
+
+
+def test_rows_of_a_table_that_is_defined_later_come_with_the_next_import(database: Database, source: Path) -> None:
+    """maintenance OP-86: until then they are counted. What was put here stays."""
+    store = database.open(migrate=True)
+    _put_plan(source, "n", "[]", 0, 1, "t")
+    assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+    table = store.outputs.catalog.define("plan", Plan)
+    assert store.maintenance.imports.run(source).rows == {"plan": 1}
+    _put_plan(source, "m", "[]", 0, 1, "theirs")
+    store.outputs.results.put(table, "r1", "m", Plan(steps=[], is_urgent=None, hours=1, title="mine"))
+    done = store.maintenance.imports.run(source)
+    assert (done.units, done.noticed) == ({"grown": 1}, {"row_kept": 1})
+    assert store.outputs.results.get(table, "r1", "m").value.title == "mine"
+
+
+def test_a_table_with_other_columns_is_left(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-86."""
+
+    class Other(BaseModel):
+        title: str
+
+    _put_plan(source, "n", "[]", 0, 1, "t")
+    store = sqlite_database.open()
+    store.outputs.catalog.define("plan", Other)
+    assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+
+
+def test_a_value_that_the_table_cannot_hold_fails_its_run(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-35, OP-86."""
+    _put_plan(source, "n", "torn", 0, 1, "t")
+    store = sqlite_database.open()
+    store.outputs.catalog.define("plan", Plan)
+    [failed] = store.maintenance.imports.run(source).failures
+    assert (failed.unit, "plan n.steps: is not JSON" in failed.reason) == ("runs/r1", True)
