@@ -12,7 +12,7 @@ from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
 from lastlight_state.cli.views.bundles import shown
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.bundles.records import KINDS
+from lastlight_state.maintenance.bundles.records import KINDS, REDACTIONS
 
 
 @command("export")
@@ -20,7 +20,8 @@ from lastlight_state.maintenance.bundles.records import KINDS
 @click.argument("key", metavar="ID")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="The new file.")
 @click.option("--no-logs", is_flag=True, help="Only rows: no log files.")
-def run(call: Call, kind: Any, key: str, out: Path | None, no_logs: bool) -> Answer:
+@click.option("--redact", metavar="NAME", multiple=True, help="Leave this out; several times.")
+def run(call: Call, kind: Any, key: str, *, out: Path | None, no_logs: bool, redact: tuple[Any, ...]) -> Answer:
     """Write one `run`, or one `session` of a conversation, with everything that belongs to it into a new file.
 
     The file is a bundle: `import` loads it into this database or another one. The same state gives the same bytes.
@@ -29,5 +30,8 @@ def run(call: Call, kind: Any, key: str, out: Path | None, no_logs: bool) -> Ans
         raise InvalidValue("KIND", f"{kind!r:.80} is not a kind of bundle", permitted=tuple(KINDS))
     if out is None:
         raise InvalidValue("--out", "must be given")
-    bundle = look(call, lambda store: store.maintenance.bundles.export(kind, key, out, with_logs=not no_logs))
+    if unknown := [name for name in redact if name not in REDACTIONS]:
+        raise InvalidValue("--redact", f"{unknown[0]!r:.80} is unknown", permitted=tuple(REDACTIONS))
+    terms: dict[str, Any] = {"with_logs": not no_logs, "redact": redact}
+    bundle = look(call, lambda store: store.maintenance.bundles.export(kind, key, out, **terms))
     return Answer({"file": str(out), "bundle": bundle}, lambda screen: shown(bundle, screen))

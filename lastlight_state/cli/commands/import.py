@@ -36,8 +36,9 @@ FAILED = (
 @click.option("--lenient", is_flag=True, help="Keep values that are refused as text, instead of failing their unit.")
 @click.option("--limit", metavar="N", type=int, help="Stop after this many units were stored.")
 @click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse, skip what differs, or new_ids.")
+@click.option("--allow-redacted", is_flag=True, help="Also a bundle from which something was left out.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-def run(call: Call, path: Path, kind: Any, *, on_conflict: Any, dry_run: bool, **terms: Any) -> Answer:
+def run(call: Call, path: Path, kind: Any, *, dry_run: bool, **terms: Any) -> Answer:
     """Bring in what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.
 
     The source is only read. Each run, session or team is stored whole or not at all; one that fails is named,
@@ -46,9 +47,11 @@ def run(call: Call, path: Path, kind: Any, *, on_conflict: Any, dry_run: bool, *
     if kind is not None and kind not in (*KINDS, BUNDLE):
         raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=(*KINDS, BUNDLE))
     is_ours = kind == BUNDLE or (kind is None and is_bundle(path))
-    _refuse_unfit(is_ours, terms, on_conflict)
+    ours = {name: terms.pop(name) for name in ("on_conflict", "allow_redacted")}
+    _refuse_unfit(is_ours, terms, ours)
     if is_ours:
-        return bundles.loaded(call, path, on_conflict or "refuse", dry_run=dry_run)
+        ours["on_conflict"] = ours["on_conflict"] or "refuse"
+        return bundles.loaded(call, path, ours, dry_run=dry_run)
     terms["kind"] = kind
     if dry_run:
         report = look(call, lambda store: store.maintenance.imports.plan(path, **terms))
@@ -59,12 +62,12 @@ def run(call: Call, path: Path, kind: Any, *, on_conflict: Any, dry_run: bool, *
     return Answer(data, lambda screen: _lines(screen, report), _failure(report))
 
 
-def _refuse_unfit(is_ours: bool, terms: dict[str, Any], on_conflict: Any) -> None:
+def _refuse_unfit(is_ours: bool, terms: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raise for a flag of the other kind of source."""
     if is_ours and (given := next((name for name, value in terms.items() if value), None)):
         raise InvalidValue(f"--{given}", "must not be given with a bundle")
-    if not is_ours and on_conflict is not None:
-        raise InvalidValue("--on-conflict", "must not be given without a bundle")
+    if not is_ours and (given := next((name for name, value in ours.items() if value not in (None, False)), None)):
+        raise InvalidValue(f"--{given.replace('_', '-')}", "must not be given without a bundle")
 
 
 def _failure(report: ImportReport) -> Failure | None:

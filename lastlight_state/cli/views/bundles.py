@@ -26,19 +26,21 @@ def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
     """What a bundle holds."""
     yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
     yield from screen.table(PARTS, bundle.parts)
+    if bundle.redacted:
+        yield f"without {', '.join(bundle.redacted)}"
     for name, ids in bundle.context.items():
         yield f"{name} that it was forked from: {', '.join(ids)}"
 
 
-def loaded(call: Call, path: Path, on_conflict: Any, *, dry_run: bool) -> Answer:
-    """Load a bundle, or say what a load would add."""
-    if on_conflict not in ON_CONFLICT:
+def loaded(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> Answer:
+    """Load a bundle, or say what a load would add. ``terms`` are the arguments of both."""
+    if (on_conflict := terms["on_conflict"]) not in ON_CONFLICT:
         raise InvalidValue("--on-conflict", f"{on_conflict!r:.80} is unknown", permitted=tuple(ON_CONFLICT))
     if dry_run:
-        found = look(call, lambda store: store.maintenance.bundles.plan(path, on_conflict=on_conflict))
+        found = look(call, lambda store: store.maintenance.bundles.plan(path, **terms))
     else:
         with working(call) as store:
-            found = store.maintenance.bundles.load(path, on_conflict=on_conflict)
+            found = store.maintenance.bundles.load(path, **terms)
     record = found.model_dump(exclude={"receipt", "kind"})
     data = {"dry_run": dry_run, "kind": "bundle", "bundle_kind": found.kind, **record, "receipt": found.receipt}
     return Answer(data, lambda screen: _lines(screen, found, dry_run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -12,17 +13,19 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.bundles import logs, selection
+from lastlight_state.maintenance.bundles import logs, redaction, selection
 from lastlight_state.maintenance.bundles.archive import new_file
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
 from lastlight_state.maintenance.bundles.opened import OpenBundle, opened
 from lastlight_state.maintenance.bundles.records import (
     KINDS,
     ON_CONFLICT,
+    REDACTIONS,
     Bundle,
     BundleKind,
     LoadedBundle,
     OnConflict,
+    Redaction,
 )
 from lastlight_state.maintenance.bundles.writing import written
 from lastlight_state.migrations import read_state
@@ -36,23 +39,36 @@ class Bundles(Repository):
         super().__init__(context)
         self._receipts = Receipts(context)
 
-    def export(self, kind: BundleKind, key: str, dest: str | Path, *, with_logs: bool = True) -> Bundle:
+    def export(
+        self,
+        kind: BundleKind,
+        key: str,
+        dest: str | Path,
+        *,
+        with_logs: bool = True,
+        redact: Collection[Redaction] = (),
+    ) -> Bundle:
         """Write one ``run`` or one ``session`` of a conversation into a new file, and return what it holds.
 
         A run comes with its executions, journal, outputs and questions; a session with its branches, orders, messages
         and transitions, and with the branches of other sessions that its own were forked from. Rows are read at one
         moment. With ``with_logs`` the log files of their agents' sessions follow. The same state gives the same bytes.
+        ``redact`` names what is left out: the ``context`` and ``scratch`` of a run and the ``output_text`` of its
+        executions have a mark instead, as has the ``content`` of messages, which then come without chunks and
+        embeddings; ``outputs`` are rows of output tables, and ``logs`` the log files.
         Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``.
         """
         valid.word("kind", kind, KINDS)
         found, place = valid.sought("key", key), Path(dest).absolute()
         valid.flag("with_logs", with_logs)
+        hidden = tuple(sorted({valid.word("redact", one, REDACTIONS) for one in valid.several("redact", redact)}))
         revision = read_state(self._backend).revision or ""
 
         def write(view: Unit) -> Bundle:
             chosen = selection.selected(view, kind, found)
             with new_file(place) as file:
-                return written(file, view, (kind, found, revision), chosen, self._settings if with_logs else None)
+                logged = self._settings if with_logs else None
+                return written(file, view, (kind, found, revision), chosen, logged, hidden)
 
         return self._viewing(write)
 
@@ -64,14 +80,23 @@ class Bundles(Repository):
         with opened(Path(file)) as found:
             return found.bundle
 
-    def plan(self, file: str | Path, *, on_conflict: OnConflict = "refuse") -> LoadedBundle:
+    def plan(
+        self, file: str | Path, *, on_conflict: OnConflict = "refuse", allow_redacted: bool = False
+    ) -> LoadedBundle:
         """What `load` would add at this moment. Writes nothing. Raises as `load`."""
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            planned = self._planned(self._loading(found, on_conflict))
+            planned = self._planned(self._loading(found, on_conflict, allow_redacted))
             return planned.model_copy(update={"id": found.bundle.id})
 
-    def load(self, file: str | Path, *, on_conflict: OnConflict = "refuse", actor: str | None = None) -> LoadedBundle:
+    def load(
+        self,
+        file: str | Path,
+        *,
+        on_conflict: OnConflict = "refuse",
+        allow_redacted: bool = False,
+        actor: str | None = None,
+    ) -> LoadedBundle:
         """Add what is missing of a bundle: its rows in one transaction, then its log files.
 
         The whole bundle is verified before anything is written. Rows and files that are there already with the same
@@ -79,12 +104,13 @@ class Bundles(Repository):
         otherwise is `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` leaves it as it is and adds
         the others. With ``new_ids`` everything gets a fresh id, and each load adds one more run or session, independent
         of the others; deliveries to others, the key of a run and permissions that nobody has used yet are not copied.
-        Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer version, and
-        as `read`.
+        Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer version,
+        `Conflict` ``redacted_bundle`` for one from which something was left out unless ``allow_redacted``, and as
+        `read`.
         """
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            loading = self._loading(found, on_conflict)
+            loading = self._loading(found, on_conflict, allow_redacted)
             planned = self._planned(loading)
             if not planned.rows and not planned.files:
                 return planned
@@ -113,8 +139,10 @@ class Bundles(Repository):
 
         return self._writing(store)
 
-    def _loading(self, found: OpenBundle, on_conflict: OnConflict) -> Loading:
+    def _loading(self, found: OpenBundle, on_conflict: OnConflict, allow_redacted: bool) -> Loading:
         refuse_newer(found.bundle.revision)
+        if not valid.flag("allow_redacted", allow_redacted):
+            redaction.refuse(found.bundle)
         return Loading(found, self._known(), on_conflict, self._now())
 
     def _planned(self, loading: Loading) -> LoadedBundle:

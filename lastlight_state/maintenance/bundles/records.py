@@ -15,7 +15,11 @@ BundleKind = Literal["run", "session"]
 #: everything is loaded once more under new ids.
 OnConflict = Literal["refuse", "skip", "new_ids"]
 
+#: What a bundle can leave out.
+Redaction = Literal["context", "scratch", "content", "output_text", "outputs", "logs"]
+
 KINDS = words(BundleKind)
+REDACTIONS = words(Redaction)
 ON_CONFLICT = words(OnConflict)
 
 
@@ -32,7 +36,8 @@ class Bundle(Record):
     """What a bundle says about itself: one run or one session of a conversation, with everything that belongs to it.
 
     ``revision`` is the schema of the database that it came from. ``context`` names the other sessions and branches
-    that are in the bundle only because branches of this session were forked from theirs.
+    that are in the bundle only because branches of this session were forked from theirs, ``redacted`` what was left
+    out on request.
     """
 
     format: int
@@ -40,6 +45,7 @@ class Bundle(Record):
     id: str
     revision: str
     context: Mapping[str, tuple[str, ...]]
+    redacted: tuple[str, ...] = ()
     parts: tuple[BundlePart, ...]
 
 

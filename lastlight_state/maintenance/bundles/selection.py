@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -37,6 +37,9 @@ from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+
+#: Makes of a row the one that is written.
+Marking = Callable[[lines.Row], lines.Row]
 
 #: Rows that are decoded together.
 _ROWS = 100
@@ -102,8 +105,10 @@ def selected(unit: Unit, kind: str, key: str) -> Selection:
     return _run(unit, key) if kind == "run" else _session(unit, key)
 
 
-def rows_of(unit: Unit, subject: Subject, reading: Family, keys: Sequence[str]) -> Iterator[bytes]:
-    """The lines of a table's rows that these statements find, read as they are asked for."""
+def rows_of(
+    unit: Unit, subject: Subject, reading: Family, keys: Sequence[str], marked: Marking | None = None
+) -> Iterator[bytes]:
+    """The lines of a table's rows that these statements find, read as they are asked for. ``marked`` changes rows."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
     for chunk in references.chunks(keys):
         statement, values = reading.of(chunk)
@@ -111,7 +116,8 @@ def rows_of(unit: Unit, subject: Subject, reading: Family, keys: Sequence[str]) 
         stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.columns)
         for batch in batches(stored, _ROWS):
             found = compiled.rows(batch)
-            yield from map(lines.line_of, found if names is None else lines.named(found, names))
+            found = found if names is None else lines.named(found, names)
+            yield from map(lines.line_of, found if marked is None else map(marked, found))
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.bundles import logs, selection
+from lastlight_state.maintenance.bundles import logs, redaction, selection
 from lastlight_state.maintenance.bundles.archive import FORMAT, Archive
 from lastlight_state.maintenance.bundles.records import Bundle
 from lastlight_state.outputs.tables import REGISTRY
@@ -13,29 +13,42 @@ from lastlight_state.settings import Settings
 
 
 def written(
-    file: BinaryIO, unit: Unit, named: tuple[str, str, str], chosen: selection.Selection, settings: Settings | None
+    file: BinaryIO,
+    unit: Unit,
+    named: tuple[str, str, str],
+    chosen: selection.Selection,
+    settings: Settings | None,
+    redact: tuple[str, ...] = (),
 ) -> Bundle:
     """Write a bundle and return what it holds. ``named`` is its kind, its id and the revision of the schema.
 
-    Without ``settings`` it has no logs.
+    Without ``settings`` it has no logs. ``redact`` names what it leaves out, in order.
     """
     archive = Archive(file)
-    _add_rows(archive, unit, chosen)
-    for name, path in logs.found(settings, chosen.logs) if settings is not None else ():
+    _add_rows(archive, unit, chosen, redact)
+    for name, path in logs.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ():
         archive.add_bytes(name, logs.content(path))
     kind, key, revision = named
     bundle = Bundle(
-        format=FORMAT, kind=kind, id=key, revision=revision, context=chosen.context, parts=tuple(archive.parts)
+        format=FORMAT,
+        kind=kind,
+        id=key,
+        revision=revision,
+        context=chosen.context,
+        redacted=redact,
+        parts=tuple(archive.parts),
     )
     archive.finish(bundle)
     return bundle
 
 
-def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection) -> None:
+def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact: tuple[str, ...]) -> None:
     """The rows of every table, and of the registry those of the output tables among them."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
     for subject, reading, keys in chosen.rows:
-        archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys))
+        if not redaction.is_left_out(subject, redact):
+            marked = redaction.marking(subject.table, redact)
+            archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys, marked))
     used = sorted(outputs & {part.name.removeprefix("rows/").removesuffix(".jsonl") for part in archive.parts})
     if used:
         archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registered(unit, used))
