@@ -42,6 +42,19 @@ def test_people_see_what_a_bundle_holds_and_what_was_added(database: Database, t
     assert "progressions" in lastlight_state("import", file, "--url", there).out
 
 
+def test_a_redacted_bundle_is_imported_only_with_the_flag(database: Database, tmp_path: Path) -> None:
+    """maintenance OP-60, OP-61, OP-70."""
+    with database.open() as store:
+        store.conversations.sessions.create(NewSession("talk", "name"))
+    file, url = tmp_path / "talk.zip", ("--url", database.url)
+    words = ("export", "session", "talk", "--redact", "logs", "--redact", "content", "--out", file)
+    assert "without content, logs" in lastlight_state(*words, *url).out
+    assert lastlight_state("import", file, *url, "--json").error == "redacted_bundle"
+    copied = lastlight_state("import", file, "--allow-redacted", "--on-conflict", "new_ids", *url, "--json")
+    with database.open() as store:
+        assert store.conversations.sessions.get(copied.data["id"]).name == "name"
+
+
 def test_wrong_words_of_bundles_are_usage_errors(tmp_path: Path) -> None:
     """maintenance OP-70, OP-72."""
     url = ("--url", tmp_path / "s.db")
@@ -53,6 +66,8 @@ def test_wrong_words_of_bundles_are_usage_errors(tmp_path: Path) -> None:
         ("import", tmp_path, "--kind", "bundle", "--revive"),
         ("import", tmp_path, "--kind", "bundle", "--on-conflict", "replace"),
         ("import", tmp_path, "--kind", "lionagi-runs", "--on-conflict", "skip"),
+        ("import", tmp_path, "--kind", "lionagi-runs", "--allow-redacted"),
+        ("export", "run", "x", "--out", tmp_path / "x", "--redact", "names"),
     ):
         assert lastlight_state(*words, *url).code == 2, words
     assert lastlight_state("export", "run", "x", "--out", tmp_path / "x", *url, "--json").error == "not_found"
