@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
+from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.statements import Family, among, bind, number, prepared
 from lastlight_state.db.unit import Unit
 
@@ -59,6 +59,16 @@ HOLDERS = family(lambda keys: sa.select(_l.message_id.label("key"), _l.progressi
 POINTING = family(
     lambda keys: sa.union(
         *(sa.select(column.label("key"), owner.label("owner")).where(column.in_(keys)) for column, owner in POINTERS)
+    )
+)
+#: Those of these messages that anything refers to: an order, a session, a branch, or a delivery of whatever state.
+REFERRED = family(
+    lambda keys: sa.union(
+        *(
+            sa.select(column.label("key")).where(column.in_(keys))
+            for column in (_l.message_id, DELIVERIES.c.message_id)
+        ),
+        *(sa.select(column).where(column.in_(keys)) for column, _ in POINTERS),
     )
 )
 

@@ -15,17 +15,18 @@ from lastlight_state.cli.opening import look, working
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import PrunePlan, PrunePolicy
+from lastlight_state.maintenance.prune.checks import ALL
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
 COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+#: What the records are of which only a part goes.
+PARTS = {"exchange": "inboxes", "changes": "feeds"}
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
 
 
 @command("prune")
-@click.option(
-    "--kind", metavar="KIND", help="What to remove: sessions (the default), runs, executions, messaging, fires."
-)
+@click.option("--kind", metavar="KIND", help=f"What to remove: {', '.join(ALL)}; sessions unless it is given.")
 @click.option("--keep-days", metavar="N", type=int, help="Keep what ended in the last N days; each kind has its own.")
 @click.option("--keep-n", metavar="N", type=int, help="Keep the N that ended last; each kind has its own.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only this one, if it may go; several times.")
@@ -94,4 +95,7 @@ def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int
 
 
 def _amount(plan: PrunePlan) -> str:
-    return f"{plan.records} {plan.kind} with {sum(plan.counts.values())} rows"
+    rows = sum(plan.counts.values())
+    if plan.kind in PARTS:
+        return f"{rows} rows of {plan.records} {PARTS[plan.kind]}"
+    return f"{plan.records} {plan.kind} with {rows} rows"

@@ -15,12 +15,14 @@ from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune import checks, plans
+from lastlight_state.maintenance.prune import checks, plans, sweeping
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.batches import batch
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.records import PrunePlan
+from lastlight_state.maintenance.prune.sweeps import SWEEPS
+from lastlight_state.maintenance.prune.sweeps.sweep import Look
 from lastlight_state.maintenance.prune.walk import Range
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts
@@ -39,6 +41,8 @@ class Prune(Repository):
         Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
         """
         terms = checks.terms(policy, self._now())
+        if policy.kind in SWEEPS:
+            return self._viewing(lambda unit: sweeping.planned(unit, terms))
         return self._viewing(lambda unit: plans.planned(unit, plans.range_of(unit, terms), terms))
 
     def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
@@ -49,8 +53,11 @@ class Prune(Repository):
         `ClaimLost` when another process has taken the work over, and as `plan`.
         """
         terms = checks.terms(policy, self._now())
-        found = self._viewing(lambda unit: plans.range_of(unit, terms))
-        terms["until"] = [iso_text(found.until[0]), found.until[1]]
+        if policy.kind in SWEEPS:
+            self._viewing(lambda unit: sweeping.begun(unit, terms))
+        else:
+            found = self._viewing(lambda unit: plans.range_of(unit, terms))
+            terms["until"] = [iso_text(found.until[0]), found.until[1]]
         receipt = self._receipts.begin("prune", scope=policy.kind, policy=terms, owner=work.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
 
@@ -67,22 +74,44 @@ class Prune(Repository):
         return self._carried_on(self._receipts.resume(receipt_id, owner=work.owner()), time_limit)
 
     def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
+        if receipt.scope in SWEEPS:
+            return self._swept(receipt, _timer(time_limit))
         until, key = receipt.policy["until"]
         ids = receipt.policy["ids"]
         found = Range(KINDS[receipt.scope], (parse_time(until), key), None if ids is None else tuple(ids))
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
         archiver = self._archiver(receipt)
         going_on = True
-        resuming = f"lastlight-state prune --resume {receipt.id}"
-        with work.interruptible(self._receipts, lambda: receipt, again=resuming):
+        with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
             while going_on:
                 if not in_time():
-                    return self._receipts.finish(receipt, "interrupted", error="the time limit was reached")
+                    return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
                 receipt, going_on = self._next(receipt, found, most, archiver)
         return self._receipts.finish(receipt)
 
     def _next(self, receipt: Receipt, found: Range, most: int, archiver: Archiver | None) -> tuple[Receipt, bool]:
         return self._writing(lambda unit: batch(unit, receipt, found, most, self._now(), archiver))
+
+    def _swept(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
+        place: sweeping.Place | None = sweeping.Place.of(receipt)
+        quiet = 0
+        with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+            while place is not None:
+                if not in_time():
+                    return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
+                look = self._look(receipt, place)
+                if look.keys or look.after is None or quiet == sweeping.QUIET:
+                    receipt, place = self._swept_on(receipt, place, look)
+                    quiet = 0
+                else:
+                    place, quiet = place._replace(after=look.after), quiet + 1
+        return self._receipts.finish(receipt)
+
+    def _look(self, receipt: Receipt, place: sweeping.Place) -> Look:
+        return self._reading(lambda unit: SWEEPS[receipt.scope].look(unit, receipt.policy, place.after))
+
+    def _swept_on(self, receipt: Receipt, place: sweeping.Place, look: Look) -> tuple[Receipt, sweeping.Place | None]:
+        return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))
 
     def _archiver(self, receipt: Receipt) -> Archiver | None:
         folder = receipt.policy.get("archive")
@@ -90,6 +119,14 @@ class Prune(Repository):
             return None
         revision = read_state(self._backend).revision or ""
         return Archiver(BUNDLES[receipt.scope], Path(folder), revision, self._settings)
+
+
+_OUT_OF_TIME = "the time limit was reached"
+
+
+def _again(receipt: Receipt) -> str:
+    """The command that goes on with a prune."""
+    return f"lastlight-state prune --resume {receipt.id}"
 
 
 def _timer(seconds: float | None) -> Callable[[], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.kinds import KINDS
+from lastlight_state.maintenance.prune.kinds.kind import Kind
+from lastlight_state.maintenance.prune.sweeps import SWEEPS
+from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
 
 #: The most keys that a policy names.
 MOST_KEYS = 500
@@ -22,11 +26,14 @@ MOST_PATH = 4_000
 
 Terms = dict[str, Any]
 
+#: What a policy may name.
+ALL: Mapping[str, Kind | Sweep] = {**KINDS, **SWEEPS}
+
 
 def terms(policy: PrunePolicy, now: datetime) -> Terms:
     """The policy as a receipt keeps it."""
     valid.group("policy", policy, PrunePolicy)
-    kind = KINDS[valid.word("kind", policy.kind, KINDS)]
+    kind = ALL[valid.word("kind", policy.kind, ALL)]
     days = kind.keep_days if policy.keep_days is None else policy.keep_days
     kept = kind.keep_n if policy.keep_n is None else policy.keep_n
     valid.number("keep_days", days, most=MOST_DAYS)
@@ -37,7 +44,7 @@ def terms(policy: PrunePolicy, now: datetime) -> Terms:
         "keep_n": valid.number("keep_n", kept, most=MOST_KEPT),
         "ids": _keys(policy.ids),
         "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
-        "cutoff": iso_text(now - timedelta(days=days)),
+        "cutoff": iso_text(now - max(timedelta(days=days), kind.least)),
         "archive": None if policy.archive is None else _folder(policy.kind, policy.archive),
     }
 
@@ -58,6 +65,13 @@ def _keys(ids: Any) -> list[str] | None:
         return None
     valid.at_most("ids", keys := valid.several("ids", ids), MOST_KEYS)
     return sorted({valid.sought("ids", key) for key in keys})
+
+
+def refuse_missing(record: str, keys: Iterable[str], known: Collection[str]) -> None:
+    """Raise `NotFound` for a key that is not among those that there are."""
+    for key in keys:
+        if key not in known:
+            raise valid.not_found(record, key)
 
 
 def limit(seconds: Any) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from lastlight_state.db import valid
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import statements as sql, walk
-from lastlight_state.maintenance.prune.checks import Terms
+from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.records import PrunePlan
@@ -86,7 +85,4 @@ def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Cou
 def _refuse_unknown(unit: Unit, name: str, keys: tuple[str, ...]) -> None:
     if not keys:
         return
-    known = {row["key"] for row in unit.rows(*sql.STATEMENTS[name].known.of(keys))}
-    for key in keys:
-        if key not in known:
-            raise valid.not_found(KINDS[name].record, key)
+    refuse_missing(KINDS[name].record, keys, {row["key"] for row in unit.rows(*sql.STATEMENTS[name].known.of(keys))})

@@ -1,4 +1,4 @@
-"""Somebody comes in between the statements of a prune: `Prune._next` judges everything again, under its locks."""
+"""Somebody comes in between the statements of a prune: `Prune._next` and `Prune._swept_on` judge all again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.conversations.talk import begun
 from support.maintenance.rows import insert, run_row
 
 from lastlight_state import Conflict
@@ -66,3 +67,14 @@ def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_mo
     assert (lost.value.code, runs(database)) == ("claim_lost", {*"bc"})
     assert other.receipts.list(state="running").items
     assert getattr(lost.value, "__notes__", []) == [], "it must not be told to resume what another one is doing"
+
+
+def test_a_session_that_runs_again_between_the_look_and_its_batch_keeps_its_feed(database: Database) -> None:
+    """maintenance OP-28, OP-79, case 11."""
+    store, other = database.open(), database.open()
+    session = begun(store, "a").session_id
+    database.clock.advance(seconds=31 * 86_400)
+    with racing(store) as race:
+        race.before_unit(4, lambda: other.conversations.lifecycle.transition(session, "running"))
+        receipt = store.maintenance.prune.run(PrunePolicy("changes"))
+    assert (race.left, receipt.counts) == (0, {})

@@ -141,11 +141,20 @@ class Threads:
         messages = held.messages | {row["message_id"] for order in orders for row in links(unit, order)}
         counts = Counter({"progression_links": _removed(unit, REMOVE_LINKS, orders)})
         counts["progressions"] = _removed(unit, REMOVE_ORDERS, orders)
-        list(rows(unit, LOCK_MESSAGES, messages))
-        used = {row["key"] for row in rows(unit, USED, messages)}
-        counts["exchange_deliveries"] = _removed(unit, REMOVE_DELIVERIES, messages - used)
-        counts["messages"] = _removed(unit, REMOVE_MESSAGES, messages - used)
+        unused = _unused(unit, messages, USED)
+        counts["exchange_deliveries"] = _removed(unit, REMOVE_DELIVERIES, unused)
+        counts["messages"] = _removed(unit, REMOVE_MESSAGES, unused)
         return +counts
+
+
+def removed_unused(unit: Unit, messages: set[str], used: Family) -> int:
+    """Remove those of these messages that are not among the ``used``, under their locks; how many those are."""
+    return _removed(unit, REMOVE_MESSAGES, _unused(unit, messages, used))
+
+
+def _unused(unit: Unit, messages: set[str], used: Family) -> set[str]:
+    list(rows(unit, LOCK_MESSAGES, messages))
+    return messages - {row["key"] for row in rows(unit, used, messages)}
 
 
 def _removed(unit: Unit, family: Family, keys: Iterable[str]) -> int:

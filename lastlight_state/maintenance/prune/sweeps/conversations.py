@@ -1,0 +1,52 @@
+"""The first deliveries of inboxes, and the first entries of feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, MESSAGES, SESSIONS
+from lastlight_state.conversations.words import SESSION
+from lastlight_state.db.statements import bind
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune.kinds.threads import removed_unused
+from lastlight_state.maintenance.prune.sweeps.heads import Freed, Heads
+from lastlight_state.maintenance.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, family, rows
+
+_d, _c = DELIVERIES.c, CHANGES.c
+
+_DELIVERED = family(lambda keys: sa.select(_d.message_id.label("key"), _d.owner, _d.ord).where(_d.message_id.in_(keys)))
+
+
+def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
+    """How many of these messages nothing refers to once the deliveries before these positions are gone."""
+    staying = {row["key"] for one in (HOLDERS, POINTING) for row in rows(unit, one, messages)}
+    for row in rows(unit, _DELIVERED, messages - staying):
+        if row["ord"] >= limits.get(row["owner"], 0):
+            staying.add(row["key"])
+    return len(messages - staying)
+
+
+EXCHANGE = Heads(
+    name="exchange",
+    record="inbox",
+    key=INBOXES.c.owner,
+    owner=_d.owner,
+    number=_d.ord,
+    age=_d.acked_at,
+    waits=sa.and_(_d.acked_at.is_(None), _d.delivered_at < bind("cutoff", _d.delivered_at)),
+    freed=Freed(
+        str(MESSAGES.name), _d.message_id, _unused, lambda unit, messages: removed_unused(unit, messages, REFERRED)
+    ),
+)
+CHANGES_SWEEP = Heads(
+    name="changes",
+    record=SESSION,
+    key=SESSIONS.c.id,
+    owner=_c.session_id,
+    number=_c.seq,
+    age=_c.at,
+    protections=PROTECTIONS,
+    locks=True,
+)

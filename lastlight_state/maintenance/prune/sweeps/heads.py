@@ -1,0 +1,233 @@
+"""Numbered rows of one owner of which the first ones go: a prefix goes, and the newest always stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.statements import Family, Statement, bind, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.references import family, rows
+
+#: How many rows of a prefix one statement reads.
+_READ = 2_000
+#: More rows than anybody has, and a number that no row has.
+_ALL = 2**62
+_MOST = sa.bindparam("most", type_=sa.BigInteger())
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What the rows of a prefix alone may hold: their column for it, how it is counted, and how it goes."""
+
+    table: str
+    column: sa.Column[Any]
+    count: Callable[[Unit, set[str], Mapping[str, int]], int]
+    remove: Callable[[Unit, set[str]], int]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The owners of numbered rows.
+
+    ``key``          the owner's key, in the table of owners
+    ``owner``        the column of the rows that holds it, with ``number`` their primary key
+    ``age``          from when on a row is not needed any more; one that has none ends the prefix
+    ``waits``        rows that have no age although they are as old: an owner whose first row is one counts as
+                     ``not_ended``
+    ``protections``  conditions under which nothing of an owner goes, by the reason
+    ``locks``        whether an owner is locked while its rows go
+    ``freed``        what goes with the last row that refers to it
+    """
+
+    name: str
+    record: str
+    key: sa.Column[Any]
+    owner: sa.Column[Any]
+    number: sa.Column[Any]
+    age: sa.Column[Any]
+    waits: sa.ColumnElement[bool] | None = None
+    protections: Mapping[str, sa.ColumnElement[bool]] = field(default_factory=dict)
+    locks: bool = False
+    freed: Freed | None = None
+    keep_days: int = 30
+    keep_n: int = 0
+    least: timedelta = timedelta()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that rows are removed of."""
+        return (self._table, *(() if self.freed is None else (self.freed.table,)))
+
+    @property
+    def _table(self) -> str:
+        return str(self.owner.table.name)
+
+    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+        """Those of these owners that there are."""
+        return {row["key"] for row in rows(unit, self.statements.known, keys)}
+
+    def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
+        """The next owners after a key of which a prefix may go."""
+        keys, ends = self._next(unit, terms, after)
+        judged = self._judged(unit, terms, keys, Counter())
+        found = [key for key, _ in self._going(unit, terms, judged, most=1)]
+        return Look(found, ends)
+
+    def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
+        """Remove the prefixes of these owners in their order, or the beginnings of them: about ``most`` rows."""
+        here = self._locked(unit, keys) if self.locks else keys
+        left = most if self.freed is None else max(1, most // 2)
+        counts: Counter[str] = Counter()
+        held: set[str] = set()
+        more = False
+        judged = list(self._judged(unit, terms, here, Counter()))
+        for key, limit in list(self._going(unit, terms, judged, most=left + 1)):
+            if left <= 0:
+                more = True
+                break
+            end = self._cut(unit, key, limit, left)
+            held.update(self._held(unit, key, end))
+            gone = unit.change(self.statements.remove, {"owner": key, "limit": end})
+            counts[self._table] += gone
+            left -= gone
+            more = more or end < limit
+        if self.freed is not None and held:
+            counts[self.freed.table] += self.freed.remove(unit, held)
+        return Removal(+counts, more and bool(+counts))
+
+    def tally(self, unit: Unit, terms: Terms) -> Tally:
+        """The owners of which a prefix would go, and those whose first row is old and stays."""
+        found, limits, after = Tally(), dict[str, int](), ""
+        last: str | None = after
+        while last is not None:
+            keys, last = self._next(unit, terms, last)
+            limits.update(self._going(unit, terms, self._judged(unit, terms, keys, found.protected)))
+        found.add(limits)
+        held: set[str] = set()
+        for key, limit in limits.items():
+            found.counts[self._table] += unit.value(self.statements.count, {"owner": key, "limit": limit})
+            held.update(self._held(unit, key, limit))
+        if self.freed is not None:
+            found.counts[self.freed.table] += self.freed.count(unit, held, limits)
+        return found
+
+    def _next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
+        """The next owners after a key, and the last of them unless they are the last of all."""
+        since = after or ""
+        if terms["ids"] is None:
+            keys = [row["key"] for row in unit.rows(self.statements.walk, {"after": since})]
+        else:
+            keys = [key for key in terms["ids"] if key > since][:LOOK]
+        return keys, keys[-1] if len(keys) == LOOK else None
+
+    def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
+        """Those of these owners whose first row is old enough, and which nothing protects; the others are counted."""
+        for row in _with(unit, self.statements.judge, keys, {"cutoff": cutoff(terms)}):
+            key, old, waits = row.pop("key"), row.pop("old"), row.pop("waiting")
+            reason = next((reason for reason, holds in row.items() if holds), None)
+            if waits or (old and reason is not None):
+                protected[reason or "not_ended"] += 1
+            elif old:
+                yield key
+
+    def _going(self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL) -> Iterator[tuple[str, int]]:
+        """Before which number the rows of these owners go, for those of which any do; at most so many of each."""
+        values = {"cutoff": cutoff(terms), "kept": max(terms["keep_n"], 1) - 1, "most": most}
+        for row in _with(unit, self.statements.limits, keys, values):
+            if row["newest"] is not None:
+                limit = min(row[name] for name in ("newest", "stop", "cut") if row[name] is not None)
+                if row["first"] < limit:
+                    yield row["key"], limit
+
+    def _locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
+        return [row["key"] for row in rows(unit, self.statements.lock, keys)]
+
+    def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
+        """The number before which at most so many rows are, and not beyond the limit."""
+        found = unit.value(self.statements.cut, {"owner": key, "most": most})
+        return limit if found is None else min(limit, found)
+
+    def _held(self, unit: Unit, key: str, limit: int) -> Iterator[str]:
+        after = -1
+        while self.freed is not None:
+            found = unit.rows(self.statements.held, {"owner": key, "after": after, "limit": limit})
+            yield from (row["held"] for row in found)
+            if len(found) < _READ:
+                return
+            after = found[-1]["at"]
+
+    @cached_property
+    def statements(self) -> Statements:
+        """Its statements."""
+        return Statements(self)
+
+
+class Statements:
+    """The statements of one kind. Each finds its rows by the primary key of the owners or of the rows."""
+
+    def __init__(self, heads: Heads) -> None:
+        key, at, this = heads.key, heads.number, heads.owner == bind("owner", heads.owner)
+        before, found = at < bind("limit", at), sa.select(key.label("key"))
+        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
+        self.known = family(lambda keys: found.where(key.in_(keys)))
+        self.lock = family(lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True))
+        self.judge = _of_owners(heads, _first_rows(heads))
+        self.limits = _of_owners(heads, _ends(heads))
+        self.cut = prepared(sa.select(at).where(this).order_by(at).limit(number(1)).offset(_MOST))
+        self.count = prepared(sa.select(sa.func.count()).select_from(at.table).where(this, before))
+        self.remove = prepared(sa.delete(at.table).where(this, before))
+        self.held = _held(heads, this, before)
+
+
+def _of_owners(heads: Heads, values: Mapping[str, sa.ColumnElement[Any]]) -> Family:
+    found = sa.select(heads.key.label("key"), *(value.label(name) for name, value in values.items()))
+    return family(lambda keys: found.where(heads.key.in_(keys)).order_by(heads.key))
+
+
+def _first_rows(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
+    """Whether the first row of an owner is old, whether it waits, and what protects the owner."""
+    old = heads.age < bind("cutoff", heads.age)
+    waiting = sa.false() if heads.waits is None else _first(heads, heads.waits)
+    return {"old": _first(heads, old), "waiting": waiting, **heads.protections}
+
+
+def _ends(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
+    """The first number of an owner, and those that end its prefix: of a batch, of what is old, and of what may go."""
+    at, rows = heads.number, sa.select(heads.number).where(heads.owner == heads.key).limit(number(1))
+    cut = rows.order_by(at).offset(_MOST).correlate(heads.key.table).scalar_subquery()
+    young = unindexed(sa.or_(heads.age.is_(None), heads.age >= bind("cutoff", heads.age)))
+    stop = rows.where(at < sa.func.coalesce(cut, number(_ALL)), young).order_by(at)
+    newest = rows.order_by(at.desc()).offset(sa.bindparam("kept", type_=sa.Integer()))
+    return {
+        "first": _first(heads, at),
+        "cut": cut,
+        "stop": stop.scalar_subquery(),
+        "newest": newest.scalar_subquery(),
+    }
+
+
+def _first(heads: Heads, value: Any) -> Any:
+    found = sa.select(value).where(heads.owner == heads.key)
+    return found.order_by(heads.number).limit(number(1)).scalar_subquery()
+
+
+def _held(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
+    at, held = heads.number, heads.number if heads.freed is None else heads.freed.column
+    found = sa.select(at.label("at"), held.label("held")).where(*conditions, at > bind("after", at))
+    return prepared(found.order_by(at).limit(number(_READ)))
+
+
+def _with(unit: Unit, made: Family, keys: Iterable[str], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    named = list(keys)
+    for at in range(0, len(named), LOOK):
+        statement, names = made.of(named[at : at + LOOK])
+        yield from unit.rows(statement, {**values, **names})
