@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from support.between import before
 from support.cli.calls import lastlight_state
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession
+from lastlight_state.maintenance.bundles.archive import Archive
 from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
 
 
 def test_a_session_is_exported_and_imported_elsewhere(database: Database, tmp_path: Path) -> None:
@@ -27,6 +31,25 @@ def test_a_session_is_exported_and_imported_elsewhere(database: Database, tmp_pa
         assert store.conversations.sessions.get("talk").name == "name"
     again = lastlight_state("import", file, "--kind", "bundle", "--on-conflict", "skip", "--url", there)
     assert (again.code, "session talk is there already" in again.out) == (0, True)
+
+
+def test_an_export_beside_a_writer_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-60: a file that nobody used is read without locks, and read again when somebody comes."""
+    there, file = tmp_path / "here.db", tmp_path / "run.zip"
+    with StateStore.open(there) as store:
+        run = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p")
+
+    def cancel() -> None:
+        with StateStore.open(there) as other:
+            other.workflows.runs.cancel(run.id, by="ana", reason="done")
+
+    happened = before(monkeypatch, Archive, "finish", cancel)
+    assert lastlight_state("export", "run", run.id, "--out", file, "--url", there).code == 0
+    assert happened == ["finish"]
+    loaded = tmp_path / "there.db"
+    with StateStore.open(loaded) as store:
+        store.maintenance.bundles.load(file)
+        assert store.workflows.runs.get(run.id).status == "cancelled"
 
 
 def test_people_see_what_a_bundle_holds_and_what_was_added(database: Database, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from support.cli.calls import lastlight_state
 from support.maintenance.rows import insert, run_row
 
+from lastlight_state import StateStore
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.testing import Database
 
@@ -99,3 +100,11 @@ def test_an_archive_holds_what_a_prune_removed(old: Database, tmp_path: Path) ->
     assert ([file.name[:6] for file in files], left(old)) == (["run-a-", "run-b-"], 2)
     assert lastlight_state("import", files[0], "--url", old.url).code == 0
     assert left(old) == 3
+
+
+@pytest.mark.parametrize("flag", ["--keep-days", "--keep-n"])
+def test_a_policy_of_zero_beside_a_receipt_is_refused(tmp_path: Path, flag: str) -> None:
+    """maintenance OP-70."""
+    StateStore.open(tmp_path / "s.db").close()
+    said = lastlight_state("prune", "--resume", "x", flag, "0", "-y", "--url", tmp_path / "s.db")
+    assert (said.code, "must not be given" in said.err) == (2, True)

@@ -46,6 +46,28 @@ def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_no
     assert talks.conversations.messages.get("a") == found
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"lion_content_pruned": "x", "secret": "s"},
+        {"lion_content_pruned": {"at": "2026-02-03T12:00:00.000Z", "original_bytes": 7, "secret": "s"}},
+        {"lion_content_pruned": {"at": "secret", "original_bytes": 7}},
+        {"lion_content_pruned": {"at": "2026-02-03T12:00:00.000Z", "original_bytes": "secret"}},
+    ],
+)
+def test_a_content_that_only_looks_emptied_is_emptied(store: Any, database: Database, content: Any) -> None:
+    """maintenance OP-32: anybody may write the mark."""
+    talks = database.open()
+    begun(talks, branch_id="main")
+    talks.conversations.branches.append("main", [NewMessage("user", content, id="a")])
+    policy = RedactPolicy(message_ids=["a"])
+    assert store.maintenance.redact.plan(policy).counts == {"messages": 1}
+    assert store.maintenance.redact.run(policy).counts == {"messages": 1}
+    found = talks.conversations.messages.get("a").content
+    assert (found.keys(), found[messages.MARK].keys()) == ({messages.MARK}, {"at", "original_bytes"})
+    assert store.maintenance.redact.run(policy).counts == {}
+
+
 def test_session_ids_and_roles_narrow_what_is_emptied(database: Database) -> None:
     """maintenance OP-32."""
     store = database.open()

@@ -62,7 +62,7 @@ def _policy(kind: str | None, ids: Sequence[str], **more: Any) -> PrunePolicy:
 def _refuse_policy(**given: Any) -> None:
     """Refuse a policy beside a receipt."""
     for name, value in given.items():
-        if value:
+        if value is not None and value is not False and value != ():
             raise InvalidValue(f"--{name.replace('_', '-')}", "must not be given with --resume: the receipt has it")
 
 

@@ -12,6 +12,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.bundles import logs, redaction, selection
 from lastlight_state.maintenance.bundles.archive import new_file
@@ -64,13 +65,18 @@ class Bundles(Repository):
         hidden = tuple(sorted({valid.word("redact", one, REDACTIONS) for one in valid.several("redact", redact)}))
         revision = read_state(self._backend).revision or ""
 
-        def write(view: Unit) -> Bundle:
-            chosen = selection.selected(view, kind, found)
-            with new_file(place) as file:
-                logged = self._settings if with_logs else None
+        with new_file(place) as file:
+
+            def write(view: Unit) -> Bundle:
+                file.seek(0)
+                file.truncate()
+                chosen, logged = selection.selected(view, kind, found), self._settings if with_logs else None
                 return written(file, view, (kind, found, revision), chosen, logged, hidden)
 
-        return self._viewing(write)
+            bundle = self._viewing(write)
+            if self._backend.disturbed:
+                raise Conflict("another process wrote to the file meanwhile", code="source_changed")
+        return bundle
 
     def read(self, file: str | Path) -> Bundle:
         """What a bundle holds, after every part of it was compared with its digest. Needs no database.

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from lastlight_state import codec
 from lastlight_state.errors import AlreadyExists
@@ -28,11 +28,18 @@ _UNIX = 3
 
 
 class Archive:
-    """A bundle that is being written, part by part."""
+    """A bundle that is being written, part by part. It must be left before its file is closed."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
         self.parts: list[BundlePart] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError, ValueError):  # where writing fails, this does, too
+            self._zip.close()
 
     def add_lines(self, name: str, lines: Iterable[bytes]) -> None:
         """Add a file of these lines, unless there are none."""

@@ -24,21 +24,21 @@ def written(
 
     Without ``settings`` it has no logs. ``redact`` names what it leaves out, in order.
     """
-    archive = Archive(file)
-    _add_rows(archive, unit, chosen, redact)
-    for name, path in logs.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ():
-        archive.add_bytes(name, logs.content(path))
     kind, key, revision = named
-    bundle = Bundle(
-        format=FORMAT,
-        kind=kind,
-        id=key,
-        revision=revision,
-        context=chosen.context,
-        redacted=redact,
-        parts=tuple(archive.parts),
-    )
-    archive.finish(bundle)
+    with Archive(file) as archive:
+        _add_rows(archive, unit, chosen, redact)
+        for name, path in logs.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ():
+            archive.add_bytes(name, logs.content(path))
+        bundle = Bundle(
+            format=FORMAT,
+            kind=kind,
+            id=key,
+            revision=revision,
+            context=chosen.context,
+            redacted=redact,
+            parts=tuple(archive.parts),
+        )
+        archive.finish(bundle)
     return bundle
 
 

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import AlreadyExists, Conflict, CorruptData
+from lastlight_state.jsonl import places
+from lastlight_state.jsonl.files import sync_directory
 from lastlight_state.maintenance.backup.restoring import translated
 from lastlight_state.maintenance.bundles import selection
 from lastlight_state.maintenance.bundles.archive import link
@@ -43,12 +45,20 @@ class Archiver:
     settings: Settings
 
     def archive(self, unit: Unit, keys: Sequence[str]) -> tuple[dict[str, str], Counter[str]]:
-        """Write these records; the digest of each one's bundle, and the rows of all by table."""
+        """Write these records; the digest of each one's bundle, and the rows of all by table.
+
+        A run that cannot be read is left out. A session that cannot be read is `CorruptData`: others share its rows.
+        """
         digests: dict[str, str] = {}
         rows: Counter[str] = Counter()
         with translated(self.folder):
             for key in keys:
-                digests[key], bundle = self._written(unit, key)
+                try:
+                    digests[key], bundle = self._written(unit, key)
+                except CorruptData:
+                    if self.kind != "run":
+                        raise
+                    continue
                 rows.update(_rows(bundle))
         return digests, rows
 
@@ -74,12 +84,23 @@ class Archiver:
             with opened(made) as found, made.open("rb") as file:
                 digest, bundle = hashlib.file_digest(file, "sha256").hexdigest(), found.bundle
             target = self.folder / f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
-            if not os.path.lexists(target):
-                link(made, target)
+            _put(made, target, digest)
         finally:
             with suppress(FileNotFoundError):
                 made.unlink()
         return digest, bundle
+
+
+def _put(made: Path, target: Path, digest: str) -> None:
+    """Give a bundle its name. One that is there already, of a batch that was killed, must have the same bytes."""
+    try:
+        link(made, target)
+    except AlreadyExists:
+        with os.fdopen(places.opened_file(target, os.O_RDONLY), "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                raise Conflict(f"{target} is another file than the archive of this record", code="other_file") from None
+            os.fsync(file.fileno())
+        sync_directory(target.parent)
 
 
 def _name(key: str) -> str:

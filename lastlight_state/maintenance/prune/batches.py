@@ -61,13 +61,23 @@ def batch(
     outputs = walk.outputs_of(unit, found.kind)
     chosen = _prefix(_bounds(unit, found.kind, victims, outputs), most)
     taken = walk.free(chosen, walk.waits(unit, found.kind, chosen))
-    digests, archived = ({}, None) if archiver is None else archiver.archive(unit, taken)
+    digests, archived = ({}, None) if archiver is None else _archived(unit, archiver, found.kind, taken, outputs)
+    if archived is not None:
+        taken = [key for key in taken if key in digests]
     removed = _removed(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
     if archiver is not None and archived is not None:
         archiver.refuse_other(archived, removed)
     last = places[-1] if len(chosen) == len(victims) else places[keys.index(chosen[-1])]
     progress = Progress(last, progress.removed or bool(taken))
     return _stepped(unit, receipt, removed, progress, at), True
+
+
+def _archived(
+    unit: Unit, archiver: Archiver, kind: Kind, keys: Sequence[str], outputs: Sequence[str]
+) -> tuple[dict[str, str], Counter[str]]:
+    """Write these records as bundles. What was written stays as it is until they are removed."""
+    walk.hold(unit, kind, keys, outputs)
+    return archiver.archive(unit, keys)
 
 
 def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:

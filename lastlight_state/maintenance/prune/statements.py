@@ -13,6 +13,7 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, bind, constant, number, prepared
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
+from lastlight_state.migrations.roles import rights
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.receipts.tables import PERMITS, TOMBSTONES
 
@@ -60,6 +61,8 @@ class Statements:
         self.protected = Family("key", self._protected)
         self.measured = Family("key", self._measured)
         self.children = {str(child.table.name): _removal(child) for child in kind.children}
+        #: Lock those of the rows that go with a record which anybody may change.
+        self.held = [_holding(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]
         self.own = _removal(key)
         self.bury = Family("key", self._bury)
 
@@ -118,6 +121,12 @@ def output_counts(table: str) -> Family:
 
 
 @cache
+def output_holding(table: str) -> Family:
+    """Locks the rows of these runs in an output table."""
+    return _holding(_run_id_of(table))
+
+
+@cache
 def output_removal(table: str) -> Family:
     """Removes the rows of these runs from an output table."""
     return _removal(_run_id_of(table))
@@ -125,6 +134,11 @@ def output_removal(table: str) -> Family:
 
 def _run_id_of(table: str) -> sa.Column[Any]:
     return sa.Table(table, sa.MetaData(), sa.Column("run_id", columns.Text)).c.run_id
+
+
+def _holding(column: sa.Column[Any]) -> Family:
+    order = tuple(column.table.primary_key) or (column,)
+    return Family("key", lambda keys: sa.select(column).where(column.in_(keys)).order_by(*order).with_for_update())
 
 
 def _removal(column: sa.Column[Any]) -> Family:

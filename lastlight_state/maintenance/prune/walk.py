@@ -97,6 +97,18 @@ def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
     return [key for key in keys if key in found]
 
 
+def hold(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> None:
+    """Keep everything that goes with these records as it is until the unit ends."""
+    if not keys:
+        return
+    for family in sql.STATEMENTS[kind.name].held:
+        unit.rows(*family.of(keys))
+    for table in outputs:
+        unit.rows(*sql.output_holding(table).of(keys))
+    if kind.shared is not None:
+        kind.shared.hold(unit, keys)
+
+
 def outputs_of(unit: Unit, kind: Kind) -> list[str]:
     """The output tables whose rows go with the records. One that was dropped behind the registry is passed over."""
     if not kind.has_outputs:

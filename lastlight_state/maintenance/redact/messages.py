@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -21,13 +22,15 @@ Row = dict[str, Any]
 
 #: The only key of an emptied content.
 MARK = "lion_content_pruned"
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 _m, _s = MESSAGES.c, SESSIONS.c
 
-#: Whether a message has its content. An emptied one begins with the mark.
-IS_FULL = sa.cast(_m.content, sa.Text).not_like(sa.literal_column(f"'{{\"{MARK}\":%'", columns.Text))
+_text = sa.cast(_m.content, sa.Text)
+#: The content where it begins as one does that was emptied, else None.
+_marked = sa.case((_text.like(sa.literal_column(f"'{{\"{MARK}\":%'", columns.Text)), _text)).label("marked")
 
-_SHOWN = (_m.id, _m.created_at, _m.role, _m.sender, _m.recipient, bytes_of(_m.content).label("bytes"))
+_SHOWN = (_m.id, _m.created_at, _m.role, _m.sender, _m.recipient, bytes_of(_m.content).label("bytes"), _marked)
 _EMPTY = prepared(
     sa.update(MESSAGES)
     .where(_m.id == bind("id", _m.id))
@@ -48,7 +51,7 @@ _OWNERS = family(
 
 
 def _full(keys: Any) -> sa.Select[Any]:
-    return sa.select(*_SHOWN).where(_m.id.in_(keys), IS_FULL).order_by(_m.id)
+    return sa.select(*_SHOWN).where(_m.id.in_(keys)).order_by(_m.id)
 
 
 _LOCK_OWNERS = family(lambda keys: sa.select(_s.id).where(_s.id.in_(keys)).order_by(_s.id).with_for_update(read=True))
@@ -62,7 +65,21 @@ def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[Row]:
     """
     if locked:
         list(rows(unit, _LOCK_OWNERS, _owners(unit, ids)))
-    return list(rows(unit, LOCK_FULL if locked else FULL, ids))
+    found = rows(unit, LOCK_FULL if locked else FULL, ids)
+    return [row for row in found if not _is_emptied(row.pop("marked"))]
+
+
+def _is_emptied(text: str | None) -> bool:
+    """Whether a content is what `empty` leaves, and holds nothing else."""
+    try:
+        value = None if text is None else codec.decode(text)
+    except ValueError:
+        return False
+    told = value.get(MARK) if isinstance(value, dict) and len(value) == 1 else None
+    if not isinstance(told, dict) or told.keys() != {"at", "original_bytes"}:
+        return False
+    at, size = told["at"], told["original_bytes"]
+    return isinstance(at, str) and _TIME.fullmatch(at) is not None and type(size) is int
 
 
 def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:

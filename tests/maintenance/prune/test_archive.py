@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from psycopg.errors import LockNotAvailable
 from support.between import before
 from support.maintenance.rows import counts, insert
 from support.maintenance.whole_runs import Report, whole_run
@@ -16,6 +17,7 @@ from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance import CopiedTable, PrunePolicy
 from lastlight_state.maintenance.prune import batches
 from lastlight_state.testing import Database
+from lastlight_state.workflows import RunOptions, Trigger
 
 DAY = 86_400
 #: Tables that tell of the prune and of the load, and stay.
@@ -88,25 +90,6 @@ def test_what_was_delivered_of_a_session_comes_back_from_its_bundle(
     assert _digests(store, tmp_path) == was
 
 
-def test_a_session_that_gets_a_delivery_after_it_was_archived_stays(
-    postgres_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """maintenance OP-30: another program's row; on SQLite nobody else writes in between."""
-    store, raw = postgres_database.open(), postgres_database.raw()
-    c = store.conversations
-    c.sessions.create(NewSession("talk", "name"))
-    c.branches.append(c.branches.create("talk").id, [NewMessage("user", "hello", id="m")])
-    c.exchange.send(NewMessage("user", "other", id="o"), to="ana")
-    postgres_database.clock.advance(seconds=31 * DAY)
-    now = str(postgres_database.clock.now())
-    row = {"owner": "ana", "ord": 1, "message_id": "m", "delivered_at": now, "acked_at": now}
-    happened = before(monkeypatch, batches, "_removed", lambda: insert(raw, "exchange_deliveries", row))
-    with pytest.raises(Conflict) as caught:
-        store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
-    assert (happened, caught.value.code) == (["_removed"], "changed_meanwhile")
-    assert c.sessions.find("talk") is not None
-
-
 def test_a_kill_between_the_archive_and_the_removal_loses_nothing(
     database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +117,61 @@ def test_a_run_that_gets_a_row_after_it_was_archived_stays(
     assert (caught.value.code, store.workflows.runs.get("old").id) == ("changed_meanwhile", "old")
 
 
+@pytest.mark.parametrize("change", ["an execution", "a message", "a delivery"])
+def test_what_was_archived_is_not_changed_before_it_is_removed(
+    postgres_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """maintenance OP-30: a change in between waits until the record is gone."""
+    store, raw = _with_an_old_run(postgres_database), postgres_database.raw()
+    store.conversations.branches.append(_talk(store), [NewMessage("user", "hello", id="m")])
+    postgres_database.clock.advance(seconds=31 * DAY)
+    store.conversations.exchange.send(NewMessage("user", "other", id="o"), to="ana")
+    sql = {
+        "an execution": "UPDATE executions SET skill = 'changed' WHERE workflow_run_id = 'old'",
+        "a message": "UPDATE messages SET role = 'changed' WHERE id = 'm'",
+        "a delivery": "INSERT INTO exchange_deliveries (owner, ord, message_id, sender, delivered_at)"
+        " VALUES ('ana', 1, 'm', 'x', now())",
+    }[change]
+
+    def act() -> None:
+        raw.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(LockNotAvailable):
+            raw.execute(sql)
+
+    happened = before(monkeypatch, batches, "_removed", act)
+    kind = "runs" if change == "an execution" else "sessions"
+    receipt = store.maintenance.prune.run(PrunePolicy(kind, keep_n=0, archive=folder))
+    assert (receipt.state, happened) == ("done", ["_removed"])
+
+
+def test_a_file_in_the_place_of_an_archive_is_read_before_it_is_trusted(database: Database, folder: Path) -> None:
+    """maintenance OP-30."""
+    store = _with_an_old_run(database)
+    policy = PrunePolicy("runs", keep_n=0, archive=folder)
+    store.maintenance.prune.run(policy)
+    (file,) = folder.iterdir()
+    store.maintenance.bundles.load(file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(Conflict) as caught:
+        store.maintenance.prune.run(policy)
+    assert (caught.value.code, store.workflows.runs.get("old").id) == ("other_file", "old")
+    file.write_bytes(whole)
+    assert store.maintenance.prune.run(policy).counts["workflow_runs"] == 1
+
+
+def test_a_run_that_cannot_be_read_stays_and_hinders_no_other(sqlite_database: Database, folder: Path) -> None:
+    """maintenance OP-30: Postgres keeps no text that is no JSON."""
+    database = sqlite_database
+    store = _with_an_old_run(database)
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="damaged"))
+    store.workflows.runs.cancel("damaged", by="ana", reason="done")
+    database.clock.advance(seconds=31 * DAY)
+    database.raw().execute("UPDATE workflow_runs SET phase_history = 'x' WHERE id = 'damaged'")
+    receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
+    assert (receipt.state, receipt.counts["workflow_runs"], len(list(folder.iterdir()))) == ("done", 1, 1)
+
+
 def test_an_archive_that_cannot_be_is_refused(database: Database, folder: Path) -> None:
     """maintenance OP-25, OP-30: before there is a receipt."""
     store = _with_an_old_run(database)
@@ -150,6 +188,11 @@ def _with_an_old_run(database: Database) -> StateStore:
     whole_run(store, "old")
     database.clock.advance(seconds=31 * DAY)
     return store
+
+
+def _talk(store: StateStore) -> str:
+    store.conversations.sessions.create(NewSession("talk", "name"))
+    return store.conversations.branches.create("talk").id
 
 
 def _killed() -> None:

@@ -31,6 +31,9 @@ class Shared(Protocol):
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
         """How many shared rows go with all these records together, by table."""
 
+    def hold(self, unit: Unit, keys: Sequence[str]) -> None:
+        """Keep what these records refer to as it is, until the unit ends."""
+
     def held(self, unit: Unit, keys: Sequence[str]) -> Any:
         """What these records refer to, for `release`."""
 

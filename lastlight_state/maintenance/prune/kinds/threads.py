@@ -70,6 +70,9 @@ def _removal(column: Any) -> Family:
 LOCK_BRANCHES = _locking(_b.id, _b.session_id)
 LOCK_ORDERS = _locking(_p.id, _p.id)
 LOCK_MESSAGES = _locking(_m.id, _m.id)
+LOCK_DELIVERIES = family(
+    lambda keys: sa.select(_d.ord).where(_d.message_id.in_(keys)).order_by(_d.owner, _d.ord).with_for_update()
+)
 REMOVE_LINKS = _removal(_l.progression_id)
 REMOVE_ORDERS = _removal(_p.id)
 REMOVE_DELIVERIES = _removal(_d.message_id)
@@ -98,6 +101,14 @@ class Threads:
     def lock(self, unit: Unit, keys: Sequence[str]) -> None:
         """Keep others from forking the branches of these sessions."""
         list(rows(unit, LOCK_BRANCHES, keys))
+
+    def hold(self, unit: Unit, keys: Sequence[str]) -> None:
+        """Keep the orders of these sessions, their messages and deliveries as they are."""
+        held = self.held(unit, keys)
+        list(rows(unit, LOCK_ORDERS, held.orders))
+        messages = held.messages | {row["message_id"] for order in held.orders for row in links(unit, order)}
+        list(rows(unit, LOCK_MESSAGES, messages))
+        list(rows(unit, LOCK_DELIVERIES, messages))
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
         """The rows of each session's orders, and as many messages as the longest of them has."""
