@@ -46,7 +46,8 @@ class Backup(Repository):
         folder is there, `InvalidValue` if it is below the line files or mailboxes, `Conflict` ``damaged_backup`` for a
         database that is damaged itself, and `BackendUnavailable` where the folder cannot be written, or one that
         belongs to the backup not be read. The manifest names what holds up nothing and is left out: a damaged file of
-        a mailbox, an attachment or folder that cannot be opened, and a file whose name is not UTF-8.
+        a mailbox, an attachment or folder that cannot be opened, what is no regular file among the line files, a file
+        whose name is not UTF-8, and what lies too deep (64 folders, 2,000 bytes).
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)

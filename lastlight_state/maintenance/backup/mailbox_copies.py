@@ -19,7 +19,7 @@ from lastlight_state.mailbox import Mailboxes
 from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
 from lastlight_state.mailbox.kernel.files import OtherFile
 from lastlight_state.maintenance.backup import databases
-from lastlight_state.maintenance.backup.line_copies import NOT_TEXT, make_private, shown
+from lastlight_state.maintenance.backup.line_copies import NOT_TEXT, TOO_DEEP, make_private, shown, too_deep
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
@@ -29,7 +29,8 @@ _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every mailbox into a folder. Gives each file or folder that is left out, and the reason.
 
-    Left out is a database file that is damaged, and what cannot be opened or has a name that is not UTF-8.
+    Left out is a database file that is damaged, and what cannot be opened, lies too deep, or has a name that is not
+    UTF-8.
 
     A session or file that vanishes meanwhile, because somebody prunes it, is left out without a word.
     """
@@ -75,9 +76,9 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         if path == str(source):
             folders[:], names[:] = [name for name in folders if name in (INBOX, OUTBOX)], []
         make_private(target / folder, below=target)
-        for name in [name for name in (*folders, *names) if shown(name) != name]:
+        for name, refused in [(name, found) for name in (*folders, *names) if (found := _refused(folder / name))]:
             (folders if name in folders else names).remove(name)
-            yield shown(str(folder / name)), NOT_TEXT
+            yield shown(str(folder / name)), refused
         unopened.update(folder / name for name in folders)
         for name in names:
             problem = _copy_file(held, name, target / folder / name)
@@ -87,6 +88,13 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         there = source / folder
         if there.is_dir() and not there.is_symlink():  # the others are links, or gone
             yield str(folder), "cannot be opened"
+
+
+def _refused(path: Path) -> str | None:
+    """Why no backup takes what has this path in its mailbox; None if it does."""
+    if shown(str(path)) != str(path):
+        return NOT_TEXT
+    return TOO_DEEP if too_deep(path) else None
 
 
 def _copy_file(held: int, name: str, target: Path) -> str | None:

@@ -25,8 +25,9 @@ class Manifest(Record):
 
     ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
     has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names what is no
-    part of it, each with the reason: of mailboxes what is damaged or cannot be opened, and files whose name is not
-    UTF-8, with its other bytes spelled with backslashes.
+    part of it, each with the reason: of mailboxes what is damaged or cannot be opened, among line files what is no
+    regular file, and of both what lies too deep and files whose name is not UTF-8, with its other bytes spelled with
+    backslashes.
     """
 
     format: int = 1
