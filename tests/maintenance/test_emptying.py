@@ -12,10 +12,10 @@ from support.maintenance.people import emptied, shared_place
 from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
 
-from lastlight_state import InvalidValue, NotFound
+from lastlight_state import Conflict, InvalidValue, NotFound
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.db.statements import Family
-from lastlight_state.maintenance import RedactPlan, RedactPolicy, erase as erasing, redact as redacting
+from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
 from lastlight_state.maintenance.redact import messages
 from lastlight_state.testing import Database, racing
 
@@ -66,6 +66,30 @@ def test_a_content_that_only_looks_emptied_is_emptied(store: Any, database: Data
     found = talks.conversations.messages.get("a").content
     assert (found.keys(), found[messages.MARK].keys()) == ({messages.MARK}, {"at", "original_bytes"})
     assert store.maintenance.redact.run(policy).counts == {}
+
+
+def test_a_time_finer_than_ours_ends_maintenance_and_is_named(postgres_database: Database) -> None:
+    """maintenance OP-26, OP-32, OP-33: another program's `now()`; looked for by milliseconds it is found for ever."""
+    store, day = postgres_database.open(), timedelta(days=1)
+    store.conversations.sessions.create(NewSession("talk", status="running"))
+    store.conversations.branches.append(store.conversations.branches.create("talk").id, said("a"))
+    finer = "created_at = created_at + interval '7 microseconds'"
+    raw = postgres_database.raw()
+    raw.execute(f"UPDATE messages SET {finer}")
+    raw.execute(f"UPDATE sessions SET {finer}, updated_at = created_at + interval '7 microseconds'")
+    raw.execute("UPDATE sessions SET started_at = updated_at, last_message_at = updated_at, heartbeat_at = updated_at")
+    postgres_database.clock.advance(seconds=90 * DAY)
+    m = store.maintenance
+    for call in (
+        lambda: m.prune.plan(PrunePolicy(keep_n=0)),
+        lambda: m.prune.run(PrunePolicy(keep_n=0)),
+        lambda: m.redact.plan(RedactPolicy(older_than=day)),
+        lambda: m.redact.run(RedactPolicy(older_than=day)),
+        lambda: m.reap.plan(older_than=day),
+    ):
+        with pytest.raises(Conflict) as caught:
+            call()
+        assert caught.value.code == "time_too_fine"
 
 
 def test_session_ids_and_roles_narrow_what_is_emptied(database: Database) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from lastlight_state.db import reconcile
 from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune import statements as sql
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 
@@ -33,7 +34,10 @@ class Range:
         return sql.STATEMENTS[self.kind.name]
 
     def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
-        """The next records after a place, at most `LOOK`. ``locked``: locks them, and passes over locked ones."""
+        """The next records after a place, at most `LOOK`. ``locked``: locks them, and passes over locked ones.
+
+        Raises `Conflict` ``time_too_fine``.
+        """
         if self.keys == ():
             return []
         values = {"after_age": after[0], "after_key": after[1], "until_age": self.until[0], "until_key": self.until[1]}
@@ -43,7 +47,10 @@ class Range:
             family = self.statements.lock_chosen if locked else self.statements.chosen
             statement, keys = family.of(self.keys)
             found = unit.rows(statement, {**values, **keys})
-        return [(row["age"], row["key"]) for row in found]
+        places = [(row["age"], row["key"]) for row in found]
+        if places and self.keys is None:
+            work.confirm_after(places[-1], after)
+        return places
 
 
 def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:

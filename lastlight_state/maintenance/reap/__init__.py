@@ -104,7 +104,10 @@ def _all(unit: Unit, cutoff: str) -> Iterator[list[StaleSession]]:
 def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
     moment, key = after
     values = {"cutoff": parse_time(cutoff), "after_at": parse_time(moment), "after_id": key}
-    return [StaleSession.of(row) for row in unit.first_sound(sql.SILENT, values, sql.LOOK)]
+    found = [StaleSession.of(row) for row in unit.first_sound(sql.SILENT, values, sql.LOOK)]
+    if found:
+        work.confirm_after((found[-1].last_sign, found[-1].id), (values["after_at"], key))
+    return found
 
 
 def _place(last: StaleSession) -> Place:

@@ -127,7 +127,11 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
     moment, key = after or ("0001-01-01T00:00:00.000Z", "")
     values = {"after_at": parse_time(moment), "after_id": key, "cutoff": parse_time(terms["cutoff"])}
     found = unit.rows(OLDER, values)
-    return [row["id"] for row in found], [iso_text(found[-1]["created_at"]), found[-1]["id"]] if found else after
+    if not found:
+        return [], after
+    last = found[-1]
+    work.confirm_after((last["created_at"], last["id"]), (parse_time(moment), str(key)))
+    return [row["id"] for row in found], [iso_text(last["created_at"]), last["id"]]
 
 
 def _parted(unit: Unit, terms: Terms, ids: list[str], *, locked: bool) -> tuple[list[messages.Row], Counter[str]]:
