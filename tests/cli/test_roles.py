@@ -59,6 +59,7 @@ WRITING = [
     "run {run} cancel",
     "answer {approval} --approve",
     "override workflow audit --off",
+    "vacuum",
     "erase ana -y",
     "stamp --to head",
     "import {folder}/bundle --on-conflict new_ids",
