@@ -18,7 +18,7 @@ from lastlight_state.agent_log.records import LOG_LINES
 from lastlight_state.clock import Clock, iso_text
 from lastlight_state.db.told import storable
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, StateError, UnsafePath
-from lastlight_state.jsonl import files, repair
+from lastlight_state.jsonl import files, places, repair
 from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import Account
@@ -72,12 +72,14 @@ class Repair:
         every byte is in one of the two. With ``replace`` the copy takes the file's path while its writers wait, and the
         damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``, and a receipt says what was done. A sound
         file is left as it is. Raises `AlreadyExists` if the target exists, `LostRace` if another call replaces the file
-        at the same time, `Conflict` for the log of a run whose writer lives, and as `seal`.
+        at the same time, `Conflict` for the log of a run whose writer lives
+        or may live, and as `seal`.
         """
         path = Path(path)
         if replace:
             if to is not None:
                 raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
+            path = places.real(path.parent) / path.name  # a link to the day's folder would hide whose log it is
             _refuse_living(path)
             return self._kept(path) if self._receipts is not None else self._replaced(path)
         target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
@@ -166,9 +168,14 @@ def _accepts(path: Path) -> Accepts:
 
 
 def _refuse_living(path: Path) -> None:
+    """Raise unless it is certain that nobody writes the log. The path goes through no link."""
     run_id = _run_of(path)
-    if run_id is not None and locks.liveness(path.absolute().parents[3] / run_paths.LOCKS / run_id) == "held":
-        raise Conflict(f"run {run_id!r} has a living writer: its log is not replaced", code="run_open")
+    if run_id is None:
+        return
+    found = locks.liveness(path.parents[3] / run_paths.LOCKS / run_id)
+    if found != "free":
+        has = "has" if found == "held" else "may have"
+        raise Conflict(f"run {run_id!r} {has} a living writer: its log is not replaced", code="run_open")
 
 
 @contextmanager

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from support.docs.pages import ROOT, links, name_of, pages
+
+from lastlight_state.settings import PREFIX, Limits, Settings
+
+_VARIABLE = re.compile(r"\bLASTLIGHT_(?!TEST_)\w*")
+_WORDS = {"schema_name": "SCHEMA"}  # a setting whose variable has another name
+VARIABLES = {PREFIX + _WORDS.get(name, name.upper()) for name in Settings.model_fields}
+VARIABLES |= {f"{PREFIX}LIMITS__{name.upper()}" for name in Limits.model_fields}
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
@@ -23,3 +31,10 @@ def test_every_page_can_be_reached_from_readme() -> None:
         reached |= found
         ahead += found
     assert [name_of(page) for page in pages() if page not in reached] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_variable_that_a_page_names_is_that_of_a_setting(page: Path) -> None:
+    """backends B-1."""
+    named = set(_VARIABLE.findall(page.read_text())) - {PREFIX}  # the prefix alone stands for all of them
+    assert named <= VARIABLES

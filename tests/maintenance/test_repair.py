@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import socket
 from pathlib import Path
@@ -10,11 +12,13 @@ from typing import Any
 
 import pytest
 from support.maintenance.threads import logged
+from support.run_log.logs import id_of, start
 
 from lastlight_state.clock import SYSTEM_CLOCK
-from lastlight_state.errors import AlreadyExists, BackendUnavailable, InvalidValue, NotFound, UnsafePath
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound, UnsafePath
 from lastlight_state.maintenance import Repair
 from lastlight_state.receipts import Receipts
+from lastlight_state.run_log import RunLog
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 
@@ -102,6 +106,30 @@ def test_a_replacement_that_fails_leaves_the_file_and_says_so(
     taken.unlink()
     with sqlite_database.open(read_only=True) as reading:
         assert reading.maintenance.repair.salvage(path, replace=True).receipt_id is None
+
+
+@pytest.mark.parametrize("way", ["link", "dots", "unknown"])
+def test_a_log_whose_writer_may_live_is_not_replaced(
+    repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """maintenance OP-66, case 84: by whatever path, and where nobody can tell whether it lives."""
+    with start(RunLog.open(tmp_path), id_of(1)) as writer:
+        damaged(writer.path)
+        day = writer.path.parent
+        (tmp_path / "link").symlink_to(day)
+        folder = {"link": tmp_path / "link", "dots": day / ".." / day.name}.get(way, day)
+        if way == "unknown":
+            monkeypatch.setattr(fcntl, "flock", unsupported)
+        with pytest.raises(Conflict, match="living writer") as refused:
+            repair.salvage(folder / writer.path.name, replace=True)
+        monkeypatch.undo()
+        assert refused.value.code == "run_open"
+        assert [path.name for path in day.iterdir()] == [writer.path.name]
+    assert repair.salvage(folder / writer.path.name, replace=True).copy_path == writer.path
+
+
+def unsupported(*_: Any) -> None:
+    raise OSError(errno.ENOLCK, "No locks available")
 
 
 @pytest.fixture

@@ -8,12 +8,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import sqlalchemy as sa
+
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.maintenance.copy.records import CopiedTable
-from lastlight_state.maintenance.copy.subjects import Row, Subject, batches
+from lastlight_state.maintenance.copy.subjects import Row, Subject, batches, is_json
 
 #: Rows that are decoded at once.
 _ROWS = 500
@@ -22,6 +24,8 @@ MOST_NAMED = 20
 
 _MODULUS = 2**256
 _NO_LIMIT = 2**40
+#: Deeper than this library writes JSON, and no deeper than the codec can write it.
+_DEEPEST = 200
 
 #: Says of a row what the target cannot hold, by column; None for a target that holds whatever the source does.
 Judge = Callable[[Subject, Row], str | None]
@@ -82,7 +86,7 @@ def not_for_postgres(subject: Subject, row: Row) -> str | None:
     """What Postgres refuses of a row of SQLite: NUL characters and halves of surrogate pairs."""
     for column, value in zip(subject.columns, row, strict=True):
         if value.__class__ is str and ("\0" in value or "\\u" in value):
-            problem = _problem(column.name, value)
+            problem = _problem(column, value)
             if problem:
                 return problem
     return None
@@ -98,15 +102,14 @@ def shown(key: list[Any]) -> str:
     return repr(key[0]) if len(key) == 1 else repr(tuple(key))
 
 
-def _problem(name: str, text: str) -> str | None:
+def _problem(column: sa.Column[Any], text: str) -> str | None:
+    """What is wrong with a value. An escape means a character in JSON alone: in other texts it is six characters."""
     try:
-        codec.check_text(name, text)
-        if "\\u" in text and text[:1] in '{["':
-            codec.encode(name, codec.decode(text), max_bytes=_NO_LIMIT)
+        codec.check_text(column.name, text)
+        if is_json(column):
+            codec.encode(column.name, codec.decode(text), max_bytes=_NO_LIMIT, max_depth=_DEEPEST)
     except InvalidValue as error:
         return str(error)
-    except ValueError:  # a text that only looks like JSON
-        return None
     return None
 
 

@@ -297,6 +297,23 @@ def test_what_the_target_lost_or_was_given_meanwhile_is_named(direction: tuple[D
     assert refused.value.details["differences"] == {"workflow_overrides": ["'workflow-1'", "'workflow-9'"]}
 
 
+def test_only_json_is_judged_by_its_escapes(sqlite_database: Database, postgres_database: Database) -> None:
+    """maintenance OP-57, case 83: in a text they are six characters, also where it looks like JSON."""
+    store, raw = sqlite_database.open(), sqlite_database.raw()
+    texts = ['{"out": "a\\u0000b"}', "[" * 40 + '"\\u0041"' + "]" * 40]
+    for n, text in enumerate(texts):
+        store.workflows.overrides.put(f"workflow-{n}", enabled=False, by="ana", reason=text)
+    run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+    raw.execute("UPDATE workflow_runs SET scratch = ? WHERE id = ?", [' {"a": "\\u0000"}', run.id])
+    [problem] = store.maintenance.copy.plan(postgres_database.url).problems
+    assert run.id in problem
+    raw.execute("UPDATE workflow_runs SET scratch = ? WHERE id = ?", [' {"a": "\\u0041"}', run.id])
+    store.maintenance.copy.run(postgres_database.url)
+    copied = postgres_database.open()
+    assert [kept.reason for kept in copied.workflows.overrides.list()] == texts
+    assert copied.workflows.runs.get(run.id).scratch == {"a": "A"}
+
+
 def test_what_postgres_cannot_hold_is_named_before_anything_is_written(
     sqlite_database: Database, postgres_database: Database
 ) -> None:
