@@ -15,11 +15,9 @@ from lastlight_state.receipts.tables import LEDGER, TOMBSTONES
 _l, _t = LEDGER.c, TOMBSTONES.c
 _CHANGED = ("target_kind", "target_id", "digest", "outcome", "receipt_id", "imported_at")
 
-_IMPORTED = prepared(
-    sa.select(_l.digest).where(
-        _l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key)
-    )
-)
+_of_unit = (_l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key))
+_IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
+_TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
 _BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
 _new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
 _NOTE = prepared(
@@ -44,6 +42,11 @@ def outcome(look: Look, piece: Piece, *, is_stored: bool) -> str:
 def known(look: Look) -> str | None:
     """The digest of the unit at its last import, None if it was never imported."""
     return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
+
+
+def known_target(look: Look) -> str | None:
+    """The id of what the unit became at its last import, None if it was never imported."""
+    return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
 def note(look: Look, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:

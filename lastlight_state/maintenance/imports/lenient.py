@@ -61,8 +61,11 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as a text that can be stored."""
-    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    """A value as a text that can be stored. Raises `InvalidValue` for one that is nested too deeply."""
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    except RecursionError:
+        raise InvalidValue("value", "is nested too deeply") from None
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\u0000")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue, PayloadTooLarge, UnsafePath
+from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, UnsafePath
 from lastlight_state.jsonl import places
 from lastlight_state.maintenance.imports import ledger
 from lastlight_state.maintenance.imports.foreign import Foreign, Row
@@ -36,23 +36,38 @@ class StatePiece:
         state = given.model_copy(update={"updated_at": self._at})
         check(state)
         self._state, self._tree, self._noticed = state, tree, noticed
+        self._based_on: datetime | None = None  # when the stored one was saved, once it was compared
         self.target = (words.STATE, state.session_id)
         self.digest = hashlib.sha256(files.encoded(state)).hexdigest()
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it. Raises `StaleVersion` for one that is older than the stored one."""
-        if ledger.known(look) == self.digest and os.path.lexists(self._path):
+        """What happens with it.
+
+        Raises `StaleVersion` for one that is older than the stored one, and `AlreadyExists` where the stored one says
+        what this one does not.
+        """
+        before = ledger.known(look)
+        if before == self.digest and os.path.lexists(self._path):
             return "unchanged", Counter(), self._noticed
         stored = files.load(self._path, self._state.session_id)
+        self._based_on = None if stored is None else stored.updated_at
         outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
         if stored is not None:
             refuse_backwards(self._state, stored)
+            if outcome == "grown" and not self._continues(stored, before):
+                raise AlreadyExists(*self.target, problem="is stored with other messages")
         return outcome, Counter(session_states=1), self._noticed
 
     def store(self, _: Unit, __: str) -> None:
-        """Put it, with the time of its last change."""
-        RunLog(self._tree.root).states.put(self._state)
+        """Put it, with the time of its last change. Raises `StaleVersion` for one that was saved meanwhile."""
+        RunLog(self._tree.root).states.put(self._state, based_on=self._based_on)
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
+
+    def _continues(self, stored: SessionState, before: str | None) -> bool:
+        """Whether the stored one is as it was imported, or all its messages are the first of this one."""
+        kept = stored.messages
+        is_as_imported = before == hashlib.sha256(files.encoded(stored)).hexdigest()
+        return is_as_imported or self._state.messages[: len(kept)] == kept
 
     @property
     def _path(self) -> Path:
@@ -78,12 +93,13 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: Into) -> StatePiece:
     if row.get("meta_json") is not None:
         value["meta"] = decoded("meta_json", row["meta_json"], adapts)
     try:
-        data = _read(messages_folder / f"{session_id}{paths.LOG_SUFFIX}")[0]
+        data, changed = _read(messages_folder / f"{session_id}{paths.LOG_SUFFIX}")
     except FileNotFoundError:
-        data = b""
+        index = home.sessions / INDEX
+        data, changed = b"", datetime.fromtimestamp(index.stat()[stat.ST_MTIME], UTC)
     value["messages"] = _messages(data, noticed, adapts)
     source.confirm()
-    return StatePiece(files.state_of(value, session_id), tree, noticed, into.now)
+    return StatePiece(files.state_of(value, session_id), tree, noticed, changed)
 
 
 def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -> list[Any]:

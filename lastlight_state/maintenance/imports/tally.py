@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from lastlight_state.db.told import message_of
-from lastlight_state.errors import BackendError, ClaimLost, MisuseError, SchemaError, StateError
+from lastlight_state.errors import BackendError, ClaimLost, InvalidValue, MisuseError, SchemaError, StateError
 from lastlight_state.maintenance.imports.pieces import STORED, Part, Read
 from lastlight_state.maintenance.imports.records import FailedUnit, ImportReport
 from lastlight_state.receipts import Receipt
@@ -36,11 +36,16 @@ class Tally:
             self.counts = self.with_(treat(part.read))
         except (ClaimLost, BackendError, MisuseError, SchemaError):
             raise
+        except RecursionError:
+            self._fail(part, InvalidValue("unit", "is nested too deeply"))
         except (StateError, OSError) as error:
-            self.counts[f"{_UNITS}failed"] += 1
-            if len(self.failures) < FAILURES:
-                code = getattr(error, "code", "os_error")
-                self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+            self._fail(part, error)
+
+    def _fail(self, part: Part, error: Exception) -> None:
+        self.counts[f"{_UNITS}failed"] += 1
+        if len(self.failures) < FAILURES:
+            code = getattr(error, "code", "os_error")
+            self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
 
     @property
     def stored(self) -> int:

@@ -104,11 +104,11 @@ class TeamPiece:
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
-        team, before = self._team, ledger.known(look)
+        team, is_same = self._team, ledger.known_target(look) == self._team.id
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
-        if before is None and (stored or team.id in look.planned["teams"]):
+        if not is_same and (stored or team.id in look.planned["teams"]):
             raise AlreadyExists("team", team.id, problem="is stored, and was not imported from such a source")
-        found = ledger.outcome(look, self, is_stored=before is not None)
+        found = ledger.outcome(look, self, is_stored=is_same)
         if found not in STORED:
             return found, Counter(), Counter()
         look.planned["teams"][team.id] = team.digest

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,46 @@ def test_what_has_grown_is_continued_and_what_went_on_here_is_kept(store: Any, h
         f"state/{SESSION}": "stale_version",
     }
     assert states.get(SESSION) == mine
+
+
+def test_a_state_that_was_continued_here_is_refused_and_stays(store: Any, home: Path) -> None:
+    """maintenance OP-36; run-log RL-83: also where the source has a later one."""
+    imports, states = store.maintenance.imports, store.run_log.states
+    write_state(home, state("one"))
+    imports.run(home)
+    more = state("one", "mine", at="2026-02-03T13:00:00.000Z")
+    mine = states.put(SessionState.model_validate(more))
+    write_state(home, state("one", "theirs", at="2026-02-03T14:00:00.000Z"))
+    assert _codes(imports.plan(home)) == _codes(imports.run(home)) == {f"state/{SESSION}": "already_exists"}
+    assert states.get(SESSION) == mine
+
+
+def test_a_state_that_nobody_continued_here_follows_its_source(store: Any, home: Path) -> None:
+    """maintenance OP-36; run-log RL-83: also where the source has put other messages in their place."""
+    imports = store.maintenance.imports
+    write_state(home, state("one", "two"))
+    imports.run(home)
+    write_state(home, state("in short", at="2026-02-03T14:00:00.000Z"))
+    assert imports.run(home).units == {"grown": 1}
+    assert store.run_log.states.get(SESSION).messages == (said("in short"),)
+
+
+def test_an_indexed_state_without_a_time_is_of_when_its_messages_were_changed(store: Any, home: Path) -> None:
+    """maintenance OP-36; run-log RL-83: so that a second import finds it unchanged."""
+    write_indexed(home, SESSION, '{"role":"user","content":"a"}\n', updated_at="")
+    write_indexed(home, OTHER_SESSION, None, updated_at="")
+    index = home / "sessions" / "state.db"
+    with closing(sqlite3.connect(index)) as raw, raw:
+        raw.execute("CREATE TABLE loose AS SELECT * FROM session_state")
+        raw.execute("DROP TABLE session_state")
+        raw.execute("UPDATE loose SET updated_at = NULL")
+        raw.execute("ALTER TABLE loose RENAME TO session_state")
+    for file, at in ((home / "sessions" / "messages" / f"{SESSION}.jsonl", 1_000_000_000), (index, 1_100_000_000)):
+        os.utime(file, (at, at))
+    imports, states = store.maintenance.imports, store.run_log.states
+    assert [imports.run(home).units for _ in range(2)] == [{"imported": 2}, {"unchanged": 2}]
+    assert states.get(SESSION).updated_at.timestamp() == 1_000_000_000
+    assert states.get(OTHER_SESSION).updated_at.timestamp() == 1_100_000_000
 
 
 def test_hostile_names_links_and_contents_are_refused(store: Any, home: Path) -> None:

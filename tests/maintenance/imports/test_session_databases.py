@@ -274,3 +274,13 @@ def test_the_command_imports_a_state_database(sqlite_database: Database, source:
     assert (said.code, said.data["kind"], said.data["units"]) == (0, "lionagi-db", {"imported": 2})
     said = lastlight_state("import", source, "--kind", "lionagi-db", "--url", sqlite_database.url)
     assert (said.code, "imported" in said.out) == (0, True)
+
+
+def test_a_value_that_is_nested_too_deeply_fails_its_session_alone_when_lenient(store: Any, source: Path) -> None:
+    """maintenance OP-35, OP-38."""
+    put_message(source, "m1", 1, content="[" * 1_000 + "]" * 1_000)
+    put_session(source, "s1", ["m1"])
+    put_session(source, "s2", [], created_at=BEGIN + 1)
+    done = store.maintenance.imports.run(source, lenient=True)
+    assert done.units == {"failed": 1, "imported": 1}
+    assert [(one.unit, one.code) for one in done.failures] == [("s1", "invalid_value")]

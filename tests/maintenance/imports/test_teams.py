@@ -164,3 +164,16 @@ def test_the_command_imports_teams(sqlite_database: Database, tmp_path: Path) ->
     write_team(tmp_path, "t1", letter("m1", 1))
     said = lastlight_state("import", tmp_path, "--url", sqlite_database.url, "--json")
     assert (said.code, said.data["kind"], said.data["units"]) == (0, "lionagi-teams", {"imported": 1})
+
+
+def test_a_file_whose_team_is_another_one_now_gets_into_no_channel_that_is_here(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84."""
+    write_team(tmp_path, "t1")
+    imports, exchange = store.maintenance.imports, store.conversations.exchange
+    imports.run(tmp_path)
+    exchange.join("ours", "me")
+    file = tmp_path / "teams" / "t1.json"
+    file.write_text(file.read_text("utf-8").replace('"t1"', '"ours"'), "utf-8")
+    done = imports.run(tmp_path)
+    assert [(one.unit, one.code) for one in done.failures] == [("t1.json", "already_exists")]
+    assert [one.member for one in exchange.members("ours").items] == ["me"]
