@@ -57,4 +57,4 @@ def ended(
     with interruptible(receipts, lambda: receipt, again=again):
         while going_on:
             receipt, going_on = step(receipt)
-    return receipts.finish(receipt)
+        return receipts.finish(receipt)

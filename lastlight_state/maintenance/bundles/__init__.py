@@ -127,14 +127,12 @@ class Bundles(Repository):
                 owner=work.owner(),
                 actor=actor,
             )
-            with (
-                work.interruptible(self._receipts, lambda: receipt, again="the same call"),
-                logs.staged(self._settings, found, loading.missing_logs(self._settings)) as files,
-            ):
-                receipt = storing.settled(partial(self._stored, receipt, loading))
-                logs.put(files)
-            rows = receipt.counts
-            receipt = self._receipts.finish(receipt)
+            with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
+                with logs.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
+                    receipt = storing.settled(partial(self._stored, receipt, loading))
+                    logs.put(files)
+                rows = receipt.counts
+                receipt = self._receipts.finish(receipt)
         return planned.model_copy(update={"rows": rows, "receipt": receipt})
 
     def _stored(self, receipt: Receipt, loading: Loading) -> Receipt:

@@ -98,7 +98,7 @@ class Imports(Repository):
                 if tally.stored == limit:
                     break
             receipt = self._receipts.step(receipt, counts=tally.counts)
-        return tally.report(source.name, self._receipts.finish(receipt))
+            return tally.report(source.name, self._receipts.finish(receipt))
 
     def _alive(self, receipt: Receipt, tally: Tally) -> Receipt:
         """Step the receipt once a minute, also where nothing is stored: one that is silent is taken for dead."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +18,7 @@ from lastlight_state.maintenance.imports.pieces import Look
 
 #: The kind of what is imported, and the name under which it is counted.
 _RECORD, _COUNTED = "agent_log", "agent_logs"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _APPEND = os.O_RDWR | os.O_APPEND
 
 
@@ -49,6 +49,7 @@ class CopyPiece:
         """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
         try:
             with places.directory(self._path.parent, base=places.ROOT, create=True) as (held, changed):
+                self._clear(held)
                 if self._there is None:
                     self._create(held)
                 elif self._there < self._size:
@@ -71,17 +72,27 @@ class CopyPiece:
         except FileNotFoundError:
             return None
 
+    @property
+    def _unfinished(self) -> str:
+        """The name that the file has until it is whole."""
+        return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()[:32]}.tmp"
+
+    def _clear(self, held: int) -> None:
+        """Remove that name. One that a killed import left may be a second name of a log: it is never written to."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._unfinished, dir_fd=held)
+
     def _create(self, held: int) -> None:
         """Make the file under another name, and give it its own if nobody has made it meanwhile."""
-        name = f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()[:32]}.tmp"
-        with os.fdopen(places.opened_file(self._path.with_name(name), _NEW, base=places.ROOT), "wb") as to:
-            self._write(to, 0)
+        name = self._unfinished
         try:
+            with os.fdopen(places.opened_file(self._path.with_name(name), _NEW, base=places.ROOT), "wb") as to:
+                self._write(to, 0)
             os.link(name, self._path.name, src_dir_fd=held, dst_dir_fd=held)
         except FileExistsError:
             raise self._lost() from None
         finally:
-            os.unlink(name, dir_fd=held)
+            self._clear(held)
 
     def _append(self, begin: int) -> None:
         """Append what is new, while no writer of the log can append."""

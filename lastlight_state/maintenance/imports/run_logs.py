@@ -21,6 +21,7 @@ from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 #: The most bytes of a first line.
 _LINE = 64 * 1024 * 1024
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_APPEND = os.O_WRONLY | os.O_APPEND
 
 
 def target_tree(source: Path, into: Into) -> RunTree:
@@ -84,23 +85,36 @@ class LogPiece:
 
     def _copy(self, begin: int) -> None:
         path = self._stored[0].path
-        name = path.name if begin else f".{path.name}.import"
-        flags = os.O_WRONLY | os.O_APPEND if begin else _NEW
         try:
             with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
-                descriptor = places.opened_file(path.parent / name, flags, base=places.ROOT)
-                with os.fdopen(descriptor, "wb") as to, _opened(self._source) as file:
-                    ranges.copy(file, to, begin, self._size, self.digest)
-                    to.flush()
-                    os.utime(to.fileno(), ns=(self._changed, self._changed))
-                    os.fsync(to.fileno())
-                if not begin:
-                    os.rename(name, path.name, src_dir_fd=held, dst_dir_fd=held)
+                if begin:
+                    self._write(path, _APPEND, begin)
+                else:
+                    self._create(held, path)
                 places.sync(held)
                 for directory in changed:
                     files.sync_directory(directory)
         except OSError as error:
             raise files.failure(error, path) from error
+
+    def _create(self, held: int, path: Path) -> None:
+        """Write the log under another name, and give it its own."""
+        name = f".{path.name}.tmp"
+        try:
+            self._write(path.with_name(name), _NEW, 0)
+            os.rename(name, path.name, src_dir_fd=held, dst_dir_fd=held)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=held)
+            raise
+
+    def _write(self, path: Path, flags: int, begin: int) -> None:
+        descriptor = places.opened_file(path, flags, base=places.ROOT)
+        with os.fdopen(descriptor, "wb") as to, _opened(self._source) as file:
+            ranges.copy(file, to, begin, self._size, self.digest)
+            to.flush()
+            os.utime(to.fileno(), ns=(self._changed, self._changed))
+            os.fsync(to.fileno())
 
 
 def _run_file(source: Path) -> RunFile:

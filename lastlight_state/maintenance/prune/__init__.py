@@ -87,7 +87,7 @@ class Prune(Repository):
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
                 receipt, going_on = self._next(receipt, found, most, archiver)
-        return self._receipts.finish(receipt)
+            return self._receipts.finish(receipt)
 
     def _next(self, receipt: Receipt, found: Range, most: int, archiver: Archiver | None) -> tuple[Receipt, bool]:
         return self._writing(lambda unit: batch(unit, receipt, found, most, self._now(), archiver))

@@ -215,6 +215,7 @@ def test_a_run_that_is_written_here_packed_or_changed_meanwhile_is_left_alone(
         assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "conflict"}
     monkeypatch.setattr(ranges, "copy", _other_bytes(ranges.copy, log))
     assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "damaged_source"}
+    assert not list(store.run_log.root.rglob(f"*{RUN}.jsonl*"))
     monkeypatch.undo()
     assert imports.run(home).units == {"imported": 1}
     store.run_log.runs.pack(RUN)

@@ -13,7 +13,7 @@ from support.cli.calls import lastlight_state
 from support.maintenance.run_folders import BEGIN, bytes_of
 
 from lastlight_state.errors import BackendUnavailable, Conflict
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 from lastlight_state.maintenance.imports import log_copies, log_trees
 from lastlight_state.testing import Database
 
@@ -157,7 +157,30 @@ def test_a_source_that_is_rewritten_meanwhile_is_refused(
     _in_between(monkeypatch, lambda: _put(source, "-work/s2.jsonl", LINE.replace(b"hi", b"ho")))
     done = every_backend.maintenance.imports.run(source)
     assert [one.code for one in done.failures] == ["damaged_source"]
-    assert not list(every_backend.agent_log.root.rglob("*s*.*"))
+    assert not [one for one in every_backend.agent_log.root.rglob("*") if one.is_file()]
+
+
+def test_the_second_name_that_a_kill_left_of_a_log_is_removed_and_not_written_to(
+    every_backend: Any, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-85, case 34: the log was moved away since, and holds what is in no other place."""
+    root, killed = every_backend.agent_log.root, RuntimeError("killed")
+
+    def kill(*_: Any, **__: Any) -> None:
+        raise killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_copies.CopyPiece, "_clear", lambda *_: None)
+        patch.setattr(places, "sync", kill)
+        with pytest.raises(RuntimeError):
+            every_backend.maintenance.imports.run(source)
+    [log] = root.rglob("*.jsonl")
+    [left] = root.rglob("*.tmp")
+    kept = log.rename(root / "kept")
+    kept.write_bytes(kept.read_bytes() + LINE)
+    before = kept.read_bytes()
+    assert (left.samefile(kept), every_backend.maintenance.imports.run(source).units) == (True, {"imported": 5})
+    assert (kept.read_bytes(), left.exists(), log.exists()) == (before, False, True)
 
 
 def test_a_target_that_cannot_be_written_ends_the_import(

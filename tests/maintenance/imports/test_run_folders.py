@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,6 @@ from typing import Any
 import pytest
 from support.cli.calls import lastlight_state
 from support.conversations.talk import history
-from support.maintenance import killed_imports
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import BEGIN, branch, bytes_of, message, write, write_run
 
@@ -383,24 +379,6 @@ def test_a_file_past_the_limit_fails_its_run(store: Any, source: Path, monkeypat
     write_run(source, "r1", branch("b1", [message("m1", 1)]))
     monkeypatch.setattr(run_folders, "FILE_BYTES", 150)
     assert store.maintenance.imports.plan(source).failures[0].code == "payload_too_large"
-
-
-@pytest.mark.parametrize("at", [1, 2])
-def test_an_import_that_is_killed_leaves_whole_runs_and_goes_on(
-    fresh_database: Database, source: Path, at: int
-) -> None:
-    """maintenance OP-35, case 34: nothing of the run that was at work is stored, and the next import completes it."""
-    _three(source)
-    program = [sys.executable, "-W", "error", killed_imports.__file__, fresh_database.url, str(source), str(at)]
-    died = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert (died.returncode, died.stderr) == (-signal.SIGKILL, "")
-    store = fresh_database.open()
-    assert [one.id for one in store.conversations.sessions.list()] == ["r1", "r2"][: at - 1]
-    assert counts(fresh_database).get("messages", 0) == (3 if at == 2 else 0)
-    fresh_database.clock.set(datetime.now(UTC) + timedelta(minutes=11))
-    done = store.maintenance.imports.run(source)
-    assert done.units["imported"] == 3 - at
-    assert (counts(fresh_database)["messages"], counts(fresh_database)["progression_links"]) == (4, 9)
 
 
 def test_the_command_says_what_was_imported_and_what_failed(database: Database, source: Path) -> None:
