@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
+from lastlight_state import codec
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.db import valid
@@ -60,6 +61,7 @@ class Bundles(Repository):
         Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``.
         """
         valid.word("kind", kind, KINDS)
+        codec.check_text("dest", str(dest))
         found, place = valid.sought("key", key), Path(dest).absolute()
         valid.flag("with_logs", with_logs)
         hidden = tuple(sorted({valid.word("redact", one, REDACTIONS) for one in valid.several("redact", redact)}))

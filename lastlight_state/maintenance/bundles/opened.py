@@ -6,6 +6,7 @@ file, and digests before a row of it reaches a database or a byte of it a direct
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -59,13 +60,11 @@ class OpenBundle:
 def opened(path: Path) -> Iterator[OpenBundle]:
     """The bundle, verified. Raises `NotFound`, `NewerSchema`, and `Conflict` ``damaged_bundle``."""
     with translated(path), _file(path) as file:
+        packed, bundle = _verified(file, path.name)
         try:
-            with zipfile.ZipFile(file) as packed:
-                sizes = _sizes(packed, os.fstat(file.fileno()).st_size)
-                bundle = _manifest(packed, sizes)
-                _compare(packed, bundle, sizes)
+            with packed:
                 yield OpenBundle(packed, bundle)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        except (zipfile.BadZipFile, EOFError) as error:  # changed since it was verified
             raise damaged(path.name, f"cannot be read: {error}") from error
 
 
@@ -85,6 +84,22 @@ def _file(path: Path) -> Iterator[BinaryIO]:
         raise NotFound("bundle", str(path))
     with path.open("rb") as file:
         yield file
+
+
+def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
+    """The ZIP and its manifest, after everything was compared. ValueError is a name that is no UTF-8."""
+    try:
+        packed = zipfile.ZipFile(file)
+        sizes = _sizes(packed, os.fstat(file.fileno()).st_size)
+        bundle = _manifest(packed, sizes)
+        _compare(packed, bundle, sizes)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+        raise damaged(name, f"cannot be read: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # which is an offset before the beginning of the file
+            raise
+        raise damaged(name, "cannot be read: a part lies outside of the file") from error
+    return packed, bundle
 
 
 def _sizes(packed: zipfile.ZipFile, most: int) -> dict[str, int]:

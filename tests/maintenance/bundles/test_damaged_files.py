@@ -1,0 +1,84 @@
+"""Bundles whose bytes were changed are refused with a name, whatever the change does to the ZIP."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from lastlight_state import StateStore
+from lastlight_state.errors import InvalidValue, StateError
+from lastlight_state.maintenance.bundles.opened import opened
+from lastlight_state.workflows import Trigger
+from lastlight_state.workflows.arguments import RunOptions
+
+CENTRAL, LOCAL = b"PK\x01\x02", b"PK\x03\x04"
+_TRIES = 1_500
+_MORE_THAN_BUFFERED = 200_000
+
+
+@pytest.mark.parametrize(("head", "flags", "name"), [(CENTRAL, 8, 46), (LOCAL, 6, 30)], ids=("central", "local"))
+def test_a_name_that_is_no_utf_8_is_refused(
+    state_store: StateStore, tmp_path: Path, head: bytes, flags: int, name: int
+) -> None:
+    """maintenance OP-61."""
+    content = bytearray(_bundle(state_store, tmp_path))
+    at = content.find(head)
+    content[at + flags : at + flags + 2] = struct.pack("<H", 0x800)
+    content[at + name] = 0xFF
+    assert _code(state_store, tmp_path, content) == "damaged_bundle"
+
+
+def test_changed_bytes_never_raise_an_error_without_a_name(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61."""
+    good = _bundle(state_store, tmp_path)
+    drawn, directory = random.Random(2026), good.find(CENTRAL)
+    found = set()
+    for _ in range(_TRIES):
+        content = bytearray(good)
+        for _ in range(drawn.choice((1, 2, 4))):
+            first = drawn.choice((0, directory, len(good) - 100))
+            content[drawn.randrange(first, len(good))] = drawn.choice((0, 128, 255, drawn.randrange(256)))
+        found.add(_code(state_store, tmp_path, content))
+    assert found <= {None, "damaged_bundle", "newer_schema"}
+
+
+def test_a_file_that_is_changed_after_it_was_verified_is_refused(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61."""
+    good = _bundle(state_store, tmp_path, {"text": "x" * _MORE_THAN_BUFFERED})
+    with pytest.raises(StateError) as caught:
+        _read_while_changed(tmp_path / "good.zip", good.replace(b"xxx", b"yyy"))
+    assert caught.value.code == "damaged_bundle"
+
+
+@pytest.mark.parametrize("dest", ["a\0b", "\ud800"])
+def test_a_path_that_no_file_can_have_is_no_place_for_a_bundle(state_store: StateStore, dest: str) -> None:
+    """maintenance OP-60."""
+    with pytest.raises(InvalidValue):
+        state_store.maintenance.bundles.export("run", "run", dest)
+
+
+def _read_while_changed(file: Path, content: bytes) -> None:
+    with opened(file) as found:
+        file.write_bytes(content)
+        list(found.lines(found.tables["workflow_runs"]))
+
+
+def _bundle(store: StateStore, folder: Path, context: dict[str, str] | None = None) -> bytes:
+    store.workflows.runs.create(
+        "wf", trigger=Trigger("t"), phase="p", context=context or {}, options=RunOptions(id="run")
+    )
+    store.maintenance.bundles.export("run", "run", folder / "good.zip")
+    return (folder / "good.zip").read_bytes()
+
+
+def _code(store: StateStore, folder: Path, content: bytes | bytearray) -> str | None:
+    """The code of the error with which these bytes are refused; None if they are read."""
+    (folder / "bad.zip").write_bytes(content)
+    try:
+        store.maintenance.bundles.read(folder / "bad.zip")
+    except StateError as error:
+        return error.code
+    return None
