@@ -12,15 +12,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.exchange.sending import ordered
-from lastlight_state.conversations.tables import DELIVERIES, INBOXES, NAMESPACES, VECTORS
+from lastlight_state.conversations.tables import DELIVERIES, INBOXES, LINKS, NAMESPACES, PROGRESSIONS, VECTORS
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
+from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.references import family, rows
 
-_d, _i, _n = DELIVERIES.c, INBOXES.c, NAMESPACES.c
+_d, _i, _n, _p = DELIVERIES.c, INBOXES.c, NAMESPACES.c, PROGRESSIONS.c
 
 _DELIVERED = family(lambda keys: sa.select(_d.message_id, _d.owner).where(_d.message_id.in_(keys)))
+_ORDERS = family(lambda keys: sa.select(_p.id).where(_p.id.in_(keys)))
 _LENGTHS = family(lambda keys: sa.select(_n.namespace, _n.dimensions).where(_n.namespace.in_(keys)))
 _next = bind("next_ord", _i.next_ord)
 _RAISE = prepared(
@@ -42,6 +44,21 @@ def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> lis
     if other and not keeps:
         raise AlreadyExists(NAMESPACES.name, other[0]["namespace"], problem="has embeddings of another length")
     return [row for row in given if row not in other] if other else given
+
+
+def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
+    """Those of these orders that are stored."""
+    return {row["id"] for row in _found(unit, _ORDERS, given, "id")}
+
+
+def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
+    """These links without those that an order of ``held`` lacks. Raises `AlreadyExists` for one, unless ``keeps``."""
+    asked = {LINKS.name: [row for row in given if row["progression_id"] in held]}
+    lacking = placing.missing(unit, asked, keeps=True).get(LINKS.name, [])
+    if lacking and not keeps:
+        raise AlreadyExists(PROGRESSIONS.name, lacking[0]["progression_id"], problem="has not this message")
+    left_out = {(row["progression_id"], row["ord"]) for row in lacking}
+    return [row for row in given if (row["progression_id"], row["ord"]) not in left_out]
 
 
 def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:

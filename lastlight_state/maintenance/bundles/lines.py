@@ -5,7 +5,7 @@ A message's class is written by its name: each database numbers the classes itse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -15,6 +15,7 @@ from lastlight_state import codec
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db import columns
 from lastlight_state.maintenance.copy.contents import canonical
+from lastlight_state.maintenance.copy.subjects import DEPTHS
 
 Row = dict[str, Any]
 
@@ -27,6 +28,7 @@ _READ: tuple[tuple[type, type, Callable[[Any], Any]], ...] = (
     (columns.RawBytes, str, bytes.fromhex),
     (columns.ExactNumeric, str, Decimal),
     (columns.Float64, object, float),
+    (sa.Integer, int, lambda number: number),
     (sa.Text, str, str),
 )
 
@@ -43,14 +45,29 @@ def row_of(table: sa.Table, line: bytes) -> Row:
         raise ValueError("expected an object")
     if unknown := sorted(row.keys() - set(table.columns.keys())):
         raise ValueError(f"unknown column {unknown[0]!r:.80}")
-    if lacking := [column.name for column in table.primary_key if column.name not in row]:
+    if lacking := [name for name in _needed(table) if row.get(name) is None]:
         raise ValueError(f"lacks the column {lacking[0]}")
+    try:
+        canonical(row)  # as it is compared with what is stored
+    except (TypeError, RecursionError) as error:
+        raise ValueError("nested too deeply") from error
     return {name: _value(table.c[name], value) for name, value in row.items()}
 
 
+def _needed(table: sa.Table) -> Iterator[str]:
+    """The columns without which a row can neither be found nor be put in order, or a message not be read."""
+    yield from (column.name for column in table.primary_key)
+    if table.name in DEPTHS:
+        yield DEPTHS[table.name]
+    if table is MESSAGES:
+        yield CLASS.name
+
+
 def _value(column: sa.Column[Any], value: Any) -> Any:
-    if value is None or column is CLASS:
+    if value is None:
         return value
+    if column is CLASS:
+        return _read(column.name, value, str, str)
     for kind, written, read in _READ:
         if isinstance(column.type, kind):
             return _read(column.name, value, written, read)
@@ -58,12 +75,17 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
 
 
 def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> Any:
-    if not isinstance(value, written) or (read is float and type(value) not in (int, float)):
+    if not isinstance(value, written) or (read is float and type(value) not in (int, float)) or _is_odd(value, written):
         raise ValueError(f"{name}: a value of another type")
     try:
         return read(value)
     except (InvalidOperation, OverflowError) as error:
         raise ValueError(f"{name}: not a number") from error
+
+
+def _is_odd(value: Any, written: type) -> bool:
+    """Whether a number is none that a database stores: a bool, or beyond 64 bits."""
+    return written is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
 
 
 def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:

@@ -15,9 +15,11 @@ from lastlight_state.conversations.tables import (
     CHANGES,
     DELIVERIES,
     INBOXES,
+    LINKS,
     MEMBERS,
     MESSAGES,
     NAMESPACES,
+    PROGRESSIONS,
     SESSIONS,
     TRANSITIONS,
     VECTORS,
@@ -60,6 +62,7 @@ class Loading:
 
     def __init__(self, bundle: OpenBundle, known: KnownClasses, on_conflict: OnConflict, now: datetime) -> None:
         self._bundle = bundle
+        self._ids: dict[str, frozenset[str]] = {}
         self._known = known
         self._keeps = on_conflict == "skip"
         self.kind, self._id = bundle.bundle.kind, bundle.bundle.id
@@ -79,21 +82,23 @@ class Loading:
     def counted(self, view: Unit) -> Counter[str]:
         """How many rows `store` would add, by table."""
         added: Counter[str] = Counter()
+        held: set[str] = set()
         new = {table.name for table in self._new_outputs(view)}
         for table, rows in self._batches(view):
             if table.name in new:
                 added[table.name] += len(rows)
                 continue
-            given = self._given(view, table, rows, lambda names: selection.classes(view, names))
+            given = self._given(view, table, rows, lambda names: selection.classes(view, names), held)
             added[table.name] += len(placing.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ()))
         return +added
 
     def store(self, unit: Unit) -> Counter[str]:
         """Add the rows that are missing; how many, by table. Raises `AlreadyExists` for one stored otherwise."""
         added: Counter[str] = Counter()
+        held: set[str] = set()
         outputs = self._new_outputs(unit)
         for table, rows in self._batches(unit):
-            given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names))
+            given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
             added += placing.place(unit, given, keeps=self._keeps_of(table))
             if table is INBOXES:
                 arriving.raise_numbers(unit, rows)
@@ -102,9 +107,21 @@ class Loading:
         return added
 
     def _given(
-        self, unit: Unit, table: sa.Table, rows: list[lines.Row], numbers: Callable[[set[str]], dict[str, int]]
+        self,
+        unit: Unit,
+        table: sa.Table,
+        rows: list[lines.Row],
+        numbers: Callable[[set[str]], dict[str, int]],
+        held: set[str],
     ) -> dict[str, list[lines.Row]]:
-        """The rows as they are stored here: messages with the numbers of their classes, and what can be stored."""
+        """The rows as they are stored here: messages with the numbers of their classes, and what can be stored.
+
+        ``held`` collects the orders that were stored before: a bundle adds no message to one of them.
+        """
+        if table is PROGRESSIONS:
+            held |= arriving.stored_orders(unit, rows)
+        if table is LINKS and held:
+            rows = arriving.new_links(unit, rows, held, keeps=self._keeps)
         if table is MESSAGES:
             rows = lines.named(rows, numbers({str(row.get(lines.CLASS.name)) for row in rows}))
         return {table.name: arriving.wanted(unit, table, rows, keeps=self._keeps)}
@@ -147,10 +164,14 @@ class Loading:
             raise ValueError(f"does not belong to the run {self._id!r:.80}")
         if self.kind == "session" and table.name in _SESSION:
             self._refuse_unnamed(row.get(_SESSION[table.name]), {self._id, *self._context("sessions")})
+        if table is PROGRESSIONS:
+            self._refuse_unnamed(row.get("id"), self._owned)
+        if table is LINKS:
+            self._refuse_unnamed(row.get("progression_id"), self._ids_of(PROGRESSIONS))
         if table is MEMBERS:
             self._refuse_unnamed(row.get("member"), self._members)
         if table is DELIVERIES:
-            self._refuse_unnamed(row.get("message_id"), self._messages)
+            self._refuse_unnamed(row.get("message_id"), self._ids_of(MESSAGES))
 
     def _refuse_unnamed(self, found: object, allowed: Collection[str]) -> None:
         if found not in allowed:
@@ -159,11 +180,19 @@ class Loading:
     @cached_property
     def _members(self) -> frozenset[str]:
         """Who can be a member of a channel: the session and its branches."""
-        return frozenset({self._id, *(str(row.get("id")) for row in self._rows_of(BRANCHES))})
+        return self._ids_of(BRANCHES) | {self._id}
 
     @cached_property
-    def _messages(self) -> frozenset[str]:
-        return frozenset(str(row.get("id")) for row in self._rows_of(MESSAGES))
+    def _owned(self) -> frozenset[str]:
+        """The orders of the sessions and branches."""
+        return frozenset(
+            str(row.get("progression_id")) for table in (SESSIONS, BRANCHES) for row in self._rows_of(table)
+        )
+
+    def _ids_of(self, table: sa.Table) -> frozenset[str]:
+        if table.name not in self._ids:
+            self._ids[table.name] = frozenset(str(row.get("id")) for row in self._rows_of(table))
+        return self._ids[table.name]
 
     def _rows_of(self, table: sa.Table) -> Iterator[lines.Row]:
         return self._rows(table) if table.name in self._bundle.tables else iter(())

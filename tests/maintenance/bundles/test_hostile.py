@@ -7,14 +7,15 @@ import json
 import stat
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.conversations import NewSession
-from lastlight_state.errors import StateError
+from lastlight_state.conversations import NewMessage, NewSession
+from lastlight_state.errors import AlreadyExists, StateError
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
 
@@ -93,6 +94,8 @@ FOREIGN = {
     "a transition": ("session_transitions", {"id": "t", "session_id": "other"}),
     "a change": ("session_changes", {"session_id": "other", "seq": 1}),
     "a membership": ("exchange_members", {"channel": "c", "member": "ana"}),
+    "an order": ("progressions", {"id": "other"}),
+    "a place in an order": ("progression_links", {"progression_id": "other", "ord": 0, "message_id": "m"}),
     "a delivery": ("exchange_deliveries", {"owner": "ana", "ord": 0, "message_id": "m"}),
 }
 
@@ -115,6 +118,66 @@ def test_a_bundle_of_a_session_brings_nothing_of_others(state_store: StateStore,
     parts = _read(tmp_path / "good.zip")
     table, row = FOREIGN[case]
     _add(f"rows/{table}.jsonl", json.dumps(row).encode() + b"\n", 1)(parts)
+    _write(tmp_path / "bad.zip", parts)
+    _refused(state_store, tmp_path, "damaged_bundle")
+
+
+@pytest.mark.parametrize("on_conflict", ["refuse", "skip"])
+def test_a_bundle_adds_nothing_to_an_order_that_is_stored(
+    state_store: StateStore, tmp_path: Path, on_conflict: Any
+) -> None:
+    """maintenance OP-61: a branch that claims another one's order, with a message at the next place of it."""
+    talks = state_store.conversations
+    talks.sessions.create(NewSession("victim", "n"))
+    victim = talks.branches.create("victim")
+    talks.branches.append(victim.id, [NewMessage("user", "one")])
+    talks.sessions.create(NewSession("talk", "n"))
+    talks.branches.append(talks.branches.create("talk").id, [NewMessage("user", "two", id="m")])
+    state_store.maintenance.bundles.export("session", "talk", tmp_path / "good.zip")
+    parts = _read(tmp_path / "good.zip")
+    order = talks.progressions.get(victim.progression_id)
+    own = json.loads(parts["rows/progressions.jsonl"].splitlines()[0])
+    branch = {**json.loads(parts["rows/branches.jsonl"].splitlines()[0]), "id": "b", "progression_id": order.id}
+    stored = {**own, "id": order.id, "next_ord": order.next_ord, "start_ord": order.start_ord}
+    link = {**json.loads(parts["rows/progression_links.jsonl"].splitlines()[0]), "progression_id": order.id}
+    for table, row in {"branches": branch, "progressions": stored, "progression_links": {**link, "ord": 1}}.items():
+        name = f"rows/{table}.jsonl"
+        lines = [*parts[name].splitlines(keepends=True), json.dumps(row).encode() + b"\n"]
+        _add(name, b"".join(lines), len(lines))(parts)
+    _write(tmp_path / "bad.zip", parts)
+    with suppress(AlreadyExists):
+        state_store.maintenance.bundles.load(tmp_path / "bad.zip", on_conflict=on_conflict)
+    talks.branches.append(victim.id, [NewMessage("user", "three")])
+    assert [one.message.content for one in talks.branches.tail(victim.id)] == ["one", "three"]
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("branches", {"fork_depth": None}),
+        ("branches", {"fork_depth": "1"}),
+        ("branches", {"fork_depth": True}),
+        ("branches", {"fork_depth": 2**63}),
+        ("messages", {"lion_class": None}),
+        ("messages", {"lion_class": 5}),
+        ("messages", {"lion_class": ["x"]}),
+        ("messages", {"content": json.loads("[" * 300 + "]" * 300)}),
+        ("progressions", {"next_ord": "many"}),
+    ],
+)
+def test_values_of_another_type_are_refused_before_any_write(
+    state_store: StateStore, tmp_path: Path, table: str, change: dict[str, Any]
+) -> None:
+    """maintenance OP-61."""
+    talks = state_store.conversations
+    talks.sessions.create(NewSession("talk", "n"))
+    talks.branches.append(talks.branches.create("talk").id, [NewMessage("user", "two")])
+    state_store.maintenance.bundles.export("session", "talk", tmp_path / "good.zip")
+    parts = _read(tmp_path / "good.zip")
+    name = f"rows/{table}.jsonl"
+    first, *others = [json.loads(line) for line in parts[name].splitlines()]
+    rows = [{**first, **change}, *others]
+    _add(name, b"".join(json.dumps(row).encode() + b"\n" for row in rows), len(rows))(parts)
     _write(tmp_path / "bad.zip", parts)
     _refused(state_store, tmp_path, "damaged_bundle")
 
