@@ -28,7 +28,7 @@ from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import reconcile
 from lastlight_state.db.statements import Family, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import NotFound
+from lastlight_state.errors import Conflict, NotFound
 from lastlight_state.maintenance import references
 from lastlight_state.maintenance.bundles import around, lines
 from lastlight_state.maintenance.copy.subjects import Subject, batches, subjects
@@ -118,6 +118,18 @@ def rows_of(
             found = compiled.rows(batch)
             found = found if names is None else lines.named(found, names)
             yield from map(lines.line_of, found if marked is None else map(marked, found))
+
+
+def refuse_unregistered(unit: Unit) -> None:
+    """Raise `Conflict` ``unregistered_columns`` for an output table with columns that no bundle would have."""
+    tables = output_tables(unit)
+    there = reconcile.present(unit, [table.name for table in tables])
+    for table in tables:
+        if table.name in there and (more := sorted(there[table.name].columns.keys() - set(table.columns.keys()))):
+            raise Conflict(
+                f"{table.name}.{more[0]} is not declared to the library: attach the table with all its columns",
+                code="unregistered_columns",
+            )
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:

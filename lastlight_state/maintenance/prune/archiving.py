@@ -48,9 +48,12 @@ class Archiver:
         """Write these records; the digest of each one's bundle, and the rows of all by table.
 
         A run that cannot be read is left out. A session that cannot be read is `CorruptData`: others share its rows.
+        Raises `Conflict` ``unregistered_columns`` where rows of output tables hold more than a bundle would.
         """
         digests: dict[str, str] = {}
         rows: Counter[str] = Counter()
+        if self.kind == "run" and keys:
+            selection.refuse_unregistered(unit)
         with translated(self.folder):
             for key in keys:
                 try:
