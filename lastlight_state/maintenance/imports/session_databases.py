@@ -38,6 +38,8 @@ _TABLES = {
     "branches": "id created_at node_metadata user name session_id progression_id system_msg_id",
 }
 _NAMES = ", ".join(_TABLES)
+#: The columns without which a history of statuses cannot be read.
+_CHANGED = {"status", "previous_status", "created_at"}
 #: The reason of a status whose own is not known.
 _IMPORTED = "legacy.imported"
 #: The columns of a session that have a place of their own; what the others hold is kept in ``extra``.
@@ -257,6 +259,8 @@ class _Session:
         begun = moment_of(self._row.get("started_at")) or moment_of(self._row["created_at"])
         rest = "WHERE entity_type = 'session' AND entity_id = ? ORDER BY created_at, rowid"
         rows = list(self._source.rows("status_transitions", rest, [self._row["id"]]))
+        if rows and not rows[0].keys() >= _CHANGED:
+            raise InvalidValue("status_transitions", f"lacks a column of {', '.join(sorted(_CHANGED))}")
         self._note(rows)
         last: str | None = None
         for row in rows:

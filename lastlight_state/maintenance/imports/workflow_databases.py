@@ -95,7 +95,7 @@ def _chats(source: Foreign) -> Iterator[Part]:
     known = set()
     for row in source.rows("messaging_sessions", "ORDER BY created_at, id"):
         known.add(row["id"])
-        is_old = row["active"] == 1 and newest[_place(row)] != row["id"]
+        is_old = row["active"] == 1 and newest.get(_place(row)) != row["id"]
         yield Part(unit_name("messaging_sessions", row["id"]), partial(_chat_piece, source, row, is_old))
     for missing in sorted(set(source.values("messaging_messages", "session_id")) - known, key=repr):
         yield Part(unit_name("messaging_messages", missing), _without_session)

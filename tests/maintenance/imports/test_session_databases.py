@@ -182,6 +182,21 @@ def test_an_order_whose_id_is_taken_gets_another(store: Any, source: Path) -> No
     assert told[1:] == [("aborted", "system", _at(0)), ("running", "system", _at(-5))]
 
 
+@pytest.mark.parametrize("column", ["previous_status", "status"])
+def test_a_history_without_a_column_fails_its_session_alone(store: Any, source: Path, column: str) -> None:
+    """maintenance OP-80."""
+    put_session(source, "s1", [])
+    put_session(source, "s2", [])
+    row = {"id": "t1", "entity_type": "session", "entity_id": "s1", "previous_status": "running", "status": "aborted"}
+    put(source, "status_transitions", created_at=BEGIN, source="me", **row)
+    with closing(sqlite3.connect(source)) as raw:
+        raw.execute(f"ALTER TABLE status_transitions RENAME COLUMN {column} TO other")
+        raw.commit()
+    report = store.maintenance.imports.run(source)
+    assert [(one.unit, column in one.reason) for one in report.failures] == [("s1", True)]
+    assert store.conversations.sessions.get("s2").id == "s2"
+
+
 @pytest.fixture
 def writer(source: Path) -> Iterator[sqlite3.Connection]:
     """A program that has the database open, in WAL mode, with commits that only the log has."""
