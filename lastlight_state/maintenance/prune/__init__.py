@@ -105,7 +105,7 @@ class Prune(Repository):
                     quiet = 0
                 else:
                     place, quiet = place._replace(after=look.after), quiet + 1
-        return self._receipts.finish(receipt)
+            return self._receipts.finish(receipt)
 
     def _look(self, receipt: Receipt, place: sweeping.Place) -> Look:
         return self._reading(lambda unit: SWEEPS[receipt.scope].look(unit, receipt.policy, place.after))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.between import before
 from support.maintenance.rows import counts, difference, insert, run_row
 from support.maintenance.whole_runs import Report, whole_run
 from support.refusal import refused
@@ -15,6 +16,7 @@ from lastlight_state import Conflict, InvalidValue, NotFound, StateStore
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.messaging import ConversationKey, MessageDraft
+from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows.words import RUN_STATUSES
 
@@ -297,3 +299,21 @@ def test_outside_a_prune_deletion_stays_refused(database: Database) -> None:
     database.open().maintenance.prune.run(PrunePolicy("runs", keep_n=0, ids=["a"]))
     with refused():
         database.raw().execute("DELETE FROM workflow_runs")
+
+
+@pytest.mark.parametrize("kind", ["runs", "exchange"])
+def test_a_prune_that_is_interrupted_while_it_ends_says_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """maintenance OP-31: its receipt does not stay running, which would refuse the next prune for ten minutes."""
+    store = database.open()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    happened = before(monkeypatch, Receipts, "finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.maintenance.prune.run(PrunePolicy(kind))
+    (receipt,) = store.receipts.list().items
+    assert (happened, receipt.state) == (["finish"], "interrupted")
+    assert store.maintenance.prune.resume(receipt.id).state == "done"
