@@ -72,8 +72,7 @@ class Repair:
         every byte is in one of the two. With ``replace`` the copy takes the file's path while its writers wait, and the
         damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``, and a receipt says what was done. A sound
         file is left as it is. Raises `AlreadyExists` if the target exists, `LostRace` if another call replaces the file
-        at the same time, `Conflict` for the log of a run whose writer lives
-        or may live, and as `seal`.
+        at the same time, `Conflict` for the log of a run whose writer lives or may live, and as `seal`.
         """
         path = Path(path)
         if replace:

@@ -44,7 +44,7 @@ def terms(policy: PrunePolicy, now: datetime) -> Terms:
         "keep_n": valid.number("keep_n", kept, most=MOST_KEPT),
         "ids": _keys(policy.ids),
         "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
-        "cutoff": iso_text(now - max(timedelta(days=days), kind.least)),
+        "cutoff": iso_text(now - timedelta(days=days)),
         "archive": None if policy.archive is None else _folder(policy.kind, policy.archive),
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -56,7 +55,6 @@ class Kind:
     ``record``       what `NotFound` calls one, and its tombstone
     ``shared``       what records refer to together
     ``buried``       whether a tombstone keeps an import from bringing it back
-    ``least``        the age below which nothing goes, whatever the policy says
     """
 
     name: str
@@ -75,7 +73,6 @@ class Kind:
     in_use: Callable[[Unit], frozenset[str]] | None = None
     shared: Shared | None = None
     buried: bool = True
-    least: timedelta = timedelta()
 
     @property
     def table(self) -> sa.Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -60,7 +59,6 @@ class Heads:
     freed: Freed | None = None
     keep_days: int = 30
     keep_n: int = 0
-    least: timedelta = timedelta()
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A kind of prune that does not remove whole records by their end: parts of records, or what nobody refers to.
+"""A kind of prune that removes parts of records: the beginning of what one has.
 
 A sweep looks through its records in the order of their keys, some at a time and without a lock, and removes what it
 found in short transactions that judge it again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from lastlight_state.db.columns import parse_time
@@ -57,7 +57,7 @@ SAMPLES = 20
 
 
 class Sweep(Protocol):
-    """One kind. ``least`` is the age below which nothing goes, whatever the policy says."""
+    """One kind."""
 
     @property
     def name(self) -> str:
@@ -78,10 +78,6 @@ class Sweep(Protocol):
     @property
     def keep_n(self) -> int:
         """How many of the newest are kept unless a policy says more or less."""
-
-    @property
-    def least(self) -> timedelta:
-        """The age below which nothing goes."""
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Those of these keys that there are."""
