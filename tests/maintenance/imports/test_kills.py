@@ -24,7 +24,14 @@ SEEDS = [pytest.param(0, id="some kills"), *(pytest.param(n, marks=pytest.mark.s
 #: How often an import is killed before it is let through, and how many lines it is then given.
 KILLS, ENOUGH = 5, 10_000_000
 #: About half of the lines that an import runs, by kind; of the others a sixth.
-LINES = {BUNDLE: 70_000, "lastlight-db": 38_000, "lionagi-runs": 17_000, "lionagi-db": 18_000, "lionagi-teams": 9_000}
+LINES = {
+    BUNDLE: 70_000,
+    "lastlight-db": 38_000,
+    "smithers-db": 36_000,
+    "lionagi-runs": 17_000,
+    "lionagi-db": 18_000,
+    "lionagi-teams": 9_000,
+}
 FEW = 6_000
 #: What a killed import may leave, which `doctor` tells.
 LEFT = ("DOC-11", "temporary files were left behind")

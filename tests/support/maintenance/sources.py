@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from support.maintenance import homes, state_databases, workflow_databases
+from support.maintenance import homes, node_databases, state_databases, workflow_databases
 from support.maintenance.run_folders import branch, message, write_run
 from support.maintenance.team_files import letter, write_team
 from support.maintenance.whole_runs import Report, whole_run
@@ -55,6 +55,20 @@ def _workflow_database(root: Path, grown: bool) -> None:
         workflow_databases.put(path, "executions", **workflow_databases.execution(key))
 
 
+def _node_database(root: Path, grown: bool) -> None:
+    path = root / "smithers.db"
+    if not grown:
+        node_databases.made(path)
+    for i in range(3 + grown):
+        run_id = f"r{i}"
+        node_databases.put(path, "runs", run_id=run_id, status="finished", finished_at_ms=node_databases.BEGIN + 9_000)
+        node_databases.put(path, "nodes", run_id=run_id, node_id="plan")
+        node_databases.put(path, "attempts", run_id=run_id, node_id="plan")
+        node_databases.put(path, "input", run_id=run_id, payload={"text": "go"})
+        for seq in range(2 + i * grown):
+            node_databases.put(path, "events", run_id=run_id, seq=seq, payload_json={"nodeId": "plan"})
+
+
 def _log_tree(root: Path, grown: bool) -> None:
     for name, lines in (("s1.jsonl", 2 + grown), ("s1/subagents/agent-1.jsonl", 1), ("s2.jsonl", 1 + 2 * grown)):
         _put(root / "projects/-app" / name, _LINE * lines)
@@ -92,13 +106,19 @@ _MADE: dict[str, Callable[[Path, bool], None]] = {
     "lionagi-db": _session_database,
     "lionagi-teams": _teams,
     "lastlight-db": _workflow_database,
+    "smithers-db": _node_database,
     "lastlight-logs": _log_tree,
     "codelia": _home,
     BUNDLE: _bundle,
 }
 KINDS = tuple(_MADE)
 #: What is imported of the folder in which a source is made.
-NAMES = dict.fromkeys(KINDS, "") | {"lionagi-db": "state.db", "lastlight-db": "theirs.db", BUNDLE: "run.zip"}
+NAMES = dict.fromkeys(KINDS, "") | {
+    "lionagi-db": "state.db",
+    "lastlight-db": "theirs.db",
+    "smithers-db": "smithers.db",
+    BUNDLE: "run.zip",
+}
 
 
 def source_of(kind: str, root: Path, *, grown: bool = False) -> Path:
