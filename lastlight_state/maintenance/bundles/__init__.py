@@ -58,7 +58,8 @@ class Bundles(Repository):
         ``redact`` names what is left out: the ``context`` and ``scratch`` of a run and the ``output_text`` of its
         executions have a mark instead, as has the ``content`` of messages, which then come without chunks and
         embeddings; ``outputs`` are rows of output tables, and ``logs`` the log files.
-        Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``.
+        Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``. Unless ``outputs`` are left out, raises
+        `Conflict` ``unregistered_columns`` where the run has rows in an attached table with undeclared columns.
         """
         valid.word("kind", kind, KINDS)
         codec.check_text("dest", str(dest))
@@ -73,7 +74,9 @@ class Bundles(Repository):
                 file.seek(0)
                 file.truncate()
                 chosen, logged = selection.selected(view, kind, found), self._settings if with_logs else None
-                return written(file, view, (kind, found, revision), chosen, logged, hidden)
+                made = written(file, view, (kind, found, revision), chosen, logged, hidden)
+                selection.refuse_unregistered(view, made.tables)
+                return made
 
             bundle = self._viewing(write)
             if self._backend.disturbed:

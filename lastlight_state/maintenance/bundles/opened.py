@@ -23,9 +23,8 @@ from lastlight_state import codec
 from lastlight_state.errors import Conflict, NewerSchema, NotFound
 from lastlight_state.maintenance.backup.restoring import translated
 from lastlight_state.maintenance.bundles.archive import FORMAT, MANIFEST
-from lastlight_state.maintenance.bundles.records import KINDS, Bundle, BundlePart
+from lastlight_state.maintenance.bundles.records import KINDS, ROWS, Bundle, BundlePart
 
-_ROWS = re.compile(r"rows/([A-Za-z_][A-Za-z0-9_]*)\.jsonl")
 _LOG = re.compile(
     r"logs/(?:agent-sessions/projects/[^/]+/[^/]+(?:/(?:raw|subagents)/[^/]+)?|sessions/\d{4}/\d\d/\d\d/[^/]+)"
 )
@@ -42,7 +41,7 @@ class OpenBundle:
         self._packed = packed
         self.bundle = bundle
         #: The parts with rows, by table, and those that are logs.
-        self.tables = {found[1]: part for part in bundle.parts if (found := _ROWS.fullmatch(part.name))}
+        self.tables = bundle.tables
         self.logs = [part for part in bundle.parts if part.rows is None]
 
     def chunks(self, part: BundlePart) -> Iterator[bytes]:
@@ -121,7 +120,7 @@ def _sizes(packed: zipfile.ZipFile, most: int) -> dict[str, int]:
 
 
 def _is_named(name: str) -> bool:
-    if name == MANIFEST or _ROWS.fullmatch(name):
+    if name == MANIFEST or ROWS.fullmatch(name):
         return True
     steps = name.split("/")
     return _LOG.fullmatch(name) is not None and not _NEVER.search(name) and not {".", ".."}.intersection(steps)
@@ -153,7 +152,7 @@ def _compare(packed: zipfile.ZipFile, bundle: Bundle, sizes: dict[str, int]) -> 
         for chunk in _chunks(packed, part.name):
             digest.update(chunk)
             count += chunk.count(b"\n")
-        rows = count if _ROWS.fullmatch(part.name) else None
+        rows = count if ROWS.fullmatch(part.name) else None
         if (sizes[part.name], digest.hexdigest(), rows) != (part.size_bytes, part.sha256, part.rows):
             raise damaged(part.name, "is not as it was written")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from lastlight_state.db.records import Record
@@ -23,6 +24,10 @@ REDACTIONS = words(Redaction)
 ON_CONFLICT = words(OnConflict)
 
 
+#: The name of a part with rows.
+ROWS = re.compile(r"rows/([A-Za-z_][A-Za-z0-9_]*)\.jsonl")
+
+
 class BundlePart(Record):
     """One file inside a bundle. ``rows`` is the number of its lines, None for a log."""
 
@@ -30,6 +35,11 @@ class BundlePart(Record):
     rows: int | None
     size_bytes: int
     sha256: str
+
+
+def tables_of(parts: Iterable[BundlePart]) -> dict[str, BundlePart]:
+    """The parts with rows among these, by table."""
+    return {found[1]: part for part in parts if (found := ROWS.fullmatch(part.name))}
 
 
 class Bundle(Record):
@@ -47,6 +57,11 @@ class Bundle(Record):
     context: Mapping[str, tuple[str, ...]]
     redacted: tuple[str, ...] = ()
     parts: tuple[BundlePart, ...]
+
+    @property
+    def tables(self) -> dict[str, BundlePart]:
+        """The parts with rows, by table."""
+        return tables_of(self.parts)
 
 
 class LoadedBundle(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -120,9 +120,12 @@ def rows_of(
             yield from map(lines.line_of, found if marked is None else map(marked, found))
 
 
-def refuse_unregistered(unit: Unit) -> None:
-    """Raise `Conflict` ``unregistered_columns`` for an output table with columns that no bundle would have."""
-    tables = output_tables(unit)
+def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> None:
+    """Raise `Conflict` ``unregistered_columns`` for an output table with columns that no bundle would have.
+
+    ``names`` are those of the tables to look at; None for every output table.
+    """
+    tables = [table for table in output_tables(unit) if names is None or table.name in names]
     there = reconcile.present(unit, [table.name for table in tables])
     for table in tables:
         if table.name in there and (more := sorted(there[table.name].columns.keys() - set(table.columns.keys()))):

@@ -7,7 +7,7 @@ from typing import BinaryIO
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.bundles import logs, redaction, selection
 from lastlight_state.maintenance.bundles.archive import FORMAT, Archive
-from lastlight_state.maintenance.bundles.records import Bundle
+from lastlight_state.maintenance.bundles.records import Bundle, tables_of
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.settings import Settings
 
@@ -49,6 +49,6 @@ def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact:
         if not redaction.is_left_out(subject, redact):
             marked = redaction.marking(subject.table, redact)
             archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys, marked))
-    used = sorted(outputs & {part.name.removeprefix("rows/").removesuffix(".jsonl") for part in archive.parts})
+    used = sorted(outputs & tables_of(archive.parts).keys())
     if used:
         archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registered(unit, used))

@@ -112,5 +112,5 @@ def _name(key: str) -> str:
 
 def _rows(bundle: Bundle) -> dict[str, int]:
     """The rows of the record itself by table: an output table's entry in the registry stays."""
-    tables = {part.name.removeprefix("rows/").removesuffix(".jsonl"): part.rows for part in bundle.parts}
-    return {name: rows for name, rows in tables.items() if rows is not None and name != REGISTRY.name}
+    tables = {name: part.rows for name, part in bundle.tables.items() if name != REGISTRY.name}
+    return {name: rows for name, rows in tables.items() if rows is not None}

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.maintenance.attached import attach_without_a_column
 from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
-from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound
+from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
 
@@ -161,6 +163,20 @@ def test_what_cannot_be_exported_or_read_is_refused(
     with pytest.raises(error):
         call(state_store.maintenance.bundles, folder)
     assert list(folder.iterdir()) == []
+
+
+def test_rows_that_a_bundle_would_not_hold_whole_are_not_exported(database: Database, tmp_path: Path) -> None:
+    """maintenance OP-60: an attached table has a column that nobody declared; runs without rows in it are exported."""
+    store = database.open()
+    for key in ("run", "other"):
+        store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id=key))
+    attach_without_a_column(store, database.raw(), "run")
+    export = store.maintenance.bundles.export
+    with pytest.raises(Conflict, match=r"mine\.hidden") as caught:
+        export("run", "run", tmp_path / "run.zip")
+    assert (caught.value.code, list(tmp_path.glob("*.zip"))) == ("unregistered_columns", [])
+    export("run", "run", tmp_path / "without.zip", redact=["outputs"])
+    assert set(export("run", "other", tmp_path / "other.zip").tables) == {"workflow_runs", "run_transitions"}
 
 
 def _write(store: StateStore, name: str, text: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.filled_store import TRIGGER, scene
 from support.maintenance import killed_copy
+from support.maintenance.attached import attach_without_a_column
 
 from lastlight_state import AsyncStateStore, StateStore, codec
 from lastlight_state.backends import open_backend
@@ -366,6 +367,17 @@ def test_a_column_that_the_registry_does_not_know_is_no_silent_loss(sqlite_datab
     with pytest.raises(Conflict, match="cannot be copied"):
         copy.run(there, migrate=True)
     assert not there.exists()
+
+
+def test_an_attached_table_with_a_column_that_nobody_declared_is_no_silent_loss(
+    database: Database, tmp_path: Path
+) -> None:
+    """maintenance OP-57: nothing is written, so that the target is not there."""
+    store = database.open()
+    attach_without_a_column(store, database.raw(), "run")
+    with pytest.raises(Conflict, match=r"mine\.hidden is not a column") as caught:
+        store.maintenance.copy.run(tmp_path / "there.db", migrate=True)
+    assert (caught.value.code, (tmp_path / "there.db").exists()) == ("cannot_be_copied", False)
 
 
 def test_forks_come_after_what_they_were_forked_from(sqlite_database: Database, postgres_database: Database) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from psycopg.errors import LockNotAvailable
 from support.between import before
+from support.maintenance.attached import attach_without_a_column
 from support.maintenance.rows import counts, insert
 from support.maintenance.whole_runs import Report, whole_run
 
@@ -176,11 +176,7 @@ def test_a_run_that_cannot_be_read_stays_and_hinders_no_other(sqlite_database: D
 def test_rows_that_a_bundle_would_not_hold_whole_are_not_removed(database: Database, folder: Path) -> None:
     """maintenance OP-30: an attached table has a column that nobody declared."""
     store, raw = _with_an_old_run(database), database.raw()
-    raw.execute("CREATE TABLE mine (run_id text, node_id text, x text, hidden text, PRIMARY KEY (run_id, node_id))")
-    names = ("run_id", "node_id")
-    columns = [sa.Column(name, sa.Text, primary_key=True) for name in names]
-    store.outputs.catalog.attach("mine", sa.Table("mine", sa.MetaData(), *columns, sa.Column("x", sa.Text)))
-    raw.execute("INSERT INTO mine VALUES ('old', 'n', 'seen', 'only here')")
+    attach_without_a_column(store, raw, "old")
     with pytest.raises(Conflict) as caught:
         store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
     assert (caught.value.code, store.workflows.runs.get("old").id) == ("unregistered_columns", "old")
