@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.maintenance.doctor import contents, files, logs, reach, rows, server
+from lastlight_state.maintenance.doctor import contents, files, logs, permissions, reach, rows, server
 from lastlight_state.maintenance.doctor.check import Check, Look, Snapshot, found
 from lastlight_state.maintenance.doctor.records import Finding, Report, SkippedCheck
 
@@ -15,7 +15,7 @@ from lastlight_state.maintenance.doctor.records import Finding, Report, SkippedC
 CHECKS = {
     check.id: check
     for check in sorted(
-        (check for part in (reach, server, files, rows, logs, contents) for check in part.CHECKS),
+        (check for part in (reach, server, files, permissions, rows, logs, contents) for check in part.CHECKS),
         key=lambda check: check.id,
     )
 }

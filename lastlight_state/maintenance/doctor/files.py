@@ -1,11 +1,10 @@
-"""DOC-04, DOC-05 and DOC-11: the file system, the permissions of files, and line files."""
+"""DOC-04 and DOC-11: the file system, and line files."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +13,10 @@ from lastlight_state.maintenance.doctor.check import Check, Look, found
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.repair import scans_below
 
-SPACE, PERMISSIONS, LINES = "DOC-04", "DOC-05", "DOC-11"
+SPACE, LINES = "DOC-04", "DOC-11"
 
 #: How many line files an examination looks at that is not deep: those that were written last.
 NEWEST = 2_000
-#: What others may do with a file of ours: nothing.
-_OTHERS = 0o077
 #: The command that opens the database for writing, and does nothing else that matters to a file that needs it.
 _OPENED = "lastlight-state checkpoint"
 _LEFT = (
@@ -65,19 +62,6 @@ def _room(look: Look) -> Iterator[Finding]:
         yield found(SPACE, "warning", str(there[0].parent), message, [str(there[0])])
 
 
-def _permissions(look: Look) -> Iterator[Finding]:
-    files = [*look.backend.files, *line_files(look)]
-    open_to_others = [str(path) for path in files if _mode(path) & _OTHERS]
-    if open_to_others:
-        message = "others than the owner may use these files: their modes should be 0600"
-        yield found(
-            PERMISSIONS, "warning", "files", message, open_to_others, shlex.join(["chmod", "600", open_to_others[0]])
-        )
-    links = [str(path) for path in files if path.is_symlink()]
-    if links:
-        yield found(PERMISSIONS, "warning", "files", "links stand where files should", links)
-
-
 def _lines(look: Look) -> Iterator[Finding]:
     temporary = [str(path) for path in _below(look, ".tmp")]
     if temporary:
@@ -117,13 +101,6 @@ def _below(look: Look, ending: str) -> Iterable[Path]:
             yield from (Path(folder, name) for name in names if name.endswith(ending))
 
 
-def _mode(path: Path) -> int:
-    with suppress(FileNotFoundError):
-        found_mode = path.lstat().st_mode
-        return 0 if stat.S_ISLNK(found_mode) else found_mode
-    return 0
-
-
 def _is_torn(path: Path) -> bool:
     """Whether the file ends in the middle of a line. A link, or a file that is gone, does not."""
     with suppress(OSError):
@@ -134,4 +111,4 @@ def _is_torn(path: Path) -> bool:
     return False
 
 
-CHECKS = (Check(SPACE, files=_place), Check(PERMISSIONS, files=_permissions), Check(LINES, files=_lines))
+CHECKS = (Check(SPACE, files=_place), Check(LINES, files=_lines))

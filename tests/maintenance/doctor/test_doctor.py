@@ -20,6 +20,7 @@ from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.agent_log import Cwd
+from lastlight_state.backends.sqlite.files import make_private_directory
 from lastlight_state.conversations import NewChunk, NewMessage, NewSession, Provenance, SessionTimes
 from lastlight_state.maintenance import Finding
 from lastlight_state.messaging import ConversationKey
@@ -285,7 +286,7 @@ def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene
     for name in ("known", "other"):  # sub-agents of two sessions may have one name
         log = scene.log(name)
         folder = log.with_suffix("") / "subagents"
-        folder.mkdir(mode=0o700, parents=True)
+        make_private_directory(folder)
         shutil.copy(log, folder / "agent-1.jsonl")
     for key in ("a", "b"):
         whole_run(defining, key)
@@ -446,7 +447,7 @@ def test_files_that_are_links_or_were_left_behind_are_told_and_torn_ones_without
 ) -> None:
     """maintenance OP-15."""
     root = state_store.settings.agent_sessions / "projects" / "p"
-    root.mkdir(parents=True)
+    make_private_directory(root)
     outside = tmp_path / "outside.jsonl"
     outside.write_bytes(b"{}")
     (root / "link.jsonl").symlink_to(outside)
