@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.statements import Family, among, bind, number, prepared
+from lastlight_state.db.statements import NO_VALUES, Family, among, bind, number, prepared
 from lastlight_state.db.unit import Unit
 
 _s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
@@ -85,10 +85,13 @@ def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
     return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
 
 
-def rows(unit: Unit, family: Family, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """What a statement finds for these keys, however many."""
+def rows(
+    unit: Unit, family: Family, keys: Iterable[str], values: Mapping[str, Any] = NO_VALUES
+) -> Iterator[dict[str, Any]]:
+    """What a statement finds for these keys, however many, with these values of its other parameters."""
     for chunk in chunks(keys):
-        yield from unit.rows(*family.of(chunk))
+        statement, named = family.of(chunk)
+        yield from unit.rows(statement, {**values, **named})
 
 
 def links(unit: Unit, order: str) -> Iterator[dict[str, Any]]:

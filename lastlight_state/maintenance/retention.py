@@ -55,7 +55,7 @@ RETENTION: Mapping[str, Retention] = {
     "message_types": _WORDS,
     "invocation_kinds": _WORDS,
     "source_kinds": _WORDS,
-    "output_cache": Retention(kept="replaceable: `store.outputs.cache.clear` removes what has expired, or all"),
+    "output_cache": Retention(pruned_as=("cache",)),
     "output_tables": Retention(kept="one row for each output table; the rows of those tables go with their run"),
     "cron_schedules": Retention(kept="configuration; a cron that is gone is retired"),
     "cron_overrides": Retention(kept="configuration; `clear` removes one"),

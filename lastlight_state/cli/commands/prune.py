@@ -20,8 +20,12 @@ from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
 COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
-#: What the records are of which only a part goes.
-PARTS = {"exchange": "inboxes", "changes": "feeds"}
+#: What a prune removes, where that is not so many records of the kind with all their rows.
+AMOUNTS = {
+    "exchange": "{rows} rows of {records} inboxes",
+    "changes": "{rows} rows of {records} feeds",
+    "cache": "{records} entries of the cache",
+}
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
 
 
@@ -96,6 +100,5 @@ def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int
 
 def _amount(plan: PrunePlan) -> str:
     rows = sum(plan.counts.values())
-    if plan.kind in PARTS:
-        return f"{rows} rows of {plan.records} {PARTS[plan.kind]}"
-    return f"{plan.records} {plan.kind} with {rows} rows"
+    amount = AMOUNTS.get(plan.kind, "{records} {kind} with {rows} rows")
+    return amount.format(records=plan.records, kind=plan.kind, rows=rows)

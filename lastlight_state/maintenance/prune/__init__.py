@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lastlight_state.clock import iso_text
-from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
@@ -41,9 +39,8 @@ class Prune(Repository):
         Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
         """
         terms = checks.terms(policy, self._now())
-        if policy.kind in SWEEPS:
-            return self._viewing(lambda unit: sweeping.planned(unit, terms))
-        return self._viewing(lambda unit: plans.planned(unit, plans.range_of(unit, terms), terms))
+        planned = sweeping.planned if policy.kind in SWEEPS else plans.planned
+        return self._viewing(lambda unit: planned(unit, terms))
 
     def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
         """Remove what the policy names, in short transactions, and return the receipt.
@@ -53,12 +50,9 @@ class Prune(Repository):
         `ClaimLost` when another process has taken the work over, and as `plan`.
         """
         terms = checks.terms(policy, self._now())
-        if policy.kind in SWEEPS:
-            self._viewing(lambda unit: sweeping.begun(unit, terms))
-        else:
-            found = self._viewing(lambda unit: plans.range_of(unit, terms))
-            terms["until"] = [iso_text(found.until[0]), found.until[1]]
-        receipt = self._receipts.begin("prune", scope=policy.kind, policy=terms, owner=work.owner(), actor=actor)
+        begun = sweeping.begun if policy.kind in SWEEPS else plans.begun
+        fixed = self._viewing(lambda unit: begun(unit, terms))
+        receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=work.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
 
     def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
@@ -76,9 +70,7 @@ class Prune(Repository):
     def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
         if receipt.scope in SWEEPS:
             return self._swept(receipt, _timer(time_limit))
-        until, key = receipt.policy["until"]
-        ids = receipt.policy["ids"]
-        found = Range(KINDS[receipt.scope], (parse_time(until), key), None if ids is None else tuple(ids))
+        found = Range.of(KINDS[receipt.scope], receipt.policy)
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
         archiver = self._archiver(receipt)
         going_on = True

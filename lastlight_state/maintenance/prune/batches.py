@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lastlight_state.clock import iso_text
-from lastlight_state.db.columns import parse_time
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.prune import statements as sql, walk
+from lastlight_state.maintenance.prune import places, statements as sql, walk
 from lastlight_state.maintenance.prune.archiving import Archiver
 from lastlight_state.maintenance.prune.kinds.kind import Kind
-from lastlight_state.maintenance.prune.walk import START, Place, Range
+from lastlight_state.maintenance.prune.places import START, Place
+from lastlight_state.maintenance.prune.walk import Range
 from lastlight_state.receipts import Receipt, steps
 
 
@@ -30,12 +29,11 @@ class Progress:
         """As a receipt keeps it; None is the beginning."""
         if cursor is None:
             return cls()
-        moment, key = cursor["after"]
-        return cls((parse_time(moment), key), cursor["removed"])
+        return cls(places.read(cursor["after"]), cursor["removed"])
 
     def cursor(self) -> dict[str, Any]:
         """For a receipt."""
-        return {"after": [iso_text(self.after[0]), self.after[1]], "removed": self.removed}
+        return {"after": places.written(self.after), "removed": self.removed}
 
 
 def batch(
@@ -49,11 +47,11 @@ def batch(
     """
     steps.confirm(unit, receipt)
     progress = Progress.of(receipt.cursor)
-    places = found.next(unit, progress.after, locked=True)
-    if not places:
+    following = found.next(unit, progress.after, locked=True)
+    if not following:
         again = progress.removed
         return _stepped(unit, receipt, Counter(), Progress(), at), again
-    keys = [key for _, key in places]
+    keys = [key for _, key in following]
     if found.kind.shared is not None:
         found.kind.shared.lock(unit, keys)
     kept = walk.protected(unit, found.kind, keys, walk.in_use(unit, found.kind))
@@ -67,7 +65,7 @@ def batch(
     removed = _removed(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
     if archiver is not None and archived is not None:
         archiver.refuse_other(archived, removed)
-    last = places[-1] if len(chosen) == len(victims) else places[keys.index(chosen[-1])]
+    last = following[-1] if len(chosen) == len(victims) else following[keys.index(chosen[-1])]
     progress = Progress(last, progress.removed or bool(taken))
     return _stepped(unit, receipt, removed, progress, at), True
 

@@ -12,27 +12,23 @@ from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.records import PrunePlan
-from lastlight_state.maintenance.prune.walk import START, Range
+from lastlight_state.maintenance.prune.walk import Range
 
 #: How many of the records that would go a plan names.
 SAMPLES = 20
 
 
-def range_of(unit: Unit, terms: Terms) -> Range:
-    """The records that are old enough and not among the newest. Raises `NotFound` for a key that is not there."""
+def begun(unit: Unit, terms: Terms) -> Terms:
+    """The terms of a prune that begins. Raises `NotFound` for one of the ids that is not there."""
     kind = KINDS[terms["kind"]]
-    keys = None if terms["ids"] is None else tuple(terms["ids"])
-    _refuse_unknown(unit, kind.name, keys or ())
-    until = (parse_time(terms["cutoff"]), "")
-    if terms["keep_n"]:
-        last_kept = unit.row(sql.STATEMENTS[kind.name].boundary, {"kept": terms["keep_n"] - 1})
-        until = START if last_kept is None else min(until, (last_kept["age"], last_kept["key"]))
-    return Range(kind, until, keys)
+    _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
+    return walk.bounded(unit, kind, terms)
 
 
-def planned(unit: Unit, found: Range, terms: Terms) -> PrunePlan:
-    """The plan for these records."""
-    kind = found.kind
+def planned(unit: Unit, terms: Terms) -> PrunePlan:
+    """The plan for the records that are old enough and not among the newest. Errors as `begun`."""
+    kind = KINDS[terms["kind"]]
+    found = Range.of(kind, begun(unit, terms))
     cutoff = parse_time(terms["cutoff"])
     counts: Counter[str] = Counter()
     protected: Counter[str] = Counter()

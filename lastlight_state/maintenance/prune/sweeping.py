@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import statements as sql
@@ -19,9 +19,9 @@ QUIET = 50
 
 
 class Place(NamedTuple):
-    """After which record a sweep goes on, and whether this pass has removed anything."""
+    """After which place a sweep goes on, and whether this pass has removed anything."""
 
-    after: str | None = None
+    after: Any = None
     removed: bool = False
 
     @classmethod
@@ -32,8 +32,7 @@ class Place(NamedTuple):
 
 def planned(unit: Unit, terms: Terms) -> PrunePlan:
     """The plan of a sweep."""
-    begun(unit, terms)
-    found = SWEEPS[terms["kind"]].tally(unit, terms)
+    found = SWEEPS[terms["kind"]].tally(unit, begun(unit, terms))
     return PrunePlan(
         kind=terms["kind"],
         cutoff=cutoff(terms),
@@ -44,10 +43,11 @@ def planned(unit: Unit, terms: Terms) -> PrunePlan:
     )
 
 
-def begun(unit: Unit, terms: Terms) -> None:
-    """Refuse what cannot be swept. Raises `NotFound` for one of the ids that is not there."""
+def begun(unit: Unit, terms: Terms) -> Terms:
+    """The terms of a sweep that begins. Raises `NotFound` for one of the ids that is not there."""
     sweep, keys = SWEEPS[terms["kind"]], terms["ids"] or ()
     refuse_missing(sweep.record, keys, sweep.known(unit, keys))
+    return dict(sweep.bounded(unit, terms))
 
 
 def batch(unit: Unit, receipt: Receipt, place: Place, look: Look, at: datetime) -> tuple[Receipt, Place | None]:

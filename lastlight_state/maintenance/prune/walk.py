@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
 from lastlight_state.db import reconcile
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune import statements as sql
+from lastlight_state.maintenance.prune import places, statements as sql
 from lastlight_state.maintenance.prune.kinds.kind import Kind
-
-#: When a record ended, and its key.
-Place = tuple[datetime, str]
-
-#: Before every record.
-START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
+from lastlight_state.maintenance.prune.places import START, Place
 
 
 @dataclass(frozen=True)
@@ -27,6 +22,11 @@ class Range:
     kind: Kind
     until: Place
     keys: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, kind: Kind, terms: Mapping[str, Any]) -> Range:
+        """The range of terms that are `bounded`."""
+        return cls(kind, places.read(terms["until"]), None if terms["ids"] is None else tuple(terms["ids"]))
 
     @property
     def statements(self) -> sql.Statements:
@@ -47,10 +47,15 @@ class Range:
             family = self.statements.lock_chosen if locked else self.statements.chosen
             statement, keys = family.of(self.keys)
             found = unit.rows(statement, {**values, **keys})
-        places = [(row["age"], row["key"]) for row in found]
-        if places and self.keys is None:
-            work.confirm_after(places[-1], after)
-        return places
+        following = [(row["age"], row["key"]) for row in found]
+        if following and self.keys is None:
+            work.confirm_after(following[-1], after)
+        return following
+
+
+def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms with the place ``until`` which records are looked at."""
+    return places.bounded(unit, sql.STATEMENTS[kind.name].boundary, terms)
 
 
 def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
@@ -132,6 +137,6 @@ def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
 def walk(unit: Unit, found: Range) -> Iterator[list[Place]]:
     """All records of the range, a look at a time."""
     after = START
-    while places := found.next(unit, after, locked=False):
-        yield places
-        after = places[-1]
+    while following := found.next(unit, after, locked=False):
+        yield following
+        after = following[-1]

@@ -73,6 +73,10 @@ class Heads:
         """Those of these owners that there are."""
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
+    def bounded(self, _unit: Unit, terms: Terms) -> Terms:
+        """The terms as they are: what is kept is counted for each owner."""
+        return terms
+
     def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
         """The next owners after a key of which a prefix may go."""
         keys, ends = self._next(unit, terms, after)
@@ -129,7 +133,7 @@ class Heads:
 
     def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
         """Those of these owners whose first row is old enough, and which nothing protects; the others are counted."""
-        for row in _with(unit, self.statements.judge, keys, {"cutoff": cutoff(terms)}):
+        for row in rows(unit, self.statements.judge, keys, {"cutoff": cutoff(terms)}):
             key, old, waits = row.pop("key"), row.pop("old"), row.pop("waiting")
             reason = next((reason for reason, holds in row.items() if holds), None)
             if waits or (old and reason is not None):
@@ -140,7 +144,7 @@ class Heads:
     def _going(self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL) -> Iterator[tuple[str, int]]:
         """Before which number the rows of these owners go, for those of which any do; at most so many of each."""
         values = {"cutoff": cutoff(terms), "kept": max(terms["keep_n"], 1) - 1, "most": most}
-        for row in _with(unit, self.statements.limits, keys, values):
+        for row in rows(unit, self.statements.limits, keys, values):
             if row["newest"] is not None:
                 limit = min(row[name] for name in ("newest", "stop", "cut") if row[name] is not None)
                 if row["first"] < limit:
@@ -222,10 +226,3 @@ def _held(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
     at, held = heads.number, heads.number if heads.freed is None else heads.freed.column
     found = sa.select(at.label("at"), held.label("held")).where(*conditions, at > bind("after", at))
     return prepared(found.order_by(at).limit(number(_READ)))
-
-
-def _with(unit: Unit, made: Family, keys: Iterable[str], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    named = list(keys)
-    for at in range(0, len(named), LOOK):
-        statement, names = made.of(named[at : at + LOOK])
-        yield from unit.rows(statement, {**values, **names})

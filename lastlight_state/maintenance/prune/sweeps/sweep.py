@@ -1,7 +1,7 @@
-"""A kind of prune that removes parts of records: the beginning of what one has.
+"""A kind of prune that goes its own way through its records, such as one that removes parts of them.
 
-A sweep looks through its records in the order of their keys, some at a time and without a lock, and removes what it
-found in short transactions that judge it again.
+A sweep looks through its records in an order of its own, some at a time and without a lock, and removes what it found
+in short transactions that judge it again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ Terms = Mapping[str, Any]
 
 
 class Look(NamedTuple):
-    """The records from which something may go, and after which one the next look begins: None at the end."""
+    """The records from which something may go, and the place after which the next look begins: None at the end.
+
+    A place is what the sweep makes it, as JSON can hold it.
+    """
 
     keys: list[str]
-    after: str | None
+    after: Any
 
 
 class Removal(NamedTuple):
-    """How many rows were removed, by table, and whether more of the same records may go."""
+    """How many rows were removed, by table, and whether the next look begins at the same place, as more may go."""
 
     counts: Counter[str]
     more: bool = False
@@ -82,8 +85,11 @@ class Sweep(Protocol):
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Those of these keys that there are."""
 
-    def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
-        """The next records after a key, from the beginning after None."""
+    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+        """The terms with what is fixed when a prune begins, such as which of the newest are kept."""
+
+    def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
+        """The next records after a place, from the beginning after None."""
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove what may go from these records, about ``most`` rows, after judging them again."""
