@@ -11,6 +11,14 @@ ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+
+# Where the environment forbids bytecode beside the sources, it is kept in .venv: otherwise each test process compiles
+# all tests anew, and each program that a test starts the whole library.
+ifneq ($(PYTHONDONTWRITEBYTECODE),)
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/bytecode
+unexport PYTHONDONTWRITEBYTECODE
+endif
+
 UV := $(shell command -v uv 2>/dev/null)
 
 ifeq ($(UV),)
