@@ -36,17 +36,27 @@ def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> N
 def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: str) -> Iterator[None]:
     """Set the ``current`` receipt to ``interrupted`` if the block fails, Ctrl-C included.
 
-    A note of the exception says what goes on: ``again``. Work that another process has taken over is left to it.
+    A note of the exception says what goes on: ``again``. Work that another process has taken over is left to it, and a
+    receipt that is finished already, because the work was refused, stays as it is.
     """
     try:
         yield
     except ClaimLost:
         raise
     except BaseException as error:
+        if current().state in ("done", "failed"):
+            raise
         with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
             receipts.finish(current(), "interrupted", error=message_of(error) or type(error).__name__)
         error.add_note(f"interrupted; to go on: {again}")
         raise
+
+
+def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
+    """The receipt of work that was refused before anything of it was stored: ``failed``, unless somebody has it."""
+    with suppress(StateError):
+        return receipts.finish(receipt, "failed", error=message_of(error))
+    return receipt
 
 
 def ended(

@@ -37,6 +37,7 @@ FAILED = (
 @click.option("--limit", metavar="N", type=int, help="Stop after this many units were stored.")
 @click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse, skip what differs, or new_ids.")
 @click.option("--allow-redacted", is_flag=True, help="Also a bundle from which something was left out.")
+@click.option("--allow-unknown-words", is_flag=True, help="Of a bundle: also with statuses that are not known here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 def run(call: Call, path: Path, kind: Any, *, dry_run: bool, **terms: Any) -> Answer:
     """Bring in what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.
@@ -47,7 +48,7 @@ def run(call: Call, path: Path, kind: Any, *, dry_run: bool, **terms: Any) -> An
     if kind is not None and kind not in (*KINDS, BUNDLE):
         raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=(*KINDS, BUNDLE))
     is_ours = kind == BUNDLE or (kind is None and is_bundle(path))
-    ours = {name: terms.pop(name) for name in ("on_conflict", "allow_redacted")}
+    ours = {name: terms.pop(name) for name in ("on_conflict", "allow_redacted", "allow_unknown_words")}
     _refuse_unfit(is_ours, terms, ours)
     if is_ours:
         ours["on_conflict"] = ours["on_conflict"] or "refuse"

@@ -13,7 +13,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.bundles import logs, redaction, selection
 from lastlight_state.maintenance.bundles.archive import new_file
@@ -92,12 +92,19 @@ class Bundles(Repository):
             return found.bundle
 
     def plan(
-        self, file: str | Path, *, on_conflict: OnConflict = "refuse", allow_redacted: bool = False
+        self,
+        file: str | Path,
+        *,
+        on_conflict: OnConflict = "refuse",
+        allow_redacted: bool = False,
+        allow_unknown_words: bool = False,
     ) -> LoadedBundle:
         """What `load` would add at this moment. Writes nothing. Raises as `load`."""
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            planned = self._planned(self._loading(found, on_conflict, allow_redacted))
+            planned = self._planned(
+                self._loading(found, on_conflict, allow_redacted, allow_unknown_words=allow_unknown_words)
+            )
             return planned.model_copy(update={"id": found.bundle.id})
 
     def load(
@@ -106,6 +113,7 @@ class Bundles(Repository):
         *,
         on_conflict: OnConflict = "refuse",
         allow_redacted: bool = False,
+        allow_unknown_words: bool = False,
         actor: str | None = None,
     ) -> LoadedBundle:
         """Add what is missing of a bundle: its rows in one transaction, then its log files.
@@ -116,12 +124,13 @@ class Bundles(Repository):
         the others. With ``new_ids`` everything gets a fresh id, and each load adds one more run or session, independent
         of the others; deliveries to others, the key of a run and permissions that nobody has used yet are not copied.
         Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer version,
-        `Conflict` ``redacted_bundle`` for one from which something was left out unless ``allow_redacted``, and as
-        `read`.
+        `Conflict` ``redacted_bundle`` for one from which something was left out unless ``allow_redacted``,
+        ``unknown_word`` for a status that this version does not know unless ``allow_unknown_words``, and as `read`.
+        What only the database refuses leaves no row, and a receipt that is ``failed``.
         """
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            loading = self._loading(found, on_conflict, allow_redacted)
+            loading = self._loading(found, on_conflict, allow_redacted, allow_unknown_words=allow_unknown_words)
             planned = self._planned(loading)
             if not planned.rows and not planned.files:
                 return planned
@@ -134,7 +143,11 @@ class Bundles(Repository):
             )
             with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
                 with logs.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
-                    receipt = storing.settled(partial(self._stored, receipt, loading))
+                    try:
+                        receipt = storing.settled(partial(self._stored, receipt, loading))
+                    except (Conflict, InvalidValue, CorruptData) as error:
+                        receipt = work.refused(self._receipts, receipt, error)
+                        raise
                     logs.put(files)
                 rows = receipt.counts
                 receipt = self._receipts.finish(receipt)
@@ -148,11 +161,14 @@ class Bundles(Repository):
 
         return self._writing(store)
 
-    def _loading(self, found: OpenBundle, on_conflict: OnConflict, allow_redacted: bool) -> Loading:
+    def _loading(
+        self, found: OpenBundle, on_conflict: OnConflict, allow_redacted: bool, *, allow_unknown_words: bool
+    ) -> Loading:
         refuse_newer(found.bundle.revision)
         if not valid.flag("allow_redacted", allow_redacted):
             redaction.refuse(found.bundle)
-        return Loading(found, self._known(), on_conflict, self._now())
+        allowed = valid.flag("allow_unknown_words", allow_unknown_words)
+        return Loading(found, self._known(), on_conflict, self._now(), allow_unknown_words=allowed)
 
     def _planned(self, loading: Loading) -> LoadedBundle:
         files = tuple(name for _, name, _ in loading.missing_logs(self._settings))

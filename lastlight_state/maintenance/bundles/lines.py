@@ -15,7 +15,7 @@ from lastlight_state import codec
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db import columns
 from lastlight_state.maintenance.copy.contents import canonical
-from lastlight_state.maintenance.copy.subjects import DEPTHS
+from lastlight_state.maintenance.copy.subjects import DEPTHS, is_json
 
 Row = dict[str, Any]
 
@@ -54,6 +54,15 @@ def row_of(table: sa.Table, line: bytes) -> Row:
     return {name: _value(table.c[name], value) for name, value in row.items()}
 
 
+def refuse_nulls(table: sa.Table, row: Row) -> None:
+    """Raise ValueError for a row without a value that its table must have. In a column of JSON, null is a value."""
+    for column in table.columns:
+        name = column.name
+        has_value = row[name] is not None or is_json(column) if name in row else column.server_default is not None
+        if not (column.nullable or has_value):
+            raise ValueError(f"lacks the column {name}")
+
+
 def _needed(table: sa.Table) -> Iterator[str]:
     """The columns without which a row can neither be found nor be put in order, or a message not be read."""
     yield from (column.name for column in table.primary_key)
@@ -71,7 +80,14 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
     for kind, written, read in _READ:
         if isinstance(column.type, kind):
             return _read(column.name, value, written, read)
+    if not _has_shape(column, value):
+        raise ValueError(f"{column.name}: JSON of another shape")
     return value
+
+
+def _has_shape(column: sa.Column[Any], value: Any) -> bool:
+    """Whether the JSON is an object, or a list, where the column holds nothing else."""
+    return isinstance(value, column.info.get("shape", object))
 
 
 def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> Any:

@@ -29,6 +29,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.bundles import arriving, lines, logs, selection
+from lastlight_state.maintenance.bundles.checks import References, refuse_taken_keys, refuse_unknown_words
 from lastlight_state.maintenance.bundles.opened import OpenBundle, damaged
 from lastlight_state.maintenance.bundles.records import OnConflict
 from lastlight_state.maintenance.bundles.renaming import Renaming
@@ -60,8 +61,17 @@ _SESSION = {
 class Loading:
     """The rows of one bundle, and the names of its logs, under their ids or under new ones (`OnConflict`)."""
 
-    def __init__(self, bundle: OpenBundle, known: KnownClasses, on_conflict: OnConflict, now: datetime) -> None:
+    def __init__(
+        self,
+        bundle: OpenBundle,
+        known: KnownClasses,
+        on_conflict: OnConflict,
+        now: datetime,
+        *,
+        allow_unknown_words: bool = False,
+    ) -> None:
         self._bundle = bundle
+        self._allow_unknown_words = allow_unknown_words
         self._ids: dict[str, frozenset[str]] = {}
         self._known = known
         self._keeps = on_conflict == "skip"
@@ -80,11 +90,17 @@ class Loading:
         return logs.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
-        """How many rows `store` would add, by table."""
+        """How many rows `store` would add, by table. Raises for a bundle that it cannot add."""
+        self._refuse_nameless()
+        references = References(view)
         added: Counter[str] = Counter()
         held: set[str] = set()
         new = {table.name for table in self._new_outputs(view)}
         for table, rows in self._batches(view):
+            references.confirm(table, rows)
+            refuse_taken_keys(view, table, rows)
+            if not self._allow_unknown_words:
+                refuse_unknown_words(table, rows)
             if table.name in new:
                 added[table.name] += len(rows)
                 continue
@@ -154,9 +170,16 @@ class Loading:
             try:
                 row = lines.row_of(table, line)
                 self._refuse_other(table, row)
+                lines.refuse_nulls(table, row)
             except ValueError as error:
                 raise damaged(part.name, f"line {number}: {error}") from error
             yield row
+
+    def _refuse_nameless(self) -> None:
+        """Raise for a bundle without the run or session that it is named after."""
+        table = RUNS if self.kind == "run" else SESSIONS
+        if self._id not in self._ids_of(table):
+            raise damaged(f"rows/{table.name}.jsonl", f"has not the {self.kind} {self._id!r:.80}")
 
     def _refuse_other(self, table: sa.Table, row: lines.Row) -> None:
         """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""

@@ -9,46 +9,27 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import (
-    BRANCHES,
     MESSAGES as TALK,
     NAMESPACES,
     SESSIONS as TALKS,
-    TRANSITIONS,
     VECTORS,
 )
-from lastlight_state.conversations.words import SOURCES, STATUSES
 from lastlight_state.db import columns
 from lastlight_state.db.statements import bind, constant, number, prepared
-from lastlight_state.journal.tables import EVENTS, SANDBOXES, TOOL_CALLS
-from lastlight_state.journal.words import RUNNING, SANDBOX_STATUSES, TOOL_STATUSES
+from lastlight_state.journal.tables import EVENTS
 from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.vocabularies import VOCABULARIES
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
-from lastlight_state.messaging.words import ROLES
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.schedules.tables import FIRES
-from lastlight_state.schedules.words import FIRE_STATUSES
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS
-from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
 WORDS, BYTES = "DOC-13", "DOC-14"
 
 #: How far a clock may be ahead.
 _AHEAD = timedelta(days=1)
 
-_VOCABULARIES: tuple[tuple[sa.Column[Any], Collection[str]], ...] = (
-    (RUNS.c.status, RUN_STATUSES),
-    (APPROVALS.c.status, APPROVAL_STATUSES),
-    (REQUESTS.c.status, HUMAN_STATUSES),
-    (NODES.c.state, NODE_STATES),
-    (TOOL_CALLS.c.status, {RUNNING, *TOOL_STATUSES}),
-    (SANDBOXES.c.status, SANDBOX_STATUSES),
-    (FIRES.c.status, FIRE_STATUSES),
-    (MESSAGES.c.role, ROLES),
-    (TALKS.c.status, STATUSES),
-    (BRANCHES.c.status, STATUSES),
-    (TRANSITIONS.c.source, SOURCES),
-)
 _TIMES = (
     RUNS.c.started_at,
     RUNS.c.updated_at,
@@ -75,7 +56,7 @@ def _early(column: sa.Column[Any]) -> Fault:
     return Fault(WORDS, "warning", column.table, message, find)
 
 
-_WORDS = [*(_unknown(*one) for one in _VOCABULARIES)]
+_WORDS = [*(_unknown(*one) for one in VOCABULARIES)]
 _EARLY = [_early(column) for column in _TIMES]
 
 

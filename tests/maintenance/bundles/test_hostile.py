@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import stat
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.maintenance.changed_bundles import Change, Parts, add, change_row, info, read, tell, write
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewMessage, NewSession
@@ -19,69 +18,51 @@ from lastlight_state.errors import AlreadyExists, StateError
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
 
-#: The parts of a bundle by their names, and how each is stored: the manifest is a value.
-Parts = dict[str, Any]
-Change = Callable[[Parts], object]
-
 RUNS, LOG = "rows/workflow_runs.jsonl", "logs/agent-sessions/projects/-app/s.jsonl"
-
-
-def _add(name: str, content: bytes = b"{}\n", rows: int | None = None) -> Change:
-    """Adds a part that the manifest names rightly."""
-
-    def change(parts: Parts) -> None:
-        digest = hashlib.sha256(content).hexdigest()
-        told = {"name": name, "rows": rows, "size_bytes": len(content), "sha256": digest}
-        kept = [part for part in parts["manifest.json"]["parts"] if part["name"] != name]
-        parts["manifest.json"]["parts"] = [*kept, told]
-        parts[name] = content
-
-    return change
-
-
-def _tell(**facts: Any) -> Change:
-    """Changes the manifest."""
-    return lambda parts: parts["manifest.json"].update(facts)
 
 
 def _row(**values: Any) -> Change:
     """Changes the row of the run."""
-    return lambda parts: _add(RUNS, json.dumps({**json.loads(parts[RUNS]), **values}).encode() + b"\n", 1)(parts)
+    return lambda parts: add(RUNS, json.dumps({**json.loads(parts[RUNS]), **values}).encode() + b"\n", 1)(parts)
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {
-    "a path that leads out": (_add("logs/agent-sessions/projects/../x"), "damaged_bundle"),
-    "a path that leads out of a table": (_add("rows/../../x.jsonl"), "damaged_bundle"),
-    "an absolute name": (_add("/etc/x"), "damaged_bundle"),
-    "a name with a backslash": (_add("logs/agent-sessions/projects/-app/a\\b"), "damaged_bundle"),
-    "a name that no file can have": (_add("logs/agent-sessions/projects/-app/" + "x" * 300), "damaged_bundle"),
-    "a name of nothing that bundles have": (_add("more.txt"), "damaged_bundle"),
+    "a path that leads out": (add("logs/agent-sessions/projects/../x"), "damaged_bundle"),
+    "a path that leads out of a table": (add("rows/../../x.jsonl"), "damaged_bundle"),
+    "an absolute name": (add("/etc/x"), "damaged_bundle"),
+    "a name with a backslash": (add("logs/agent-sessions/projects/-app/a\\b"), "damaged_bundle"),
+    "a name that no file can have": (add("logs/agent-sessions/projects/-app/" + "x" * 300), "damaged_bundle"),
+    "a name of nothing that bundles have": (add("more.txt"), "damaged_bundle"),
     "another content": (lambda parts: parts.update({RUNS: parts[RUNS].replace(b'"wf"', b'"WF"')}), "damaged_bundle"),
     "a part that is not named": (lambda parts: parts.update({LOG: b"{}\n"}), "damaged_bundle"),
     "a part that is missing": (lambda parts: parts.pop(RUNS), "damaged_bundle"),
     "no manifest": (lambda parts: parts.pop("manifest.json"), "damaged_bundle"),
-    "a manifest of another shape": (_tell(parts=1), "damaged_bundle"),
-    "an old format": (_tell(format=0), "damaged_bundle"),
-    "a newer format": (_tell(format=2), "newer_schema"),
-    "a newer schema": (_tell(revision="9999"), "newer_schema"),
-    "an unknown kind": (_tell(kind="store"), "damaged_bundle"),
-    "a table that belongs to no run": (_add("rows/tombstones.jsonl", b"{}\n", 1), "damaged_bundle"),
-    "an unknown table": (_add("rows/none.jsonl", b"{}\n", 1), "damaged_bundle"),
+    "a manifest of another shape": (tell(parts=1), "damaged_bundle"),
+    "an old format": (tell(format=0), "damaged_bundle"),
+    "a newer format": (tell(format=2), "newer_schema"),
+    "a newer schema": (tell(revision="9999"), "newer_schema"),
+    "an unknown kind": (tell(kind="store"), "damaged_bundle"),
+    "a table that belongs to no run": (add("rows/tombstones.jsonl", b"{}\n", 1), "damaged_bundle"),
+    "an unknown table": (add("rows/none.jsonl", b"{}\n", 1), "damaged_bundle"),
     "a row of another run": (_row(id="other"), "damaged_bundle"),
     "an unknown column": (_row(none=1), "damaged_bundle"),
     "a time that is none": (_row(started_at="soon"), "damaged_bundle"),
     "a time of another type": (_row(started_at=1), "damaged_bundle"),
+    "JSON of another shape": (_row(node_statuses=["soon"]), "damaged_bundle"),
+    "a status that is none": (_row(status="foo"), "unknown_word"),
+    "no status": (_row(status=None), "damaged_bundle"),
+    "no run": (add(RUNS, b"", 0), "damaged_bundle"),
     "a text that is none": (_row(workflow_name=["wf"]), "damaged_bundle"),
-    "a row without its key": (_add(RUNS, b'{"workflow_name": "wf"}\n', 1), "damaged_bundle"),
-    "a row that is no object": (_add(RUNS, b"[]\n", 1), "damaged_bundle"),
-    "a line that is no JSON": (_add(RUNS, b"{\n", 1), "damaged_bundle"),
+    "a row without its key": (add(RUNS, b'{"workflow_name": "wf"}\n', 1), "damaged_bundle"),
+    "a row that is no object": (add(RUNS, b"[]\n", 1), "damaged_bundle"),
+    "a line that is no JSON": (add(RUNS, b"{\n", 1), "damaged_bundle"),
     "an output table with the name of ours": (
-        _add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "tombstones", "kind": "columns", '
+        add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "tombstones", "kind": "columns", '
              b'"signature": "s", "model_digest": null, "created_at": null, "updated_at": null, "columns": []}\n', 1),
         "damaged_bundle",
     ),
     "an output table that is not described": (
-        _add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "t", "columns": [{"name": "x"}]}\n', 1),
+        add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "t", "columns": [{"name": "x"}]}\n', 1),
         "damaged_bundle",
     ),
 }  # fmt: skip
@@ -106,7 +87,7 @@ def test_a_hostile_bundle_is_refused_before_any_write(state_store: StateStore, t
     change, code = HOSTILE[case]
     parts = _parts(state_store, tmp_path / "good.zip")
     change(parts)
-    _write(tmp_path / "bad.zip", parts)
+    write(tmp_path / "bad.zip", parts)
     _refused(state_store, tmp_path, code)
 
 
@@ -115,10 +96,10 @@ def test_a_bundle_of_a_session_brings_nothing_of_others(state_store: StateStore,
     """maintenance OP-61."""
     state_store.conversations.sessions.create(NewSession("talk", "n"))
     state_store.maintenance.bundles.export("session", "talk", tmp_path / "good.zip")
-    parts = _read(tmp_path / "good.zip")
+    parts = read(tmp_path / "good.zip")
     table, row = FOREIGN[case]
-    _add(f"rows/{table}.jsonl", json.dumps(row).encode() + b"\n", 1)(parts)
-    _write(tmp_path / "bad.zip", parts)
+    add(f"rows/{table}.jsonl", json.dumps(row).encode() + b"\n", 1)(parts)
+    write(tmp_path / "bad.zip", parts)
     _refused(state_store, tmp_path, "damaged_bundle")
 
 
@@ -134,7 +115,7 @@ def test_a_bundle_adds_nothing_to_an_order_that_is_stored(
     talks.sessions.create(NewSession("talk", "n"))
     talks.branches.append(talks.branches.create("talk").id, [NewMessage("user", "two", id="m")])
     state_store.maintenance.bundles.export("session", "talk", tmp_path / "good.zip")
-    parts = _read(tmp_path / "good.zip")
+    parts = read(tmp_path / "good.zip")
     order = talks.progressions.get(victim.progression_id)
     own = json.loads(parts["rows/progressions.jsonl"].splitlines()[0])
     branch = {**json.loads(parts["rows/branches.jsonl"].splitlines()[0]), "id": "b", "progression_id": order.id}
@@ -143,8 +124,8 @@ def test_a_bundle_adds_nothing_to_an_order_that_is_stored(
     for table, row in {"branches": branch, "progressions": stored, "progression_links": {**link, "ord": 1}}.items():
         name = f"rows/{table}.jsonl"
         lines = [*parts[name].splitlines(keepends=True), json.dumps(row).encode() + b"\n"]
-        _add(name, b"".join(lines), len(lines))(parts)
-    _write(tmp_path / "bad.zip", parts)
+        add(name, b"".join(lines), len(lines))(parts)
+    write(tmp_path / "bad.zip", parts)
     with suppress(AlreadyExists):
         state_store.maintenance.bundles.load(tmp_path / "bad.zip", on_conflict=on_conflict)
     talks.branches.append(victim.id, [NewMessage("user", "three")])
@@ -173,12 +154,7 @@ def test_values_of_another_type_are_refused_before_any_write(
     talks.sessions.create(NewSession("talk", "n"))
     talks.branches.append(talks.branches.create("talk").id, [NewMessage("user", "two")])
     state_store.maintenance.bundles.export("session", "talk", tmp_path / "good.zip")
-    parts = _read(tmp_path / "good.zip")
-    name = f"rows/{table}.jsonl"
-    first, *others = [json.loads(line) for line in parts[name].splitlines()]
-    rows = [{**first, **change}, *others]
-    _add(name, b"".join(json.dumps(row).encode() + b"\n" for row in rows), len(rows))(parts)
-    _write(tmp_path / "bad.zip", parts)
+    change_row(tmp_path / "good.zip", tmp_path / "bad.zip", table, **change)
     _refused(state_store, tmp_path, "damaged_bundle")
 
 
@@ -192,16 +168,16 @@ def test_a_part_that_is_no_plain_file_is_refused(
 ) -> None:
     """maintenance OP-61."""
     parts = _parts(state_store, tmp_path / "good.zip")
-    _add(LOG, b"0" * 100_000)(parts)
-    _write(tmp_path / "bad.zip", parts, **{attribute: value})
+    add(LOG, b"0" * 100_000)(parts)
+    write(tmp_path / "bad.zip", parts, LOG, **{attribute: value})
     _refused(state_store, tmp_path, "damaged_bundle")
 
 
 def test_a_name_that_is_there_twice_is_refused(state_store: StateStore, tmp_path: Path) -> None:
     """maintenance OP-61."""
-    _write(tmp_path / "bad.zip", _parts(state_store, tmp_path / "good.zip"))
+    write(tmp_path / "bad.zip", _parts(state_store, tmp_path / "good.zip"))
     with zipfile.ZipFile(tmp_path / "bad.zip", "a") as packed, pytest.warns(UserWarning, match="Duplicate"):
-        packed.writestr(_info(RUNS), b"{}\n")
+        packed.writestr(info(RUNS), b"{}\n")
     _refused(state_store, tmp_path, "damaged_bundle")
 
 
@@ -216,28 +192,7 @@ def _parts(store: StateStore, file: Path) -> Parts:
     """The parts of a bundle of a run that the store then forgets."""
     store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
     store.maintenance.bundles.export("run", "run", file)
-    return _read(file)
-
-
-def _read(file: Path) -> Parts:
-    with zipfile.ZipFile(file) as packed:
-        found: Parts = {name: packed.read(name) for name in packed.namelist()}
-    return {**found, "manifest.json": json.loads(found["manifest.json"])}
-
-
-def _write(file: Path, parts: Parts, **attributes: Any) -> None:
-    with zipfile.ZipFile(file, "w") as packed:
-        for name, content in parts.items():
-            text = json.dumps(content).encode() if name == "manifest.json" else content
-            packed.writestr(_info(name, **(attributes if name == LOG else {})), text)
-
-
-def _info(name: str, **attributes: Any) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name)
-    info.external_attr = (stat.S_IFREG | 0o600) << 16
-    for attribute, value in attributes.items():
-        setattr(info, attribute, value)
-    return info
+    return read(file)
 
 
 def _refused(store: StateStore, folder: Path, code: str) -> None:

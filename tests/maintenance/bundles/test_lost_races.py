@@ -31,7 +31,7 @@ def test_a_load_that_fails_leaves_nothing(database: Database, tmp_path: Path) ->
         with pytest.raises(AlreadyExists):
             store.maintenance.bundles.load(tmp_path / "run.zip")
     assert (race.left, len(bundle.parts), list(log.parent.iterdir())) == (0, 4, [])
-    assert [one.state for one in store.receipts.list().items] == ["interrupted"]
+    assert [one.state for one in store.receipts.list().items] == ["failed"]
 
 
 def test_a_row_that_appears_before_it_is_inserted_is_compared(
