@@ -106,7 +106,7 @@ def test_a_mailbox_and_its_files_are_on_disk_before_their_names(
     mailboxes = Mailboxes(tmp_path)
     calls = ToDisk(monkeypatch, tmp_path).calls
     host = mailboxes.create("g", "s")
-    assert calls == ["sync g/.new-*", "name s", "sync g"]
+    assert calls == ["sync g/.new-*", "name s", "sync g", "sync ."]
     del calls[:]
     host.inbox.send("m", kind="chat", content={}, attachments=[Attachment("a.txt", b"x")])
     assert calls == ["sync g/s/inbox/m/.new-*", "sync g/s/inbox", "name a.txt", "sync g/s/inbox/m", "remove .new-*"]

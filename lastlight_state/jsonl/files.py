@@ -48,6 +48,13 @@ def open_to_read(path: Path, *, base: Path | None = None) -> int:
         raise
 
 
+def make_directory(path: Path, *, base: Path | None = None) -> None:
+    """Make the directory if it is missing, and those above it, private to their owner; all on disk. Raises OSError."""
+    with places.directory(path, base=base, create=True) as (_, changed):
+        for directory in changed:
+            sync_directory(directory)
+
+
 def sync_directory(path: Path) -> None:
     """Bring a directory's entries to disk. Raises OSError."""
     descriptor = places.listable(path)

@@ -72,8 +72,9 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
     found = scan(path, accepts)
     if found.is_sound:
         return Salvage(found)
+    files.make_directory(to.parent)
     with (
-        places.directory(to.parent, create=True) as (folder, _),
+        places.directory(to.parent) as (folder, _),
         _opened(path) as descriptor,
         _Copy(descriptor, path, accepts, folder, to, _beside(to, REJECTS)) as copy,
     ):

@@ -143,6 +143,17 @@ def test_the_nearest_are_found_by_each_metric(every_backend: StateStore, library
     assert near[0].chunk.content == "text of a"
 
 
+@pytest.mark.parametrize(("metric", "numbers"), [("l2", [3, 4]), ("dot", [0, 0]), ("cosine", [3, 4])])
+def test_many_that_are_exactly_as_near_are_all_found(
+    every_backend: StateStore, library: str, metric: Any, numbers: list[float]
+) -> None:
+    """conversations CV-39: more than are asked for, with a score that no computation can be off by."""
+    vectors = every_backend.conversations.vectors
+    vectors.put("ns", [chunk(f"c{n}", *numbers) for n in range(5)])
+    hits = vectors.search("ns", [3, 4], top_k=2, how=Search(metric))
+    assert found(hits) == [("c0", float(metric == "cosine")), ("c1", float(metric == "cosine"))]
+
+
 def test_a_search_is_of_a_document_or_of_some_metadata(every_backend: StateStore, library: str) -> None:
     """conversations CV-38: values are compared as JSON, so that 1 is not True."""
     vectors = every_backend.conversations.vectors

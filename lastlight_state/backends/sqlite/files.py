@@ -19,10 +19,23 @@ _HEADER, _VERSIONS, _WAL_VERSIONS = 100, slice(18, 20), b"\2\2"
 
 
 def make_private_directory(path: Path) -> None:
-    """Create the directory and its missing parents, each readable by their owner alone. Existing modes are kept."""
+    """Create the directory and its missing parents, each readable by their owner alone. Existing modes are kept.
+
+    Their names are brought to disk: SQLite does so only for names of files.
+    """
     missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     for folder in reversed(missing):
         folder.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        with suppress(OSError):  # a directory above that may be entered and not be read
+            _sync(folder.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def create_private_file(path: Path) -> None:

@@ -33,12 +33,13 @@ def appear(place: Place, furnish: Callable[[Path], object]) -> None:
     group = place.path.parent
     made = group / f"{MADE}{new_id()}"
     try:
-        with places.directory(group, create=True):
+        with places.directory(group, create=True) as (_, changed):
             made.mkdir(mode=places.PRIVATE_DIRECTORY)
         try:
             furnish(made)
             made.rename(place.path)  # onto an empty folder or nothing
-            files.sync_directory(group)
+            for directory in (group, *changed):
+                files.sync_directory(directory)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:

@@ -19,7 +19,7 @@ from lastlight_state.backends.base import Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.jsonl.files import sync_directory
+from lastlight_state.jsonl.files import make_directory, sync_directory
 from lastlight_state.mailbox.face import MODES
 from lastlight_state.maintenance.backup import databases, line_copies, mailbox_copies, manifests, restoring
 from lastlight_state.maintenance.backup.records import LINES, MAILBOXES, Manifest
@@ -151,7 +151,7 @@ def _file_of(url: str | Path) -> Path | None:
 def _made(place: Path) -> Iterator[Path]:
     """A folder beside the place, private to its owner, that gets its name if all goes well, and else is removed."""
     made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
-    made.mkdir(mode=0o700, parents=True)
+    make_directory(made)
     try:
         yield made
         for folder, _, _ in os.walk(made):

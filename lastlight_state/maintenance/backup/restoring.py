@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.jsonl import places
-from lastlight_state.jsonl.files import failure, sync_directory
+from lastlight_state.jsonl.files import failure, make_directory, sync_directory
 from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
 from lastlight_state.maintenance.backup.line_copies import make_private
 from lastlight_state.maintenance.backup.records import LINES, MAILBOXES, Manifest
@@ -53,7 +52,7 @@ def place_file(file: Path, target: Path) -> None:
     """Copy the file to a path where nothing is."""
     refuse_database(target)
     made = _temporary(target)
-    _make_directory(target.parent)
+    make_directory(target.parent.absolute())
     try:
         _copy(file, made, 0o600)
         try:
@@ -79,7 +78,7 @@ def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) ->
         made = {target: _temporary(target) for target in wanted.values()}
         for target in wanted.values():
             _refuse_filled(target)
-        _make_directory(state_dir)
+        make_directory(state_dir.absolute())
         placed: list[Path] = []
         try:
             for inside, target in wanted.items():
@@ -95,12 +94,6 @@ def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) ->
         finally:
             for path in made.values():
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _make_directory(path: Path) -> None:
-    """Make the directory if it is missing, and those above it, private to their owner."""
-    with places.directory(path.absolute(), create=True):
-        pass
 
 
 def _below(manifest: Manifest, inside: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from lastlight_state.agent_log.paths import LOG_SUFFIX, RAW, SUBAGENTS, is_safe_id
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.jsonl import places
+from lastlight_state.jsonl.files import make_directory
 from lastlight_state.maintenance.backup.line_copies import whole
 from lastlight_state.maintenance.backup.records import LINES
 from lastlight_state.maintenance.backup.restoring import translated
@@ -78,9 +79,10 @@ def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) ->
         try:
             for part, _, path in wanted:
                 base = next(root for root in settings.line_directories if path.is_relative_to(root))
-                with places.directory(base, create=True), places.directory(path.parent, base=base, create=True):
-                    made.append((path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp"), path))
-                    _write(made[-1][0], bundle.chunks(part))
+                make_directory(base)
+                make_directory(path.parent, base=base)
+                made.append((path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp"), path))
+                _write(made[-1][0], bundle.chunks(part))
             yield made
         finally:
             for temporary, _ in made:

@@ -52,6 +52,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a status that is none": (_row(status="foo"), "unknown_word"),
     "no status": (_row(status=None), "damaged_bundle"),
     "no run": (add(RUNS, b"", 0), "damaged_bundle"),
+    "a number of more than 64 bits": (_row(restart_count=2**63), "damaged_bundle"),
+    "a number below those of 64 bits": (_row(restart_count=-(2**63) - 1), "damaged_bundle"),
     "a text that is none": (_row(workflow_name=["wf"]), "damaged_bundle"),
     "a row without its key": (add(RUNS, b'{"workflow_name": "wf"}\n', 1), "damaged_bundle"),
     "a row that is no object": (add(RUNS, b"[]\n", 1), "damaged_bundle"),

@@ -79,9 +79,10 @@ def test_a_bucket_counts_each_outcome_and_adds_up(store: StateStore) -> None:
 
 
 def test_buckets_can_be_of_a_workflow_a_repository_or_a_model(store: StateStore, raw: Raw) -> None:
-    """workflows W-62, case 50."""
+    """workflows W-62, case 50: a skill whose name goes on with the sign after the colon is of no workflow of theirs."""
     ours, theirs = begun(store, NOON), begun(store, NOON, skill="fixed:a", trigger=Trigger("t", "api", "x", "widget"))
     legacy = begun(store, NOON, trigger=Trigger("t", type="api"))
+    begun(store, NOON, skill="fix;", trigger=Trigger("t", type="api"))
     raw("UPDATE executions SET repo = 'acme/widget' WHERE id = ?", legacy.id)
     store.workflows.executions.finish(ours.id, "succeeded", usage=Usage(model="m-1"))
     store.workflows.executions.finish(theirs.id, "succeeded", usage=Usage(model="m-2"))
@@ -91,7 +92,7 @@ def test_buckets_can_be_of_a_workflow_a_repository_or_a_model(store: StateStore,
         assert counts(days) == counts(hours)
         return counts(days)[0]
 
-    assert (count(), count(workflow="fix"), count(workflow="fixed"), count(workflow="fi")) == (3, 2, 1, 0)
+    assert (count(), count(workflow="fix"), count(workflow="fixed"), count(workflow="fi")) == (4, 2, 1, 0)
     assert (count(repo="acme/widget"), count(repo="x/widget"), count(repo="widget"), count(repo="w%")) == (2, 1, 3, 0)
     assert (count(model="m-1"), count(model="m-1", workflow="fixed")) == (1, 0)
     assert count(model="m-2", workflow="fixed", repo="widget") == 1
