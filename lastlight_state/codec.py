@@ -201,7 +201,7 @@ def _text_problem(text: str) -> str | None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "lone surrogate"
+        return "lone surrogate, or bytes that are not UTF-8"
     return None
 
 

@@ -11,16 +11,15 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.cells import Unreadable
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
 
 Row = dict[str, Any]
 
 _MAGIC = b"SQLite format 3\0"
 #: Reads a file that nobody uses without leaving anything beside it.
 _AT_REST = Options(read_only=True, glance=True)
-#: Rows that are fetched at once.
-_ROWS = 500
 
 
 class Foreign:
@@ -83,13 +82,19 @@ class Foreign:
             raise Conflict("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
-        """What a SELECT finds. Raises `Conflict` ``damaged_source`` for what cannot be read."""
+        """What a SELECT finds. Bytes of a text that are not UTF-8 come as lone surrogates, which every check refuses.
+
+        Raises `Conflict` ``damaged_source`` for what cannot be read, and `InvalidValue` for a name or value to look for
+        that is not UTF-8.
+        """
+        for text in (sql, *given):
+            if isinstance(text, str):
+                codec.check_text("a name or id of the source", text)
         try:
-            cursor = self._checkout.execute(sql, given)
-            while found := cursor.fetchmany(_ROWS):
-                yield from found
-        except self._checkout.backend.driver_errors as error:
-            raise Conflict(f"the source cannot be read: {error}", code="damaged_source") from error
+            for row in self._checkout.backend.stream(self._checkout, sql, given, ()):
+                yield [_escaped(value) for value in row] if Unreadable in map(type, row) else row
+        except StateError as error:
+            raise damaged("the source", error) from error
 
 
 @contextmanager
@@ -97,6 +102,20 @@ def opened(path: Path, options: Options = _AT_REST) -> Iterator[Foreign]:
     """Open a file for reading. All that is read of it is of one moment."""
     with closing(open_backend(path.absolute(), options)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
         yield Foreign(checkout)
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Tell what the database says of a source as `Conflict` ``damaged_source``, so that its unit fails alone."""
+    try:
+        yield
+    except BackendError as error:
+        raise damaged(name, error) from error
+
+
+def damaged(name: str, problem: object) -> Conflict:
+    """The error for a source, or a file of it, that cannot be read."""
+    return Conflict(f"{name} cannot be read: {problem}", code="damaged_source")
 
 
 def has(source: Foreign, tables: Mapping[str, str]) -> bool:
@@ -114,7 +133,12 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
 
 def unit_name(table: str, key: Any) -> str:
     """The name of the unit that a row is the head of."""
-    return f"{table}/{key}" if isinstance(key, str) else f"{table}/{key!r:.200}"
+    return f"{table}/{key_text(key)}"
+
+
+def key_text(key: Any) -> str:
+    """The key of a row as a text that can be shown."""
+    return key.encode("utf-8", "backslashreplace").decode() if isinstance(key, str) else f"{key!r:.200}"
 
 
 def digest(found: Any) -> str:
@@ -128,6 +152,10 @@ def is_sqlite(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _escaped(value: Any) -> Any:
+    return value.raw.decode("utf-8", "surrogateescape") if isinstance(value, Unreadable) else value
 
 
 def quoted(name: str) -> str:

@@ -15,8 +15,8 @@ from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
-from lastlight_state.errors import UnsafePath
-from lastlight_state.maintenance.imports.foreign import is_sqlite, opened
+from lastlight_state.errors import StateError, UnsafePath
+from lastlight_state.maintenance.imports.foreign import is_sqlite, opened, readable
 from lastlight_state.maintenance.imports.lenient import as_text
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
 from lastlight_state.maintenance.imports.run_logs import LogPiece
@@ -50,18 +50,21 @@ def parts(path: Path) -> Generator[Part]:
 
 
 def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
-    if index.is_symlink():
-        yield Part(INDEX, partial(_refused, index))
-        return
-    with opened(index) as source:
-        for row in source.rows(TABLE, "ORDER BY session_id"):
-            key = f"{paths.STATE}/{as_text(row.get('session_id'))}"
-            seen.add(key)
-            yield Part(key, partial(indexed, tree, source, row))
+    """The snapshots of the later layout. A database that cannot be read to its end is one unit, which fails."""
+    try:
+        if index.is_symlink():
+            raise UnsafePath(str(index), "a symbolic link")
+        with readable(INDEX), opened(index) as source:
+            for row in source.rows(TABLE, "ORDER BY session_id"):
+                key = f"{paths.STATE}/{as_text(row.get('session_id'))}"
+                seen.add(key)
+                yield Part(key, partial(indexed, tree, source, row))
+    except StateError as error:
+        yield Part(INDEX, partial(_refused, error))
 
 
-def _refused(index: Path, _: Into) -> Piece:
-    raise UnsafePath(str(index), "a symbolic link")
+def _refused(error: StateError, _: Into) -> Piece:
+    raise error
 
 
 def _tree(path: Path) -> RunTree:

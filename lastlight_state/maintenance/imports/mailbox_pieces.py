@@ -115,7 +115,7 @@ class AdoptedPiece:
     def _is_whole(self, files: sources.Files) -> bool:
         if OUTBOUND_DB not in files or not all((self._there.path / box).is_dir() for box in (INBOX, OUTBOX)):
             return False
-        with sources.readable(INBOUND_DB):
+        with foreign.readable(INBOUND_DB):
             return shape.is_complete(files[INBOUND_DB].unit, models.INBOUND)
 
 

@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.backends.base import Options
 from lastlight_state.db import reconcile
-from lastlight_state.errors import BackendError, Conflict, InvalidValue, UnsafePath
+from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
 from lastlight_state.mailbox.kernel import shape, verification
 from lastlight_state.mailbox.kernel.readings import Both, Look
 from lastlight_state.maintenance.imports import foreign
-from lastlight_state.maintenance.imports.foreign import Foreign, quoted
+from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
 
 #: Opens a file that this process does not have open. One in use is to be opened with `SHARED`: reading the head of a
 #: file and closing it would drop the locks that its other connections have.
@@ -79,18 +79,9 @@ def _one(path: Path, options: Options) -> Iterator[Foreign]:
         yield file
 
 
-@contextmanager
-def readable(name: str = "file") -> Iterator[None]:
-    """Tell what the database says of the source as `Conflict` ``damaged_source``, so that its unit fails alone."""
-    try:
-        yield
-    except BackendError as error:
-        raise _damaged(name, str(error)) from error
-
-
 def contents(files: Files) -> Contents:
     """What the files hold. Raises `Conflict` ``damaged_source`` for damage, `InvalidValue` for what cannot be used."""
-    with readable():
+    with readable("a file of the mailbox"):
         shapes = {name: _shape(name, file) for name, file in files.items()}
         rows, noticed = Counter[str](), _noticed(files, shapes)
         sums = {name: summed(file, shapes[name], rows) for name, file in files.items()}
@@ -114,7 +105,7 @@ def _shape(name: str, file: Foreign) -> Shape:
     objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
     damage = file.unit.backend.damages(file.unit.checkout, deep=True)
     if damage:
-        raise _damaged(name, damage[0])
+        raise damaged(name, damage[0])
     triggers = [table for kind, table in objects if kind == "trigger"]
     if triggers:
         raise InvalidValue(name, f"has a trigger: {triggers[0]!r:.80}")
@@ -165,7 +156,3 @@ def _sum(file: Foreign, table: str, columns: list[str]) -> tuple[int, int]:
             seen.update(value or b"")
         number, total = number + 1, (total + int.from_bytes(seen.digest())) % 2**256
     return number, total
-
-
-def _damaged(name: str, problem: str) -> Conflict:
-    return Conflict(f"{name}: the source cannot be read: {problem}", code="damaged_source")

@@ -23,9 +23,9 @@ from lastlight_state.conversations.arguments import (
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.drafts import Change, Draft
-from lastlight_state.maintenance.imports.foreign import Foreign, Row
+from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text, unit_name
 from lastlight_state.maintenance.imports.lenient import ADAPTED, decoded, with_text
-from lastlight_state.maintenance.imports.pieces import Kind, Part
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
 from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
@@ -66,10 +66,16 @@ def parts(path: Path) -> Generator[Part]:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
         shared = _shared(source)
+        known = set()
         for row in list(source.rows("sessions", "ORDER BY created_at, id")):
-            key = row["id"]
-            name = key if isinstance(key, str) else repr(key)[:200]
-            yield Part(name, piece_of(partial(_draft, source, row, shared)))
+            known.add(row["id"])
+            yield Part(key_text(row["id"]), piece_of(partial(_draft, source, row, shared)))
+        for missing in sorted(set(source.values("branches", "session_id")) - known, key=repr):
+            yield Part(unit_name("missing_sessions", missing), _without_session)
+
+
+def _without_session(_: Into) -> Piece:
+    raise InvalidValue("branches.session_id", "must be the id of a row of sessions")
 
 
 def _shared(source: Foreign) -> frozenset[Any]:

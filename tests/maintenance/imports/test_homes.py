@@ -307,3 +307,20 @@ def test_the_command_imports_a_home(database: Database, home: Path) -> None:
     write_log(home, begin())
     told = lastlight_state("import", home, "--url", database.url, "--state-dir", database.state_dir, "--json")
     assert (told.code, told.data["kind"], told.data["rows"]) == (0, "codelia", {"run_logs": 1})
+
+
+@pytest.mark.parametrize("kept", [0, 16, 4_096])
+def test_a_damaged_database_of_states_hides_nothing_beside_it(store: Any, home: Path, kept: int) -> None:
+    """maintenance OP-35, OP-83: it is one unit that fails; mended, its states are imported."""
+    write_log(home, begin(), ending())
+    write_state(home, state("one"))
+    index = write_indexed(home, OTHER_SESSION, '{"role":"user","content":"two"}\n')
+    sound = index.read_bytes()
+    index.write_bytes(sound[:kept] + b"\xff" * (len(sound) - kept))
+    imports = store.maintenance.imports
+    plan, done = imports.plan(home), imports.run(home)
+    assert (plan.units, plan.failures) == (done.units, done.failures)
+    assert (done.units, _codes(done)) == ({"failed": 1, "imported": 2}, {"state.db": "damaged_source"})
+    assert store.run_log.states.get(SESSION).messages == (said("one"),)
+    index.write_bytes(sound)
+    assert imports.run(home).units == {"imported": 1, "unchanged": 2}

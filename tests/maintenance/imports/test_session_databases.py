@@ -222,12 +222,25 @@ def test_damage_in_a_source_fails_what_it_meets(sqlite_database: Database, sourc
     put_message(source, "m1", 1, content='"' + "x" * 100_000 + '"')
     put_session(source, "s1", ["m1"])
     put_session(source, "s2", [], created_at=BEGIN + 1)
-    with closing(sqlite3.connect(source)) as raw:
-        raw.execute("UPDATE messages SET content = CAST(x'22ff22' AS TEXT)")
-        raw.commit()
+    data = source.read_bytes()
+    next_page = data.index(b"x" * 4_000) - 4  # the number that stands before what a page holds of a long value
+    source.write_bytes(data[:next_page] + b"\xff" * 4 + data[next_page + 4 :])
     done = sqlite_database.open().maintenance.imports.run(source)
     assert done.units == {"failed": 1, "imported": 1}
-    assert done.failures[0].code == "damaged_source"
+    assert (done.failures[0].code, "SQLITE_CORRUPT" in done.failures[0].reason) == ("damaged_source", True)
+
+
+def test_branches_of_a_session_that_is_not_there_are_named(store: Any, source: Path) -> None:
+    """maintenance OP-35, OP-80."""
+    put_session(source, "s1", [])
+    put_branch(source, "s1", "b1", [])
+    put_branch(source, "gone", "b2", [])
+    done = store.maintenance.imports.run(source)
+    assert (done.units, [one.unit for one in done.failures]) == (
+        {"failed": 1, "imported": 1},
+        ["missing_sessions/gone"],
+    )
+    assert store.conversations.branches.find("b2") is None
 
 
 @pytest.mark.parametrize("odd", [1.5, 7, b"\xff", "nul\0"])
