@@ -15,6 +15,7 @@ class Retention:
 
 
 _WITH_RUN = Retention(pruned_as=("runs",))
+_JOURNAL = Retention(pruned_as=("runs", "journal"))
 _CONVERSATION = Retention(pruned_as=("sessions",))
 _VECTORS = Retention(kept="derived data: `store.conversations.vectors.clear` removes them")
 _WORDS = Retention(kept="words that rows of conversations name")
@@ -28,13 +29,13 @@ RETENTION: Mapping[str, Retention] = {
     "run_transitions": _WITH_RUN,
     "workflow_approvals": _WITH_RUN,
     "human_requests": _WITH_RUN,
-    "run_events": _WITH_RUN,
-    "run_signals": _WITH_RUN,
-    "run_frames": _WITH_RUN,
+    "run_events": _JOURNAL,
+    "run_signals": _JOURNAL,
+    "run_frames": _JOURNAL,
     "run_sequences": _WITH_RUN,
-    "tool_calls": _WITH_RUN,
+    "tool_calls": _JOURNAL,
     "sandboxes": _WITH_RUN,
-    "scores": _WITH_RUN,
+    "scores": _JOURNAL,
     "run_inputs": _WITH_RUN,
     "output_history": _WITH_RUN,
     "messaging_sessions": Retention(pruned_as=("messaging",)),

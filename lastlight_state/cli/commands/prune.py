@@ -24,6 +24,7 @@ COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1]
 AMOUNTS = {
     "exchange": "{rows} rows of {records} inboxes",
     "changes": "{rows} rows of {records} feeds",
+    "journal": "{rows} rows of {records} runs",
     "cache": "{records} entries of the cache",
 }
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))

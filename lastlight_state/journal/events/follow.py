@@ -77,11 +77,11 @@ class Follower:
 
     def _read(self, run_id: str, next_seq: int) -> Iterator[Event]:
         """What the run has after the cursor, up to ``next_seq`` at least, page after page."""
-        self._check_head(run_id, next_seq)
         while True:
             given = checks.filters(run_id, self._where, self._cursors[run_id])
             chosen = {name: value for name, value in given.items() if value is not None}
             found = self._scope.reading(_page(chosen))
+            self._check_head(run_id, next_seq)  # after the page: what is there now was there when it was read
             items, damaged = parted(found.rows, dict)
             for row in items:
                 self._cursors[run_id] = row["seq"]

@@ -130,6 +130,11 @@ class Stream:
         found = unit.value(self.lock, {"run_id": run_id})
         return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
 
+    def settle(self, unit: Unit, run_id: str) -> None:
+        """Let the counter stand after the last number of the run, so that none is given again when its row is gone."""
+        self.locked(unit, run_id)
+        unit.value(self.mend, {"run_id": run_id})
+
     def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
         """The next numbers of several runs, locked in the order of their ids."""
         ordered = sorted(set(run_ids), key=str.encode)

@@ -1,7 +1,8 @@
 """Prune: removes records that ended long ago, each whole with everything that belongs to it, and leaves a receipt.
 
 Nothing else in this library deletes what happened. A prune is a series of short transactions: one that is killed has
-removed whole records only, its receipt says exactly which rows, and it can be resumed.
+removed whole records only, its receipt says exactly which rows, and it can be resumed. Some kinds remove the beginnings
+of what belongs to a record instead (`sweeps`).
 """
 
 from __future__ import annotations

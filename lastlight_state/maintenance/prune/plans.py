@@ -31,9 +31,7 @@ def planned(unit: Unit, terms: Terms) -> PrunePlan:
     found = Range.of(kind, begun(unit, terms))
     cutoff = parse_time(terms["cutoff"])
     counts: Counter[str] = Counter()
-    protected: Counter[str] = Counter()
-    if found.statements.open is not None:
-        protected["not_ended"] = unit.value(found.statements.open, {"cutoff": cutoff})
+    protected = Counter(not_ended=walk.not_ended(unit, kind, cutoff))
     outputs = walk.outputs_of(unit, kind)
     samples: list[str] = []
     records = 0

@@ -13,7 +13,8 @@ class PrunePlan(Record):
 
     ``counts`` are rows by table, ``records`` the number of records (such as runs) and ``victims`` the ids of the first
     20, in the order of their end. ``protected`` says how many records are old enough and stay, by the reason why.
-    Of the kinds ``exchange`` and ``changes`` a record is an inbox or a feed that loses its oldest rows.
+    Of the kinds ``exchange``, ``changes`` and ``journal`` a record is an inbox, a feed or a run that loses its oldest
+    rows.
     """
 
     kind: str

@@ -48,6 +48,10 @@ class Statements:
         self.lock = prepared(_locking(walked))
         self.chosen = Family("key", self._among)
         self.lock_chosen = Family("key", lambda keys: _locking(self._among(keys)))
+        #: Locks what stays: others may go on referring to it.
+        self.hold_chosen = Family(
+            "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True)
+        )
         #: The record before which ``keep_n`` others have ended later.
         self.boundary = prepared(
             through(sa.select(age.label("age"), key.label("key")), kind.table, kind.index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from lastlight_state.db import reconcile
@@ -52,10 +53,27 @@ class Range:
             work.confirm_after(following[-1], after)
         return following
 
+    def held(self, unit: Unit) -> list[str]:
+        """Those of at most `LOOK` given records that are in the range, locked so that others may refer to them.
+
+        Those that somebody has locked are passed over.
+        """
+        if not self.keys:
+            return []
+        statement, keys = self.statements.hold_chosen.of(self.keys)
+        values = {"after_key": "", "until_age": self.until[0], "until_key": self.until[1]}
+        return [row["key"] for row in unit.rows(statement, {**values, **keys})]
+
 
 def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> dict[str, Any]:
     """The terms with the place ``until`` which records are looked at."""
     return places.bounded(unit, sql.STATEMENTS[kind.name].boundary, terms)
+
+
+def not_ended(unit: Unit, kind: Kind, cutoff: datetime) -> int:
+    """How many records are as old and have not ended."""
+    found = sql.STATEMENTS[kind.name].open
+    return 0 if found is None else int(unit.value(found, {"cutoff": cutoff}))
 
 
 def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:

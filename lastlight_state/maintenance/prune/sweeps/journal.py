@@ -1,0 +1,222 @@
+"""The journals of runs that ended long ago: the run and its numbers stay, and what is needed to see how it ended.
+
+The last event of a run stays, and its last frame with those that it is rebuilt from. Whoever sends into the run, or
+goes on with it, gets numbers that were never given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.journal import tool_calls
+from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.journal.signals import statements as signals
+from lastlight_state.journal.tables import EVENTS, FRAMES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance.prune import places, walk
+from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
+from lastlight_state.maintenance.prune.places import START
+from lastlight_state.maintenance.prune.statements import LOOK, STATEMENTS
+from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.walk import Range
+from lastlight_state.maintenance.references import family, rows
+from lastlight_state.workflows.tables import RUNS
+
+_ALL = 2**62
+_MOST = sa.bindparam("most", type_=sa.BigInteger())
+_RUN = bind("run_id", RUNS.c.id)
+
+#: Finds a number of one run: the first row that stays, or the first that does not fit a batch.
+Finds = Callable[[sa.ColumnElement[Any]], sa.ColumnElement[Any]]
+
+
+def _one(column: sa.Column[Any], run: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """A number of a run."""
+    found = sa.select(column).where(column.table.c.run_id == run, *conditions).limit(number(1))
+    return found.correlate(RUNS)
+
+
+def _last(column: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Finds:
+    """The last number of a run."""
+    return lambda run: _one(column, run, *conditions).order_by(column.desc()).scalar_subquery()
+
+
+def _after_most(column: sa.Column[Any]) -> Finds:
+    """The first number of a run that does not fit a batch."""
+    return lambda run: _one(column, run).order_by(column).offset(_MOST).scalar_subquery()
+
+
+def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """The first whole frame of a run that does not fit: what is left begins with one, and can be read."""
+    beyond = _anchor.c.frame_no >= _after_most(_frame.c.frame_no)(run)
+    return _one(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no).scalar_subquery()
+
+
+_event, _signal, _call = EVENTS.alias("other"), SIGNALS.alias("other"), TOOL_CALLS.alias("other")
+_frame, _anchor = FRAMES.alias("other"), FRAMES.alias("anchor")
+_is_whole = _anchor.c.encoding != sa.literal_column("'delta'")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a run in one table, of which the first ones go.
+
+    ``key``    tells the rows of a run apart
+    ``stays``  the first row that stays; None where all may go
+    ``cut``    before which row as many are as fit a batch: at most the one that stays. None where rows have no order
+    """
+
+    key: sa.Column[Any]
+    stays: Finds | None = None
+    cut: Finds | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return str(self.key.table.name)
+
+    def going(self, run: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+        """Which rows of a run may go."""
+        of_run = self.key.table.c.run_id == run
+        return of_run if self.stays is None else sa.and_(of_run, self.key < self.stays(run))
+
+    @property
+    def any(self) -> sa.ColumnElement[bool]:
+        """Whether any rows of a run may go."""
+        return sa.exists(sa.select(number(1)).where(self.going(RUNS.c.id)).correlate(RUNS))
+
+    @property
+    def amount(self) -> sa.ColumnElement[int]:
+        """How many rows of a run may go."""
+        found = sa.select(sa.func.count()).select_from(self.key.table).where(self.going(RUNS.c.id))
+        return found.correlate(RUNS).scalar_subquery()
+
+    @cached_property
+    def remove(self) -> Statement:
+        """Removes the first rows of a run that may go, about as many as fit."""
+        if self.cut is None:
+            some = sa.select(_score.c.id).where(_score.c.run_id == _RUN).limit(_MOST)
+            return prepared(sa.delete(SCORES).where(SCORES.c.run_id == _RUN, AmongFew(SCORES.c.id, some)))
+        end = number(_ALL) if self.stays is None else self.stays(_RUN)
+        fits = self.key < sa.func.coalesce(self.cut(_RUN), end)
+        return prepared(sa.delete(self.key.table).where(self.key.table.c.run_id == _RUN, fits))
+
+
+_score = SCORES.alias("other")
+
+PARTS = (
+    Part(EVENTS.c.seq, _last(_event.c.seq), _after_most(_event.c.seq)),
+    Part(SIGNALS.c.seq, None, _after_most(_signal.c.seq)),
+    Part(FRAMES.c.frame_no, _last(_anchor.c.frame_no, _is_whole), _whole_after_most),
+    Part(TOOL_CALLS.c.seq, None, _after_most(_call.c.seq)),
+    Part(SCORES.c.id),
+)
+
+
+def _of_runs(columns: Iterable[sa.ColumnElement[Any]]) -> Any:
+    found = sa.select(RUNS.c.id.label("key"), *columns)
+    return family(lambda keys: found.where(RUNS.c.id.in_(keys)).order_by(RUNS.c.id))
+
+
+def _loose(stream: Stream, seq: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    """Whether a run has numbers that its counter does not know: another program brought the rows in."""
+    here = (SEQUENCES.c.run_id == RUNS.c.id, SEQUENCES.c.stream == constant(stream.name))
+    known = sa.select(SEQUENCES.c.next_seq).where(*here).correlate(RUNS).scalar_subquery()
+    return _last(seq)(RUNS.c.id) >= sa.func.coalesce(known, number(0))
+
+
+#: The streams of which no row stays that could tell the next number.
+_EMPTIED = {
+    signals.STREAM.name: (signals.STREAM, _loose(signals.STREAM, _signal.c.seq)),
+    tool_calls.STREAM.name: (tool_calls.STREAM, _loose(tool_calls.STREAM, _call.c.seq)),
+}
+
+SOME = _of_runs(part.any.label(part.name) for part in PARTS)
+AMOUNTS = _of_runs(part.amount.label(part.name) for part in PARTS)
+LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _EMPTIED.items())
+
+
+class Journal:
+    """The kind ``journal``. Its records are the runs that the kind ``runs`` would look at."""
+
+    name = "journal"
+    record = RUNS_KIND.record
+    tables = tuple(part.name for part in PARTS)
+    keep_days = RUNS_KIND.keep_days
+    keep_n = RUNS_KIND.keep_n
+
+    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+        """Those of these runs that there are."""
+        return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
+
+    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+        """The terms with the place of the end before which runs are old enough, and not among the newest."""
+        return walk.bounded(unit, RUNS_KIND, terms)
+
+    def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
+        """The next runs of whose journals something may go, in the order of their ends."""
+        start = START if after is None else places.read(after)
+        found = Range.of(RUNS_KIND, terms).next(unit, start, locked=False)
+        free = _free(unit, [key for _, key in found], Counter())
+        keys = [row["key"] for row in rows(unit, SOME, free) if any(row[name] for name in self.tables)]
+        return Look(keys, places.written(found[-1]) if len(found) == LOOK else None)
+
+    def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
+        """Remove journals of these runs, or the beginnings of them: about ``most`` rows."""
+        here = Range.of(RUNS_KIND, {**terms, "ids": keys}).held(unit)
+        free = _free(unit, here, Counter())
+        _settle(unit, free)
+        counts: Counter[str] = Counter()
+        for key, part in _going(unit, free):
+            left = most - counts.total()
+            if left <= 0:
+                return Removal(counts, more=True)
+            counts[part.name] += unit.change(part.remove, {"run_id": key, "most": left})
+        return Removal(+counts)
+
+    def tally(self, unit: Unit, terms: Terms) -> Tally:
+        """The runs whose journals would lose rows, and those that are as old and stay whole."""
+        found = Tally(protected=Counter(not_ended=walk.not_ended(unit, RUNS_KIND, cutoff(terms))))
+        for some in walk.walk(unit, Range.of(RUNS_KIND, terms)):
+            for row in rows(unit, AMOUNTS, _free(unit, [key for _, key in some], found.protected)):
+                key = row.pop("key")
+                found.counts.update(row)
+                found.add([key] if any(row.values()) else [])
+        return found
+
+
+def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]:
+    """Those of these runs that nothing protects; the others are counted by the reason.
+
+    That a live run reads the output of one is no reason here: it is in an execution, and stays.
+    """
+    kept = walk.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
+    protected.update(kept.values())
+    return [key for key in keys if key not in kept]
+
+
+def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
+    """The parts of these runs of which rows may go."""
+    for row in rows(unit, SOME, keys):
+        for part in PARTS:
+            if row[part.name]:
+                yield row["key"], part
+
+
+def _settle(unit: Unit, keys: Sequence[str]) -> None:
+    """Let the counters of these runs know all numbers, as long as there are rows that tell them."""
+    for row in rows(unit, LOOSE, keys):
+        for name, (stream, _) in _EMPTIED.items():
+            if row[name]:
+                stream.settle(unit, row["key"])
+
+
+JOURNAL = Journal()
