@@ -12,12 +12,16 @@ from lastlight_state.conversations.arguments import NewMessage, Reason, SessionT
 
 @dataclass(frozen=True)
 class Change:
-    """A change of status: to what, when, and why. ``started_at`` is when what has the status began, if it is told."""
+    """A change of status: to what, when, and why. ``started_at`` is when what has the status began, if it is told.
+
+    ``texts`` are values of the reason that were refused, by field, for a lenient import to keep.
+    """
 
     status: str
     at: datetime
     why: Reason
     started_at: datetime | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

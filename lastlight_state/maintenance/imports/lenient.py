@@ -1,7 +1,7 @@
 """Takes what the rules of today refuse as text, where the caller asks for it: nothing is altered in silence.
 
 The text stands under ``adapted`` in the ``extra`` of its message, branch or session, by the name of its field; the
-field is empty then.
+field is empty then. Reasons of statuses have no ``extra``: their texts stand in that of the session.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from lastlight_state import codec
-from lastlight_state.conversations.arguments import BranchTree, NewMessage
+from lastlight_state.conversations.arguments import BranchTree, NewMessage, Reason
 from lastlight_state.conversations.branches import making
-from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.kernel import statuses, storing
 from lastlight_state.conversations.sessions import checks as session_checks
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.imports.drafts import Draft
+from lastlight_state.maintenance.imports.drafts import Change, Draft
 
 T = TypeVar("T")
 
@@ -95,9 +95,37 @@ def fitting(draft: Draft, now: datetime) -> Draft:
         check = partial(making.row_of, "-", now=now)
         return BranchTree(_fitting(given, check, noticed), [message(some) for some in one.messages])
 
+    draft = _with_fitting_reasons(draft, noticed)
     session = _fitting(draft.tree.session, lambda tried: session_checks.row(tried, now), noticed)
     tree = replace(draft.tree, session=session, branches=[branch(one) for one in draft.tree.branches])
     return replace(draft, tree=tree, loose=tuple(message(one) for one in draft.loose), noticed=noticed)
+
+
+@dataclass(frozen=True)
+class _Why(Reason):
+    """A reason with a place for texts."""
+
+    extra: Any = None
+
+
+def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
+    """The draft with reasons that are not refused. What they lost stands in the ``extra`` of the session."""
+    session = draft.tree.session
+
+    def change(where: str, one: Change) -> Change:
+        nonlocal session
+        given = _Why(**vars(one.why), extra={ADAPTED: one.texts})
+        why = _fitting(given, lambda tried: statuses.reason("reason", tried, one.status), noticed)
+        for name, text in why.extra[ADAPTED].items():
+            session = replace(session, extra=with_text(session.extra, f"{where}.{name}", text))
+        return replace(one, why=why)
+
+    history = tuple(change(f"history[{i}]", one) for i, one in enumerate(draft.history))
+    ends = {name: change(f"branches[{name!r:.80}]", one) for name, one in draft.branch_statuses.items()}
+    if history:
+        session = replace(session, reason=history[-1].why)
+    tree = replace(draft.tree, session=session)
+    return replace(draft, tree=tree, history=history, branch_statuses=ends)
 
 
 def fitting_message(one: NewMessage, now: datetime, noticed: Counter[str]) -> NewMessage:

@@ -278,7 +278,9 @@ class _Session:
             last, strange = known_status(row["status"])
             self._noticed["status_unknown"] += strange is not None
             if at is not None:
-                yield Change(last, at, self._why(row))
+                texts: Row = {}
+                why = self._why(row, texts)
+                yield Change(last, at, why, texts=texts.get(ADAPTED, {}))
         told = self._row.get("status")
         if told is None:
             return
@@ -290,13 +292,13 @@ class _Session:
             if moment is not None:
                 yield Change(status, moment, Reason(_IMPORTED, summary=strange, source="system"))
 
-    def _why(self, row: Row) -> Reason:
+    def _why(self, row: Row, texts: Row) -> Reason:
         """The reason of a change. A code that is not known stands in the summary."""
         code, summary, source = row.get("reason_code"), row.get("reason_summary"), row.get("source")
         if code not in words.REASONS:
             self._noticed["reason_unknown"] += 1
             code, summary = _IMPORTED, f"{code}: {summary}" if summary else code
-        evidence = self._json("status_transitions", row, "evidence_refs", {})
+        evidence = self._json("status_transitions", row, "evidence_refs", texts)
         return Reason(code, summary, evidence, source if source in words.SOURCES else "system", row.get("actor"))
 
 

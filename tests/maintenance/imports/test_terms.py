@@ -10,7 +10,7 @@ import pytest
 from support.cli.calls import lastlight_state
 from support.conversations.talk import history
 from support.maintenance.run_folders import branch, message, write, write_run
-from support.maintenance.state_databases import BEGIN, made, put_branch, put_message, put_session
+from support.maintenance.state_databases import BEGIN, made, put, put_branch, put_message, put_session
 
 from lastlight_state import InvalidValue
 from lastlight_state.testing import Database
@@ -71,6 +71,30 @@ def test_a_lenient_import_of_a_state_database_keeps_columns_that_are_no_json(sto
     texts = store.conversations.sessions.get("s1").extra["adapted"]
     assert texts == {"node_metadata": "{torn", "artifact_contract_json": json.dumps("b'\\xff'"), "show_topic": LONG}
     assert store.conversations.branches.get("b1").extra == {"adapted": {"node_metadata": "torn"}}
+
+
+def test_a_lenient_import_keeps_what_is_refused_of_a_history_of_statuses(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-38, OP-80, case 58: a history has no `extra`, so the texts stand in that of the session."""
+    path, long = made(tmp_path / "state.db"), "x" * 1_025
+    put_session(path, "s1", [], status="completed", ended_at=BEGIN + 50)
+    put_branch(path, "s1", "b1", [])
+    given: list[dict[str, Any]] = [
+        {"status": "running", "evidence_refs": "[torn", "actor": LONG, "reason_code": "run.started"},
+        {"status": "completed", "evidence_refs": "[1]", "reason_summary": long, "reason_code": "run.completed.ok"},
+    ]
+    for i, row in enumerate(given):
+        row |= {"entity_type": "session", "entity_id": "s1", "source": "executor", "created_at": BEGIN + i}
+        put(path, "status_transitions", id=f"t{i}", **row)
+    imports = store.maintenance.imports
+    assert imports.plan(path).units == {"failed": 1}
+    done = imports.run(path, lenient=True)
+    assert (done.units, done.noticed["adapted"]) == ({"imported": 1}, 3)
+    ended, began = store.conversations.lifecycle.history("s1").items
+    assert (began.evidence, began.actor, ended.evidence, ended.reason_summary) == (None, None, [1], None)
+    assert store.conversations.sessions.get("s1").extra == {
+        "adapted": {"history[0].evidence_refs": "[torn", "history[0].actor": LONG, "history[1].summary": long}
+    }
+    assert imports.run(path, lenient=True).units == {"unchanged": 1}
 
 
 def test_an_import_ends_after_so_many_units_and_the_same_call_goes_on(database: Database, tmp_path: Path) -> None:
