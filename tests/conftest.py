@@ -53,6 +53,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(left_out)]
 
 
+@pytest.fixture(autouse=True)
+def what_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test with the mark ``logs`` unless it has logged these texts."""
+    marks = list(request.node.iter_markers("logs"))
+    if not marks:
+        yield
+        return
+    caplog: pytest.LogCaptureFixture = request.getfixturevalue("caplog")
+    yield
+    logged = "\n".join(record.getMessage() for record in caplog.get_records("call"))
+    for mark in marks:
+        assert mark.args[0] in logged
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Go on measuring coverage after a test during which its trace function failed, as at the end of a stack."""

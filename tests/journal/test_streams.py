@@ -34,6 +34,7 @@ def test_the_tables_of_the_journal_came_with_one_revision() -> None:
     assert {revision for _, _, revision in made["sqlite"]} == {"0007"}
 
 
+@pytest.mark.logs("a follower passed over an event that cannot be read")
 def test_a_damaged_payload_is_named_where_it_is_needed_and_disturbs_nothing_else(database: Database) -> None:
     """journal J-9: no filter, no count and no other row. The errors can be pickled."""
     store = database.open()
@@ -49,6 +50,7 @@ def test_a_damaged_payload_is_named_where_it_is_needed_and_disturbs_nothing_else
     page = events.list(run_id, where=EventFilter(types=("a",), node_id="plan"))
     assert ([event.seq for event in page], [row.key for row in page.damaged]) == ([0, 2], [(run_id, 1)])
     assert events.count(run_id, where=EventFilter(node_id="plan")) == 3
+    assert [event.seq for event in events.follow(run_id, idle_timeout=0.01)] == [0, 2]
     broken = FrameChainBroken("r", 7, "no_anchor")
     unsaved = UnsavedEvents("1 event was not saved", failures=(), waiting=(), listener_errors=())
     for error in (raised.value, broken, unsaved):

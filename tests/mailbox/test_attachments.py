@@ -19,6 +19,8 @@ from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewDe
 from lastlight_state.settings import Limits, Settings
 from lastlight_state.testing import FrozenClock
 
+LEFT = pytest.mark.logs("files of a message are left")
+
 
 def stored(host: HostMailbox) -> list[str]:
     """Every file below the session's folder but its own."""
@@ -148,7 +150,9 @@ def test_a_missing_file_does_not_hold_a_message_back(host: HostMailbox, agent: A
     assert (folder / "deeper").is_dir()
 
 
-@pytest.mark.parametrize("planted", ["outbox", "outbox/m", "outbox/m/a"])
+@pytest.mark.parametrize(
+    "planted", [*(pytest.param(name, marks=LEFT) for name in ("outbox", "outbox/m")), "outbox/m/a"]
+)
 def test_a_planted_link_leads_nowhere(host: HostMailbox, agent: AgentMailbox, tmp_path: Path, planted: str) -> None:
     """mailbox MB-64, case 56: nothing outside is read or removed, and the text is delivered."""
     outside = tmp_path / "outside"
@@ -164,6 +168,7 @@ def test_a_planted_link_leads_nowhere(host: HostMailbox, agent: AgentMailbox, tm
     assert sorted(found.read_text() for found in outside.rglob("a")) == ["secret", "secret"]
 
 
+@LEFT
 def test_a_planted_link_is_not_written_through(host: HostMailbox, tmp_path: Path) -> None:
     """mailbox case 56: the message with the file is refused."""
     outside = tmp_path / "outside"

@@ -124,6 +124,7 @@ def test_a_failure_after_the_lease_does_not_disturb_the_next_attempt(
     assert host.outbox.mark_delivered(message.id, token=first.token).status == "delivered"
 
 
+@pytest.mark.logs("could not be delivered")
 def test_nothing_is_marked_delivered_that_was_not(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-85, case 37: each failure has its reason, and a later message is still sent."""
     nowhere = agent.outbox.send(kind="chat", content={"text": "lost"})
@@ -147,6 +148,7 @@ def test_nothing_is_marked_delivered_that_was_not(host: HostMailbox, agent: Agen
     assert outcomes[2].error == "no adapter for slack"
 
 
+@pytest.mark.logs("was sent after it had been given up")
 def test_a_message_that_is_given_up_while_it_is_sent_stops_no_other(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-85: the first outcome stays."""
     sent = [reply(agent) for _ in range(2)]

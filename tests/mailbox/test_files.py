@@ -138,6 +138,7 @@ def test_a_file_that_was_left_half_way_is_completed(mailboxes: Mailboxes, folder
     assert {"idx_messages_in_series", "idx_messages_in_ready", "uq_messages_in_live_series"} <= names
 
 
+@pytest.mark.logs("an index is left out")
 def test_rows_that_contradict_an_index_keep_it_out(mailboxes: Mailboxes, folder: Path) -> None:
     """mailbox MB-12: the file is used all the same, and the series has one successor."""
     for number in (4, 6):

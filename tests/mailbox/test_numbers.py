@@ -76,6 +76,7 @@ def test_threads_of_both_sides_send_at_once(mailboxes: Mailboxes, host: HostMail
     assert len(set(numbers)) == 20
 
 
+@pytest.mark.logs("going on without the other side's file")
 def test_a_damaged_file_of_the_other_side_does_not_stop_a_sender(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-23, case 9: the number is above all that this side ever knew."""
     reply(agent)

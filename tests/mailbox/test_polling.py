@@ -163,6 +163,7 @@ def test_content_of_others_that_is_no_json_is_marked(host: HostMailbox, agent: A
     assert ids(found) == [first.id, second.id]
 
 
+@pytest.mark.logs("passed over a row that cannot be read")
 def test_a_damaged_row_hides_no_other(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-40: bytes where a text should be harm that message alone."""
     first, second = send(host), send(host)

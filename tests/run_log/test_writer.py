@@ -382,6 +382,7 @@ def test_a_full_disk_in_the_middle_of_a_line_harms_no_other(log: RunLog, full: l
     assert [damage.reason for damage in reading.damage] == ["torn"]
 
 
+@pytest.mark.logs("was not written")
 def test_a_run_that_must_go_on_counts_what_could_not_be_written(
     log: RunLog, full: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -398,6 +399,16 @@ def test_a_run_that_must_go_on_counts_what_could_not_be_written(
     assert RUN in caplog.text
     assert "secret" not in caplog.text
     assert kinds(read(log)[0]) == ["header", "run.end"]
+
+
+@pytest.mark.logs("the end of run")
+def test_an_end_that_cannot_be_written_hides_no_exception_of_the_block(log: RunLog, full: list[int]) -> None:
+    """run-log RL-25: it is logged."""
+    with pytest.raises(KeyError, match="mine"), start(log):  # noqa: PT012 - how a block ends
+        full.append(0)
+        raise KeyError("mine")
+    full.clear()
+    assert kinds(read(log)[0]) == ["header"]
 
 
 def test_a_removed_file_is_not_made_again(log: RunLog) -> None:

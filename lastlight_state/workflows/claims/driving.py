@@ -73,8 +73,8 @@ def driving(claim: Claim, workflows: W, reins: Reins) -> Iterator[DrivenRun[W]]:
     try:
         with Renewed(run, f"run {claim.run_id}", claim.lease, reins.renew):
             yield run
-    except Exception:
-        raise  # the lease runs out, so that the next take counts as a restart
+    except Exception:  # the lease runs out, so that the next take counts as a restart
+        raise
     except BaseException as error:
         _release_after(error, run, reins)
         raise

@@ -340,6 +340,7 @@ def test_a_call_whose_write_failed_can_be_repeated(log: AgentLog, full: list[boo
         assert (written(writer)[-1]["total_input_tokens"], writer.ignored) == (5, {"turn_end": 1})
 
 
+@pytest.mark.logs("were not written")
 def test_a_reported_failure_is_counted_and_the_run_goes_on(
     log: AgentLog, full: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:

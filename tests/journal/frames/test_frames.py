@@ -124,6 +124,7 @@ def test_texts_that_are_kept_are_never_mixed_up_and_never_too_many(every_backend
     assert len(every_backend.journal.frames._cache) <= 512
 
 
+@pytest.mark.logs("a frame begins a new chain")
 def test_a_broken_chain_is_an_error_and_never_another_frame(database: Database, raw: Raw) -> None:
     """journal R-5, R-8, R-10, case 52: later whole frames can be read, and a new chain can begin."""
     with database.open() as store:

@@ -17,6 +17,7 @@ from support.workflows.steps import all_pages, started
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import BackendBusy, MisuseError, StoreClosed, UnsavedEvents
 from lastlight_state.journal import LineFileMirror, WriterOptions
+from lastlight_state.journal.writer import opened
 from lastlight_state.testing import Database
 
 IMPATIENT = Settings(lock_timeout=0.02, busy_timeout=0.001, retry_seconds=0)
@@ -139,6 +140,23 @@ def test_an_open_writer_is_flushed_when_the_interpreter_ends(sqlite_database: Da
     )
     subprocess.run([sys.executable, "-c", program, sqlite_database.url, run_id], check=True)
     assert sqlite_database.open().journal.events.count(run_id) == 9
+
+
+@pytest.mark.logs("the interpreter ends with 2 events queued that are not stored")
+def test_what_the_end_of_the_interpreter_cannot_store_is_told(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-12."""
+    monkeypatch.setattr(opened, "EXIT_SECONDS", 0.01)
+    store = sqlite_database.open(settings=Settings(busy_timeout=0.01, retry_seconds=0.01))
+    run_id = started(store).id
+    writer = store.journal.writer(WriterOptions(linger=60))
+    with sqlite_database.open().transaction():
+        for _ in range(2):
+            writer.append(run_id, "a")
+        opened._flush_all()
+    writer.close()
+    assert store.journal.events.count(run_id) == 2
 
 
 EVERY = [pytest.param(5, id="some lines"), pytest.param(1, id="lines", marks=pytest.mark.soak)]

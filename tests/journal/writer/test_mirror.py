@@ -63,6 +63,7 @@ def test_a_file_is_caught_up_with_wherever_it_ends(every_backend: StateStore, ru
     assert len(path.read_text().splitlines()) == 601
 
 
+@pytest.mark.logs("further failures of it are only counted")
 def test_a_mirror_that_fails_undoes_and_stops_nothing(
     every_backend: StateStore, run_id: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
         assert (stats.stored, stats.duplicates, stats.failed, stats.queued) == (1, 2, 1, 0)
 
 
+@pytest.mark.logs("cannot be stored")
 def test_an_event_that_is_refused_is_handed_back_once_and_the_others_are_stored(store: StateStore) -> None:
     """journal W-9, W-10, W-16, case 27: it blocks nothing, and the second flush is clean."""
     run_id = started(store).id
@@ -118,6 +119,7 @@ def test_an_event_that_is_refused_is_handed_back_once_and_the_others_are_stored(
             bad.wait()
 
 
+@pytest.mark.logs("a listener of events failed")
 def test_listeners_hear_of_an_event_at_once_whatever_another_one_raises(store: StateStore) -> None:
     """journal W-4, W-9, case 32: in order, by type; the error is reported by the next flush."""
     run_id, heard = started(store).id, []

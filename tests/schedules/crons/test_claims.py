@@ -81,6 +81,7 @@ def test_a_number_out_of_all_bounds_keeps_no_other_cron_waiting(store: StateStor
     assert instants(claimed(store)) == ["a 03T12:00", "b 03T12:00", "c 03T12:00"]
 
 
+@pytest.mark.logs("could not be taken")
 def test_a_text_where_a_number_belongs_keeps_no_other_cron_waiting(sqlite_database: Database) -> None:
     """schedules C-21: SQLite takes it; the row is named, and fires no more until it is mended."""
     with sqlite_database.open() as store:
@@ -269,6 +270,7 @@ def test_one_cron_that_fails_stops_no_other(
         claimed(store)
 
 
+@pytest.mark.logs("taking fires ended early")
 def test_what_was_claimed_before_the_database_failed_reaches_the_caller(every_backend: StateStore) -> None:
     """schedules C-21: with nothing claimed it is the error."""
     for name in "abc":

@@ -130,6 +130,7 @@ def test_a_renewal_that_the_database_fails_is_tried_again(
     assert state_store.schedules.fires.get(claim.fire_id).status == "ok"
 
 
+@pytest.mark.logs("is no longer renewed")
 def test_a_claim_that_is_lost_surfaces_and_ends_nothing(store: StateStore) -> None:
     """schedules F-10: never a second ok."""
     fires, claim = store.schedules.fires, begun(store)

@@ -176,6 +176,7 @@ def test_looking_for_stale_fires_waits_for_no_writer(sqlite_database: Database) 
     assert store.schedules.fires.take_stale(owner="worker-2") == ()
 
 
+@pytest.mark.logs("taking fires ended early")
 def test_what_was_taken_before_the_database_failed_is_kept(database: Database, raw: Raw) -> None:
     """schedules F-7: a claim that nobody hears of would cost an attempt."""
     with recorded(database) as (store, sent):
@@ -191,6 +192,7 @@ def test_what_was_taken_before_the_database_failed_is_kept(database: Database, r
         assert [claim.fire_id for claim in store.schedules.fires.take_stale(owner="worker-2")] == [second.fire_id]
 
 
+@pytest.mark.logs("could not be taken")
 def test_a_fire_that_cannot_be_read_keeps_no_other_from_being_taken(sqlite_database: Database) -> None:
     """schedules C-2, F-7: where nothing else was taken it is raised, and in the end the fire is given up."""
     with sqlite_database.open() as store:

@@ -141,6 +141,7 @@ def test_a_run_that_was_paused_answered_and_taken_meanwhile_is_left_to_its_holde
     store.workflows.claims.heartbeat(taken)
 
 
+@pytest.mark.logs("is no longer renewed")
 def test_no_write_is_accepted_after_another_took_the_run(store: StateStore, raw: Raw) -> None:
     """workflows W-39, case 1: the block learns it, and its end changes nothing."""
     claim = driver(store)

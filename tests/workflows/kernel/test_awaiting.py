@@ -80,6 +80,7 @@ def test_waiting_finds_what_the_queue_would_admit(store: StateStore, frozen_cloc
     assert has_room(store, cap=1)
 
 
+@pytest.mark.logs("passed over a row that cannot be read")
 def test_waiting_passes_over_what_nobody_takes_because_it_cannot_be_read(sqlite_database: Database) -> None:
     """workflows W-129, SQLite: else a worker that waits and takes would go round without a rest."""
     store, raw = sqlite_database.open(), Raw(sqlite_database)

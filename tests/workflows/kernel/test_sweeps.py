@@ -15,6 +15,7 @@ from lastlight_state.workflows import Gate, Question
 SOON = timedelta(seconds=5)
 
 
+@pytest.mark.logs("a sweep skipped run")
 def test_a_row_that_cannot_be_read_holds_up_no_sweep_and_no_inbox(
     sqlite_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
