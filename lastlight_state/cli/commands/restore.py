@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
+from lastlight_state.backends import urls
 from lastlight_state.cli import consent
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.commands.backup import lines
 from lastlight_state.cli.opening import look, other_url
 from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import Manifest
+from lastlight_state.store import StateStore
 
 
 @command("restore")
@@ -49,5 +52,10 @@ def run(
     given: dict[str, Any] = {"schema": target_schema, "state_dir": target_state_dir, "with_logs": not no_logs}
     url = other_url(call, target, target_file)
     consent.ask(f"Restore {folder}?", yes=yes)
-    manifest = look(call, lambda store: store.maintenance.backup.restore(folder, url, **given), verified=False)
+
+    def restored(store: StateStore) -> Manifest:
+        call.location = urls.redacted(url)  # nothing else is connected
+        return store.maintenance.backup.restore(folder, url, **given)
+
+    manifest = look(call, restored, verified=False)
     return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen))

@@ -22,8 +22,8 @@ from lastlight_state.maintenance.copy import contents, target as targets
 from lastlight_state.maintenance.copy.differences import differing
 from lastlight_state.maintenance.copy.records import CopiedTable, CopyPlan, CopyProgress, CopyReport
 from lastlight_state.maintenance.copy.subjects import Subject, subjects
-from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tables, output_tables
-from lastlight_state.migrations import read_state
+from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tables, numbers, output_tables
+from lastlight_state.migrations import read_state, verify
 from lastlight_state.receipts import Receipt, Receipts
 
 #: The most rows of one batch.
@@ -103,23 +103,20 @@ class Copy(Repository):
             backend, receipts = context.scope.backend, Receipts(context)
             unfinished = _unfinished(source, context) if resumed else None
             makes = migrate and targets.is_empty(backend)
-            if unfinished is None and not makes:
+            if makes:
+                verify(source.backend)
+            elif unfinished is None:
                 targets.prepare(source.backend, backend, migrated=False)
                 context.scope.viewing(lambda unit: _refuse(source, unit))
-            plan, copied = self._planned(source, context, tell)
-            if plan.problems:
-                raise Conflict(
-                    f"{len(plan.problems)} things cannot be copied, the first: {plan.problems[0]}",
-                    code="cannot_be_copied",
-                    problems=list(plan.problems),
-                )
+            plan, copied, given = self._planned(source, context, tell)
+            _refuse_problems(plan)
             if makes:
                 targets.prepare(source.backend, backend, migrated=True)
             if unfinished is None:
                 receipt = context.scope.writing(lambda unit: _begun(source, context, unit, plan, actor))
             else:
                 receipt = receipts.resume(unfinished, owner=work.owner())
-            transfer = Transfer(source, context, receipt, most)
+            transfer = Transfer(source, context, receipt, most, given)
             with work.interruptible(
                 receipts, lambda: transfer.receipt, again="`copy.resume`, or the command with --resume"
             ):
@@ -130,8 +127,12 @@ class Copy(Repository):
             context.scope.reading(lambda unit: _analyze(unit, copied))
             return CopyReport(source=plan.source, target=plan.target, receipt_id=receipt.id, tables=plan.tables)
 
-    def _planned(self, source: Unit, context: Context, tell: OnProgress | None) -> tuple[CopyPlan, list[Subject]]:
+    def _planned(
+        self, source: Unit, context: Context, tell: OnProgress | None
+    ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
+        """The plan, the tables in order, and `numbers`, which a role may lack the right to read."""
         copied, problems = _copied_tables(source)
+        given = numbers(source, copied)
         target = context.scope.backend
         judge = (
             contents.not_for_postgres if source.backend.large_values_in_rows != target.large_values_in_rows else None
@@ -150,7 +151,7 @@ class Copy(Repository):
             tables=tuple(tables),
             problems=tuple(problems),
         )
-        return plan, copied
+        return plan, copied, given
 
     def _refuse_disturbed(self) -> None:
         if self._backend.disturbed:
@@ -168,6 +169,15 @@ class Copy(Repository):
         with scope.beginning(Mode.SNAPSHOT) as checkout:
             yield Unit(self._backend, checkout)
             self._backend.commit(checkout)
+
+
+def _refuse_problems(plan: CopyPlan) -> None:
+    if plan.problems:
+        raise Conflict(
+            f"{len(plan.problems)} things cannot be copied, the first: {plan.problems[0]}",
+            code="cannot_be_copied",
+            problems=list(plan.problems),
+        )
 
 
 def _refuse(source: Unit, target: Unit) -> None:

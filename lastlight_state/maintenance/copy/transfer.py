@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -46,10 +46,13 @@ class Place:
 
 
 class Transfer:
-    """A copy under way: ``receipt`` is that of the target, as its last step left it."""
+    """A copy under way: ``receipt`` is that of the target, as its last step left it. ``given`` is of `numbers`."""
 
-    def __init__(self, source: Unit, target: Context, receipt: Receipt, most: int) -> None:
+    def __init__(
+        self, source: Unit, target: Context, receipt: Receipt, most: int, given: Mapping[str, int | None]
+    ) -> None:
         self._source = source
+        self._given = given
         self._write = target.scope.writing
         self._now = target.clock.now
         self._location = target.scope.backend.location
@@ -78,7 +81,7 @@ class Transfer:
             convert = conversion(subject, self._source.backend, unit.backend)
             unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
             if place.done and subject.numbered is not None:
-                unit.backend.advance(unit.checkout, subject.name, subject.numbered, self._given(subject))
+                unit.backend.advance(unit.checkout, subject.name, subject.numbered, self._given[subject.name])
             unit.row(_REACH, {"receipt_id": self.receipt.id, "table_name": subject.name, **_stored(place)})
             counts = {**self.receipt.counts, subject.name: place.rows}
             return steps.step(unit, self.receipt, counts=counts, cursor=None, at=self._now())
@@ -88,13 +91,15 @@ class Transfer:
         except BackendUnavailable as error:  # a full disk, above all: it is not the source's
             raise BackendUnavailable(f"the target {self._location}: {error}", **error.details) from error
 
-    def _given(self, subject: Subject) -> int | None:
-        """The last number that the source gave, perhaps to a row that was pruned: no row gets it again."""
-        return self._source.backend.given(self._source.checkout, subject.name, str(subject.numbered))
-
     def _keys(self, subject: Subject) -> list[list[Any]]:
         statement = prepared(sa.select(*subject.order))
         return self._write(lambda unit: [list(row.values()) for row in unit.rows(statement)])
+
+
+def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
+    """The last number that each table has given, perhaps to a row that was pruned: no row gets it again."""
+    found = [(subject.name, subject.numbered) for subject in subjects if subject.numbered is not None]
+    return {name: source.backend.given(source.checkout, name, column) for name, column in found}
 
 
 def output_tables(unit: Unit) -> list[sa.Table]:

@@ -24,6 +24,7 @@ from lastlight_state.errors import (
     InvalidValue,
     NewerSchema,
     NotFound,
+    NotMigrated,
     SchemaMismatch,
 )
 from lastlight_state.maintenance import CopiedTable
@@ -270,3 +271,15 @@ def test_a_file_that_got_a_writer_while_it_was_read_as_unchanging_is_not_kept(
     monkeypatch.undo()
     with pytest.raises(SchemaMismatch, match="unfinished copy"):
         StateStore.open(tmp_path / "there.db")
+
+
+def test_a_postgres_that_is_behind_is_migrated_before_it_is_backed_up(postgres_url: str, folder: Path) -> None:
+    """maintenance OP-45: an empty one, too; a copy is of the newest schema."""
+    settings = Settings(url=postgres_url, state_dir=folder.parent)
+    with StateStore(connect(settings), settings) as store:
+        for revision in ("", "0001"):
+            if revision:
+                migrate(store.backend, revision)
+            with pytest.raises(NotMigrated):
+                store.maintenance.backup.create(folder)
+            assert list(folder.parent.iterdir()) == []
