@@ -6,12 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from support.agent_log.logs import agent_log, put
 from support.between import before
 
-from lastlight_state.agent_log import raw_files
+from lastlight_state.agent_log import raw_files, removal
 from lastlight_state.errors import BackendUnavailable
+from lastlight_state.jsonl import lock
 
 TEXT = "a result\n" * 10_000
+LINE = '{"type": "user"}\n'
 
 
 def _kept(log: Path) -> dict[str, int]:
@@ -45,3 +48,35 @@ def test_a_result_whose_directory_was_removed_meanwhile_is_not_promised(
         raw_files.keep(log, TEXT, len(TEXT), sync="os")
     assert happened
     assert _kept(log) == {}
+
+
+def test_a_log_that_was_replaced_while_its_lock_was_awaited_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """agent-log L-121: removal.remove; somebody repaired it."""
+    log = put(agent_log(tmp_path), LINE)
+
+    def acquire(*_: object) -> bool:
+        log.rename(log.with_suffix(".old"))
+        log.write_text(LINE)
+        return True
+
+    monkeypatch.setattr(lock, "acquire", acquire)
+    assert not removal.remove(log, lambda *_: True)
+    assert log.read_text() == LINE
+
+
+def test_a_file_that_appears_while_its_log_goes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """agent-log L-121: removal._remove_folder; nobody has judged it."""
+    log = put(agent_log(tmp_path), LINE)
+    folder = log.with_suffix("") / "raw"
+    folder.mkdir(parents=True)
+    real = removal._remove_folder
+
+    def late(*given: object) -> None:
+        (folder / "late.txt").write_text("new")
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(removal, "_remove_folder", late)
+    assert removal.remove(log, lambda *_: True)
+    assert ((folder / "late.txt").read_text(), log.exists()) == ("new", False)

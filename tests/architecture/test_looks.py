@@ -40,6 +40,8 @@ FILES_AT_ONCE = {
     "places.listable": "opens to read",
     "places.sync": "opens to read",
     "places._opened": "opens to read",
+    "removal._locked": "opens to read",
+    "removal._size_if": "opens to read",
     "upkeep._pack_into": "under the run's lock, which Upkeep._pack takes before it looks",
     "upkeep._remove_leftovers": "under the run's lock, which Upkeep._pack takes before it looks",
 }

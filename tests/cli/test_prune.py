@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.maintenance.old_logs import old_log, there
 from support.maintenance.rows import insert, run_row
 
 from lastlight_state import StateStore
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.testing import Database
+from lastlight_state.workflows import ExecutionOptions, Trigger
 
 
 @pytest.fixture
@@ -45,6 +47,21 @@ def test_a_dry_run_says_what_the_prune_then_does(old: Database) -> None:
     shown = lastlight_state("show", "receipt", done.data["receipt"]["id"], "--url", old.url, "--json")
     assert shown.data["record"]["counts"] == {"workflow_runs": 2}
     assert "0 rows removed" in prune(old, *words).out
+
+
+def test_logs_go_with_what_is_archived(old: Database, tmp_path: Path) -> None:
+    """maintenance OP-30, OP-71."""
+    with old.open() as store:
+        options = ExecutionOptions(id="e")
+        store.workflows.executions.start("s", session_id="s-1", trigger=Trigger("t", "chat"), options=options)
+        old_log(store, "s-1")
+    old.raw().execute("UPDATE executions SET workflow_run_id = 'a' WHERE id = 'e'")
+    words = ("--kind", "runs", "--keep-n", 0, "--archive", tmp_path, "--with-logs", "-y")
+    state = ("--state-dir", store.settings.state_dir)
+    assert prune(old, *words[:-3], "--with-logs", *state).code == 2
+    assert "and 3 log files of 47 bytes" in prune(old, *words, *state, "--dry-run").out
+    done = prune(old, *words, *state, "--json")
+    assert (done.data["counts"]["line_files"], there(store)) == (3, {})
 
 
 def test_without_a_terminal_or_consent_nothing_is_removed(old: Database) -> None:

@@ -16,15 +16,16 @@ from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import PrunePlan, PrunePolicy
 from lastlight_state.maintenance.prune.checks import ALL
+from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
 COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
 #: What a prune removes, where that is not so many records of the kind with all their rows.
 AMOUNTS = {
-    "exchange": "{rows} rows of {records} inboxes",
-    "changes": "{rows} rows of {records} feeds",
-    "journal": "{rows} rows of {records} runs",
+    "exchange": "{rows} of {records} inboxes",
+    "changes": "{rows} of {records} feeds",
+    "journal": "{rows} of {records} runs",
     "cache": "{records} entries of the cache",
 }
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
@@ -36,6 +37,7 @@ PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lamb
 @click.option("--keep-n", metavar="N", type=int, help="Keep the N that ended last; each kind has its own.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only this one, if it may go; several times.")
 @click.option("--archive", metavar="DIR", help="Write each run or session into this folder before it is removed.")
+@click.option("--with-logs", is_flag=True, help="Remove the logs of agents that are in these files, too.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--time-limit", metavar="SECONDS", type=float, help="Stop after this time; exit code 7, and --resume.")
 @click.option("--resume", metavar="RECEIPT", help="Go on with a prune that was interrupted.")
@@ -60,8 +62,9 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
     return _done(call, lambda store: store.maintenance.prune.run(asked), plan)
 
 
-def _policy(kind: str | None, ids: Sequence[str], **more: Any) -> PrunePolicy:
-    return PrunePolicy(PrunePolicy.kind if kind is None else kind, ids=ids or None, **more)
+def _policy(kind: str | None, ids: Sequence[str], *, with_logs: bool, **more: Any) -> PrunePolicy:
+    given = PrunePolicy.kind if kind is None else kind
+    return PrunePolicy(given, ids=ids or None, with_logs="yes" if with_logs else "no", **more)
 
 
 def _refuse_policy(**given: Any) -> None:
@@ -84,13 +87,13 @@ def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | N
 
 def _planned(plan: PrunePlan, screen: Screen) -> Iterator[Any]:
     yield f"would remove {_amount(plan)}"
-    yield from _table(screen, COUNTS, plan.counts)
+    yield from _table(screen, COUNTS, _tables(plan.counts))
     yield from _table(screen, PROTECTED, plan.protected)
 
 
 def _removed(receipt: Receipt, screen: Screen) -> Iterator[Any]:
-    yield f"receipt {receipt.id}: {receipt.state}, {sum(receipt.counts.values())} rows removed"
-    yield from _table(screen, COUNTS, receipt.counts)
+    yield f"receipt {receipt.id}: {receipt.state}, {_rows(receipt.counts)} rows{_logs(receipt.counts)} removed"
+    yield from _table(screen, COUNTS, _tables(receipt.counts))
 
 
 def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int]) -> Iterator[Any]:
@@ -100,6 +103,21 @@ def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int
 
 
 def _amount(plan: PrunePlan) -> str:
-    rows = sum(plan.counts.values())
-    amount = AMOUNTS.get(plan.kind, "{records} {kind} with {rows} rows")
+    rows = f"{_rows(plan.counts)} rows{_logs(plan.counts)}"
+    amount = AMOUNTS.get(plan.kind, "{records} {kind} with {rows}")
     return amount.format(records=plan.records, kind=plan.kind, rows=rows)
+
+
+def _tables(counts: Mapping[str, int]) -> dict[str, int]:
+    """The rows by table."""
+    return {name: count for name, count in counts.items() if name not in (LINE_FILES, LINE_BYTES)}
+
+
+def _rows(counts: Mapping[str, int]) -> int:
+    return sum(_tables(counts).values())
+
+
+def _logs(counts: Mapping[str, int]) -> str:
+    """The log files beside the rows, if there are any."""
+    files = counts.get(LINE_FILES, 0)
+    return f" and {files} log files of {counts.get(LINE_BYTES, 0)} bytes" if files else ""

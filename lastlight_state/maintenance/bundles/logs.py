@@ -25,6 +25,8 @@ from lastlight_state.maintenance.bundles.records import BundlePart
 from lastlight_state.settings import Settings
 
 _CHUNK = 1024 * 1024
+#: Endings of files that are no part of a log: what writers have not finished, and locks.
+UNFINISHED = (".tmp", ".lock")
 #: A file that is written, and where it goes.
 Staged = tuple[Path, Path]
 #: A log of a bundle that is not there: the part, its name here, and where it goes.
@@ -38,7 +40,7 @@ def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str,
         inner = (f"{session_id}/{folder}/*" for folder in (RAW, SUBAGENTS))
         for pattern in (session_id + LOG_SUFFIX, *inner):
             for path in sorted(root.glob(f"projects/*/{pattern}")):
-                if path.is_file() and not path.is_symlink() and not path.name.endswith((".tmp", ".lock")):
+                if path.is_file() and not path.is_symlink() and not path.name.endswith(UNFINISHED):
                     yield f"{LINES[0]}/{path.relative_to(root).as_posix()}", path
 
 

@@ -11,12 +11,12 @@ from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.tree import PROJECTS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, number, prepared
+from lastlight_state.maintenance import log_names
 from lastlight_state.maintenance.doctor import talks
 from lastlight_state.maintenance.doctor.check import MOST, Check, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import pointers
-from lastlight_state.messaging.tables import SESSIONS
 from lastlight_state.workflows.tables import EXECUTIONS
 
 POINTERS, LOGS = "DOC-09", "DOC-10"
@@ -48,18 +48,6 @@ _TALKS = prepared(
     .order_by(TALKS.c.updated_at.desc(), TALKS.c.id.desc())
     .limit(number(2_000))
 )
-
-
-def _naming(column: sa.Column[Any]) -> Family:
-    """Those of these session ids that stand in a column."""
-    return Family("key", lambda keys: sa.select(column.label("key")).where(column.in_(keys)).distinct())
-
-
-#: Who may know a log.
-_KNOWN = {
-    column.table.name: _naming(column)
-    for column in (_c.session_id, SESSIONS.c.agent_session_id, TALKS.c.agent_session_id)
-}
 
 
 def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
@@ -125,18 +113,10 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     lost = [named(row) for row in unit.rows(_NAMED) if row["session_id"] not in logs]
     if lost and is_all:
         yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
-    strangers = sorted(logs.keys() - _known(snapshot, sorted(logs)))
+    strangers = sorted(logs.keys() - log_names.named(unit, logs, log_names.NAMING.keys() & snapshot.tables).keys())
     if strangers:
         message = "no execution and no session knows these logs"
         yield found(LOGS, "info", "line files", message, [logs[name][0] for name in strangers])
-
-
-def _known(snapshot: Snapshot, names: list[str]) -> set[str]:
-    found_names: set[str] = set()
-    for at in range(0, len(names), 500):
-        for family in (_KNOWN[table] for table in _KNOWN.keys() & snapshot.tables):
-            found_names.update(row["key"] for row in snapshot.unit.rows(*family.of(names[at : at + 500])))
-    return found_names
 
 
 CHECKS = (of_faults(POINTERS, (), _pointers, talks.pointers, _named_logs), Check(LOGS, rows=_logs))

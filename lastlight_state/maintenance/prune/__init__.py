@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune import checks, plans, sweeping
+from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
-from lastlight_state.maintenance.prune.batches import batch
+from lastlight_state.maintenance.prune.batches import Progress, batch, settled
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
@@ -39,8 +42,8 @@ class Prune(Repository):
 
         Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
         """
-        terms = checks.terms(policy, self._now())
-        planned = sweeping.planned if policy.kind in SWEEPS else plans.planned
+        terms = checks.terms(policy, self._now(), self._settings)
+        planned = sweeping.planned if policy.kind in SWEEPS else partial(plans.planned, settings=self._settings)
         return self._viewing(lambda unit: planned(unit, terms))
 
     def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
@@ -50,7 +53,7 @@ class Prune(Repository):
         exception, Ctrl-C included. Raises `Conflict` ``already_running`` while another prune of the kind runs,
         `ClaimLost` when another process has taken the work over, and as `plan`.
         """
-        terms = checks.terms(policy, self._now())
+        terms = checks.terms(policy, self._now(), self._settings)
         begun = sweeping.begun if policy.kind in SWEEPS else plans.begun
         fixed = self._viewing(lambda unit: begun(unit, terms))
         receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=work.owner(), actor=actor)
@@ -60,12 +63,15 @@ class Prune(Repository):
         """Go on with a prune that was interrupted, under its policy and with its cutoff.
 
         After a process was killed, its receipt says ``running`` and can be taken over after ten minutes. Raises
-        `NotFound`, and `Conflict` for a prune that has ended or is going on.
+        `NotFound`, `Conflict` for a prune that has ended or is going on, and `InvalidValue` where logs are to go and
+        their folder is not on this machine.
         """
         checks.limit(time_limit)
         known = self._receipts.get(receipt_id)
         if known.kind != "prune":
             raise InvalidValue("receipt_id", f"must be the receipt of a prune, this one is of a {known.kind}")
+        if known.policy.get("with_logs"):
+            checks.refuse_without_logs(self._settings)
         return self._carried_on(self._receipts.resume(receipt_id, owner=work.owner()), time_limit)
 
     def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
@@ -76,14 +82,26 @@ class Prune(Repository):
         archiver = self._archiver(receipt)
         going_on = True
         with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+            receipt = self._settled(receipt)
             while going_on:
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
                 receipt, going_on = self._next(receipt, found, most, archiver)
+                receipt = self._settled(receipt)
             return self._receipts.finish(receipt)
 
     def _next(self, receipt: Receipt, found: Range, most: int, archiver: Archiver | None) -> tuple[Receipt, bool]:
         return self._writing(lambda unit: batch(unit, receipt, found, most, self._now(), archiver))
+
+    def _settled(self, receipt: Receipt) -> Receipt:
+        """Remove the logs of the records that the last batch archived and removed, after its commit."""
+        names = Progress.of(receipt.cursor).archived
+        if not names:
+            return receipt
+        cutoff = parse_time(receipt.policy["cutoff"])
+        logs = ArchivedLogs.of(Path(receipt.policy["archive"]), names)
+        removed = logs.remove(self._reading(logs.free), self._settings, cutoff)
+        return self._writing(lambda unit: settled(unit, receipt, removed, self._now()))
 
     def _swept(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         place: sweeping.Place | None = sweeping.Place.of(receipt)
@@ -111,7 +129,8 @@ class Prune(Repository):
         if folder is None:
             return None
         revision = read_state(self._backend).revision or ""
-        return Archiver(BUNDLES[receipt.scope], Path(folder), revision, self._settings)
+        with_logs = receipt.policy.get("with_logs", False)
+        return Archiver(BUNDLES[receipt.scope], Path(folder), revision, self._settings, with_logs)
 
 
 _OUT_OF_TIME = "the time limit was reached"

@@ -37,12 +37,16 @@ _DIGITS = 16
 
 @dataclass(frozen=True)
 class Archiver:
-    """Writes bundles of one kind into a folder. ``revision`` is that of the schema."""
+    """Writes bundles of one kind into a folder. ``revision`` is that of the schema.
+
+    ``with_logs`` says that the logs in them go after their records.
+    """
 
     kind: str
     folder: Path
     revision: str
     settings: Settings
+    with_logs: bool = False
 
     def archive(self, unit: Unit, keys: Sequence[str]) -> tuple[dict[str, str], Counter[str]]:
         """Write these records; the digest of each one's bundle, and the rows of all by table.
@@ -65,6 +69,10 @@ class Archiver:
                 rows.update(_rows(bundle))
         return digests, rows
 
+    def name_of(self, key: str, digest: str) -> str:
+        """The name of a record's bundle in the folder."""
+        return f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
+
     def refuse_other(self, archived: Counter[str], removed: Counter[str]) -> None:
         """Raise `Conflict` if more was removed than archived: somebody added rows to one of the records meanwhile.
 
@@ -86,8 +94,7 @@ class Archiver:
                 os.fsync(file.fileno())
             with opened(made) as found, made.open("rb") as file:
                 digest, bundle = hashlib.file_digest(file, "sha256").hexdigest(), found.bundle
-            target = self.folder / f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
-            _put(made, target, digest)
+            _put(made, self.folder / self.name_of(key, digest), digest)
         finally:
             with suppress(FileNotFoundError):
                 made.unlink()

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from lastlight_state.db.valid import words
+
+#: Whether log files go with what is archived.
+WithLogs = Literal["no", "yes"]
+WITH_LOGS = words(WithLogs)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class PrunePolicy:
     ``ids`` narrows this to at most 500 records, and never widens it. ``batch_rows`` is how many rows one transaction
     removes; a record is removed whole, also if it alone has more. After ``time_limit`` seconds the prune stops between
     two batches, and can be resumed. With ``archive``, a folder, each run or session is written there as a bundle
-    before it is removed.
+    before it is removed; and with ``with_logs="yes"`` beside it, the log files of agents that are in the bundle are
+    removed after their record, unless another record names them or they have changed since the cutoff.
     """
 
     kind: str = "sessions"
@@ -34,3 +42,4 @@ class PrunePolicy:
     batch_rows: int = 20_000
     time_limit: float | None = None
     archive: str | Path | None = None
+    with_logs: WithLogs = "no"

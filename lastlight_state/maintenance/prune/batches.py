@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,21 +19,25 @@ from lastlight_state.receipts import Receipt, steps
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a prune came: after which place it goes on, and whether this pass has removed anything."""
+    """How far a prune came: after which place it goes on, and whether this pass has removed anything.
+
+    ``archived`` names the bundles of records that are gone and whose logs are to go next.
+    """
 
     after: Place = START
     removed: bool = False
+    archived: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, cursor: Any) -> Progress:
         """As a receipt keeps it; None is the beginning."""
         if cursor is None:
             return cls()
-        return cls(places.read(cursor["after"]), cursor["removed"])
+        return cls(places.read(cursor["after"]), cursor["removed"], tuple(cursor.get("archived", ())))
 
     def cursor(self) -> dict[str, Any]:
         """For a receipt."""
-        return {"after": places.written(self.after), "removed": self.removed}
+        return {"after": places.written(self.after), "removed": self.removed, "archived": list(self.archived)}
 
 
 def batch(
@@ -66,8 +70,14 @@ def batch(
     if archiver is not None and archived is not None:
         archiver.refuse_other(archived, removed)
     last = following[-1] if len(chosen) == len(victims) else following[keys.index(chosen[-1])]
-    progress = Progress(last, progress.removed or bool(taken))
+    names = tuple(archiver.name_of(*one) for one in digests.items()) if archiver and archiver.with_logs else ()
+    progress = Progress(last, progress.removed or bool(taken), names)
     return _stepped(unit, receipt, removed, progress, at), True
+
+
+def settled(unit: Unit, receipt: Receipt, removed: Counter[str], at: datetime) -> Receipt:
+    """Count the logs that went after a batch, and forget which they were."""
+    return _stepped(unit, receipt, removed, replace(Progress.of(receipt.cursor), archived=()), at)
 
 
 def _archived(

@@ -11,11 +11,12 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.prune.archiving import BUNDLES
-from lastlight_state.maintenance.prune.arguments import PrunePolicy
+from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
 from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
+from lastlight_state.settings import Settings
 
 #: The most keys that a policy names.
 MOST_KEYS = 500
@@ -30,7 +31,7 @@ Terms = dict[str, Any]
 ALL: Mapping[str, Kind | Sweep] = {**KINDS, **SWEEPS}
 
 
-def terms(policy: PrunePolicy, now: datetime) -> Terms:
+def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
     """The policy as a receipt keeps it."""
     valid.group("policy", policy, PrunePolicy)
     kind = ALL[valid.word("kind", policy.kind, ALL)]
@@ -46,6 +47,7 @@ def terms(policy: PrunePolicy, now: datetime) -> Terms:
         "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
         "cutoff": iso_text(now - timedelta(days=days)),
         "archive": None if policy.archive is None else _folder(policy.kind, policy.archive),
+        "with_logs": _with_logs(policy, settings),
     }
 
 
@@ -58,6 +60,22 @@ def _folder(kind: str, folder: Any) -> str:
     if not place.is_dir():
         raise InvalidValue("archive", f"{str(place)!r:.200} is not a folder")
     return str(place)
+
+
+def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
+    """Whether logs go, too. Their folder must be there: a machine that has no logs would archive none."""
+    if valid.word("with_logs", policy.with_logs, WITH_LOGS) == "no":
+        return False
+    if policy.archive is None:
+        raise InvalidValue("with_logs", "only logs that were archived are removed: give archive, too")
+    refuse_without_logs(settings)
+    return True
+
+
+def refuse_without_logs(settings: Settings) -> None:
+    """Raise `InvalidValue` where the folder of agents' logs is not there."""
+    if not settings.agent_sessions.is_dir():
+        raise InvalidValue("with_logs", f"no agents' logs are on this machine: no folder {settings.agent_sessions}")
 
 
 def _keys(ids: Any) -> list[str] | None:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.prune import statements as sql, walk
+from lastlight_state.maintenance.prune import archived_logs, statements as sql, walk
 from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.walk import Range
+from lastlight_state.settings import Settings
 
 #: How many of the records that would go a plan names.
 SAMPLES = 20
@@ -25,7 +26,7 @@ def begun(unit: Unit, terms: Terms) -> Terms:
     return walk.bounded(unit, kind, terms)
 
 
-def planned(unit: Unit, terms: Terms) -> PrunePlan:
+def planned(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
     """The plan for the records that are old enough and not among the newest. Errors as `begun`."""
     kind = KINDS[terms["kind"]]
     found = Range.of(kind, begun(unit, terms))
@@ -35,6 +36,7 @@ def planned(unit: Unit, terms: Terms) -> PrunePlan:
     outputs = walk.outputs_of(unit, kind)
     samples: list[str] = []
     records = 0
+    named: Counter[str] = Counter()
     for keys in _together(unit, kind, _going(unit, found, protected), protected):
         samples += keys[: SAMPLES - len(samples)]
         records += len(keys)
@@ -42,6 +44,10 @@ def planned(unit: Unit, terms: Terms) -> PrunePlan:
             counts.update(rows)
         if kind.shared is not None:
             counts += kind.shared.count(unit, keys)
+        if terms["with_logs"]:
+            named += archived_logs.named_by(unit, kind.name, keys)
+    if terms["with_logs"]:
+        counts += archived_logs.measured(unit, named, settings, cutoff)
     return PrunePlan(
         kind=kind.name,
         cutoff=cutoff,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.conversations.talk import begun
+from support.maintenance.old_logs import old_log, there
 from support.maintenance.rows import insert, run_row
 
 from lastlight_state import Conflict
+from lastlight_state.agent_log import removal
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, racing
 
@@ -78,3 +83,26 @@ def test_a_session_that_runs_again_between_the_look_and_its_batch_keeps_its_feed
         race.before_unit(4, lambda: other.conversations.lifecycle.transition(session, "running"))
         receipt = store.maintenance.prune.run(PrunePolicy("changes"))
     assert (race.left, receipt.counts) == (0, {})
+
+
+def test_logs_go_once_when_another_takes_over_after_their_rows_went(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-7, OP-30: `Prune._settled`; the first owner's count is refused, the other one's is whole."""
+    store, other = database.open(), database.open()
+    old_log(store, "s-1")
+    ended(database, "a")
+    row = {"id": "e", "trigger_type": "chat", "trigger_id": "t", "skill": "s", "started_at": database.clock.now()}
+    insert(database.raw(), "executions", {**row, "workflow_run_id": "a", "session_id": "s-1"})
+    database.clock.advance(timedelta(days=40))
+
+    def take_over() -> None:
+        database.clock.advance(seconds=600)
+        [receipt] = other.receipts.list(state="running")
+        assert other.maintenance.prune.resume(receipt.id).counts["line_files"] == 3
+
+    happened = before(monkeypatch, removal, "remove", take_over)
+    with pytest.raises(Conflict):
+        store.maintenance.prune.run(replace(ALL, archive=tmp_path, with_logs="yes"))
+    [receipt] = store.receipts.list()
+    assert (happened, receipt.state, receipt.counts["line_files"], there(store)) == (["remove"], "done", 3, {})

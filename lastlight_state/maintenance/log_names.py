@@ -1,0 +1,37 @@
+"""Who names the logs of agents: executions, chat sessions, and sessions of conversations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import SESSIONS as TALKS
+from lastlight_state.db.statements import Family
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.references import family, rows
+from lastlight_state.messaging.tables import SESSIONS
+from lastlight_state.workflows.tables import EXECUTIONS
+
+_COLUMNS = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id, TALKS.c.agent_session_id)
+
+
+def _counting(column: sa.Column[Any]) -> Family:
+    found = sa.select(column.label("key"), sa.func.count().label("rows"))
+    return family(lambda keys: found.where(column.in_(keys)).group_by(column))
+
+
+#: By table: how many of its rows name each of these agents' sessions.
+NAMING: Mapping[str, Family] = {str(column.table.name): _counting(column) for column in _COLUMNS}
+
+
+def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
+    """How many rows of these tables name each of these agents' sessions."""
+    keys = list(session_ids)
+    found: Counter[str] = Counter()
+    for table in tables:
+        for row in rows(unit, NAMING[table], keys):
+            found[row["key"]] += row["rows"]
+    return found

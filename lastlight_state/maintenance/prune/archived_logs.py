@@ -1,0 +1,177 @@
+"""The agents' logs of what was archived: they go after their records, unless anything that is stored names them.
+
+A log goes whole, with its folder, and only if every file of it is in a bundle byte for byte, and none has changed since
+the cutoff: then somebody still writes to it, whatever the records say. The bundles are read again before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from lastlight_state.agent_log import paths, raw_files, removal
+from lastlight_state.agent_log.tree import PROJECTS
+from lastlight_state.conversations.tables import SESSIONS
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import UnsafePath
+from lastlight_state.jsonl import places
+from lastlight_state.maintenance import log_names
+from lastlight_state.maintenance.backup.records import LINES
+from lastlight_state.maintenance.bundles import logs
+from lastlight_state.maintenance.bundles.opened import opened
+from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES
+from lastlight_state.maintenance.references import family, rows
+from lastlight_state.settings import Settings
+from lastlight_state.workflows.tables import EXECUTIONS
+
+_BELOW = f"{LINES[0]}/{PROJECTS}/"
+_NEWLINE = b"\n"
+
+
+class Log(NamedTuple):
+    """One log of an agent's session, by its project directory."""
+
+    slug: str
+    session_id: str
+
+    @classmethod
+    def at(cls, name: str) -> Log:
+        """The log to which a file belongs, by its path below the directory of projects."""
+        slug, file, *_ = name.split("/")
+        return cls(slug, file.removesuffix(paths.LOG_SUFFIX))
+
+    def path(self, settings: Settings) -> Path:
+        """Where it is."""
+        return _projects(settings) / self.slug / (self.session_id + paths.LOG_SUFFIX)
+
+
+class ArchivedLogs:
+    """The logs in some bundles. ``sizes`` are their files with their bytes, by the path below the projects."""
+
+    def __init__(self, digests: dict[str, set[str]], sizes: dict[str, int]) -> None:
+        self._digests = digests
+        self._sizes = sizes
+        self._logs = {Log.at(name) for name in sizes}
+
+    @classmethod
+    def of(cls, folder: Path, names: Iterable[str]) -> ArchivedLogs:
+        """Those of the bundles of these names. Raises `NotFound`, and `Conflict` ``damaged_bundle``."""
+        digests: dict[str, set[str]] = {}
+        sizes: dict[str, int] = {}
+        for bundle in names:
+            with opened(folder / bundle) as found:
+                for part in found.logs:
+                    name = part.name.removeprefix(_BELOW)
+                    digests.setdefault(name, set()).add(part.sha256)
+                    sizes[name] = part.size_bytes
+        return cls(digests, sizes)
+
+    def free(self, unit: Unit) -> set[Log]:
+        """The logs that nothing names which is stored."""
+        used = log_names.named(unit, {log.session_id for log in self._logs})
+        return {log for log in self._logs if log.session_id not in used}
+
+    def remove(self, free: Collection[Log], settings: Settings, cutoff: datetime) -> Counter[str]:
+        """Remove these logs, and count the files of the bundles that are gone now: also those that went before a kill.
+
+        Raises `BackendBusy` for a log that somebody has locked for long, `BackendUnavailable`, `UnsafePath`.
+        """
+        for log in sorted(free):
+            with suppress(UnsafePath):  # a link stands in its way: what is behind it is not ours to remove
+                removal.remove(log.path(settings), partial(self._may_go, log, cutoff))
+        projects = _projects(settings)
+        gone = [
+            size for name, size in self._sizes.items() if Log.at(name) in free and not os.path.lexists(projects / name)
+        ]
+        return _counted(gone)
+
+    def _may_go(self, log: Log, cutoff: datetime, name: str, file: int) -> bool:
+        if not _is_old(file, cutoff):
+            return False
+        return _is_unfinished(name) or raw_files.digest_of(file) in self._digests.get(f"{log.slug}/{name}", ())
+
+
+_WITH = {
+    "runs": family(
+        lambda keys: (
+            sa.select(EXECUTIONS.c.session_id.label("key"), sa.func.count().label("rows"))
+            .where(EXECUTIONS.c.workflow_run_id.in_(keys), EXECUTIONS.c.session_id.is_not(None))
+            .group_by(EXECUTIONS.c.session_id)
+        )
+    ),
+    "sessions": family(
+        lambda keys: (
+            sa.select(SESSIONS.c.agent_session_id.label("key"), sa.func.count().label("rows"))
+            .where(SESSIONS.c.id.in_(keys), SESSIONS.c.agent_session_id.is_not(None))
+            .group_by(SESSIONS.c.agent_session_id)
+        )
+    ),
+}
+
+
+def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
+    """The agents' sessions that these records name, and how often."""
+    found: Counter[str] = Counter()
+    for row in rows(unit, _WITH[kind], keys):
+        found[row["key"]] += row["rows"]
+    return found
+
+
+def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
+    """The logs that would go with the records that name them so often: nothing else names them."""
+    in_all = log_names.named(unit, named)
+    free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
+    return _counted([size for log in _there(settings, free) for size in _going(log, settings, cutoff)])
+
+
+def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
+    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in logs.found(settings, session_ids)})
+
+
+def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
+    """The bytes of the files that would go with a log."""
+    with suppress(UnsafePath):
+        judged = removal.judged(log.path(settings), partial(_would_go, cutoff)) or {}
+        yield from (size for name, size in judged.items() if not _is_unfinished(name))
+
+
+def _would_go(cutoff: datetime, name: str, file: int) -> bool:
+    """Whether a file is old, and would be in a bundle as it is."""
+    return _is_old(file, cutoff) and (_is_unfinished(name) or (_has_a_place(name) and _is_whole(name, file)))
+
+
+def _is_old(file: int, cutoff: datetime) -> bool:
+    return os.fstat(file).st_mtime < cutoff.timestamp()
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether this is what a writer left that died, which no bundle has."""
+    return "/" in name and name.endswith(logs.UNFINISHED)
+
+
+def _has_a_place(name: str) -> bool:
+    """Whether a bundle has files of such a path."""
+    _, *inner = name.split("/")
+    return not inner or (len(inner) == 2 and inner[0] in (paths.RAW, paths.SUBAGENTS))
+
+
+def _is_whole(name: str, file: int) -> bool:
+    """Whether a bundle has all of the file: it is not empty, and a log has no torn end."""
+    size = os.fstat(file).st_size
+    return size > 0 and (not name.endswith(paths.LOG_SUFFIX) or os.pread(file, 1, size - 1) == _NEWLINE)
+
+
+def _counted(sizes: Collection[int]) -> Counter[str]:
+    return +Counter({LINE_FILES: len(sizes), LINE_BYTES: sum(sizes)})
+
+
+def _projects(settings: Settings) -> Path:
+    return places.real(settings.agent_sessions) / PROJECTS

@@ -1,0 +1,55 @@
+"""A prune with logs that is killed at one place.
+
+``python killed_with_logs.py URL STATE_DIR ARCHIVE NOW PLACE`` prunes all old runs with their logs, and is killed with
+SIGKILL between the archive and the removal of the rows (``archived``), between the commit and the first log
+(``committed``), or when some files of a log are gone (``half``).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from lastlight_state import StateStore
+from lastlight_state.agent_log import removal
+from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance.prune import batches
+from lastlight_state.testing import FrozenClock
+
+#: The function before whose call the process dies.
+PLACES: dict[str, tuple[Any, str]] = {
+    "archived": (batches, "_removed"),
+    "committed": (removal, "remove"),
+}
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails_at_the_log(real: Callable[..., None]) -> Callable[..., None]:
+    """An ``unlink`` that dies at the log itself, which goes after its folder."""
+
+    def unlink(name: Any, **named: Any) -> None:
+        if name == "s-1.jsonl":
+            die()
+        real(name, **named)
+
+    return unlink
+
+
+def main() -> None:
+    url, state_dir, archive, now, place = sys.argv[1:]
+    clock = FrozenClock(datetime.fromisoformat(now))
+    with StateStore.open(url, clock=clock, state_dir=state_dir) as store:
+        if place == "half":
+            os.unlink = fails_at_the_log(os.unlink)
+        else:
+            setattr(*PLACES[place], die)
+        store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=archive, with_logs="yes"))
+
+
+if __name__ == "__main__":
+    main()
