@@ -21,6 +21,9 @@ _KEYS, _READ = 200, 2_000
 
 #: The columns that point to a message, each with the session that it belongs to.
 POINTERS = ((_s.first_msg_id, _s.id), (_s.last_msg_id, _s.id), (_b.system_msg_id, _b.session_id))
+#: The columns that refer to a message, of whatever state a delivery is, and those that refer to an order.
+REFERRING = (_l.message_id, DELIVERIES.c.message_id, *(column for column, _ in POINTERS))
+OWNING = (_s.progression_id, _b.progression_id)
 
 
 def family(make: Any) -> Family:
@@ -61,15 +64,9 @@ POINTING = family(
         *(sa.select(column.label("key"), owner.label("owner")).where(column.in_(keys)) for column, owner in POINTERS)
     )
 )
-#: Those of these messages that anything refers to: an order, a session, a branch, or a delivery of whatever state.
+#: Those of these messages that anything refers to.
 REFERRED = family(
-    lambda keys: sa.union(
-        *(
-            sa.select(column.label("key")).where(column.in_(keys))
-            for column in (_l.message_id, DELIVERIES.c.message_id)
-        ),
-        *(sa.select(column).where(column.in_(keys)) for column, _ in POINTERS),
-    )
+    lambda keys: sa.union(*(sa.select(column.label("key")).where(column.in_(keys)) for column in REFERRING))
 )
 
 #: Under which condition a session is left alone, by the reason.

@@ -17,6 +17,7 @@ class Retention:
 _WITH_RUN = Retention(pruned_as=("runs",))
 _JOURNAL = Retention(pruned_as=("runs", "journal"))
 _CONVERSATION = Retention(pruned_as=("sessions",))
+_ORDERS = Retention(pruned_as=("sessions", "orphans"))
 _VECTORS = Retention(kept="derived data: `store.conversations.vectors.clear` removes them")
 _WORDS = Retention(kept="words that rows of conversations name")
 
@@ -41,9 +42,9 @@ RETENTION: Mapping[str, Retention] = {
     "messaging_sessions": Retention(pruned_as=("messaging",)),
     "messaging_messages": Retention(pruned_as=("messaging",)),
     "cron_fires": Retention(pruned_as=("fires",)),
-    "messages": Retention(pruned_as=("sessions", "exchange")),
-    "progressions": _CONVERSATION,
-    "progression_links": _CONVERSATION,
+    "messages": Retention(pruned_as=("sessions", "exchange", "orphans")),
+    "progressions": _ORDERS,
+    "progression_links": _ORDERS,
     "sessions": _CONVERSATION,
     "branches": _CONVERSATION,
     "vector_namespaces": _VECTORS,

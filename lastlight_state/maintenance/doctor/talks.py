@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +24,8 @@ from lastlight_state.conversations.tables import (
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found
 from lastlight_state.maintenance.doctor.records import Finding
-from lastlight_state.maintenance.references import POINTERS as POINTING
+from lastlight_state.maintenance.prune.sweeps.orphans import LEAST_DAYS
+from lastlight_state.maintenance.references import OWNING, REFERRING
 from lastlight_state.workflows.tables import RUNS
 
 ORPHANS, POINTERS, SEQUENCE, STUCK, AGREEMENT = "DOC-08", "DOC-09", "DOC-12", "DOC-15", "DOC-16"
@@ -32,7 +33,7 @@ ORPHANS, POINTERS, SEQUENCE, STUCK, AGREEMENT = "DOC-08", "DOC-09", "DOC-12", "D
 _s, _b, _m, _p, _l, _t = SESSIONS.c, BRANCHES.c, MESSAGES.c, PROGRESSIONS.c, LINKS.c, TRANSITIONS.c
 
 #: What was stored less than this ago may still be put somewhere.
-_NEW = timedelta(days=1)
+_NEW = timedelta(days=LEAST_DAYS)
 #: How a running session stands of which nobody hears any more, and whether it may be ended.
 _SILENT = {"process_dead": True, "orphaned": True, "stalled": False}
 #: From when on `reap` ends a session without being told an age.
@@ -43,20 +44,17 @@ def _nowhere(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return sa.not_(sa.exists(sa.select(number(1)).where(*conditions)))
 
 
-def _unowned(table: sa.Table, message: str, *conditions: sa.ColumnElement[bool]) -> Fault:
+def _unowned(table: sa.Table, message: str, referring: Iterable[sa.Column[Any]]) -> Fault:
     old = table.c.created_at < bind("now", table.c.created_at)
-    return Fault(ORPHANS, "info", table, message, sa.select(table.c.id).where(old, *conditions))
+    find = sa.select(table.c.id).where(old, *(_nowhere(column == table.c.id) for column in referring))
+    return Fault(
+        ORPHANS, "info", table, message, find, f"lastlight-state prune --kind orphans --keep-days {LEAST_DAYS}"
+    )
 
 
 _UNOWNED = (
-    _unowned(
-        MESSAGES,
-        "no order, session, branch or inbox has them",
-        _nowhere(_l.message_id == _m.id),
-        _nowhere(DELIVERIES.c.message_id == _m.id),
-        *(_nowhere(column == _m.id) for column, _ in POINTING),
-    ),
-    _unowned(PROGRESSIONS, "no session or branch has them", *(_nowhere(c.progression_id == _p.id) for c in (_s, _b))),
+    _unowned(MESSAGES, "no order, session, branch or inbox has them", REFERRING),
+    _unowned(PROGRESSIONS, "no session or branch has them", OWNING),
 )
 
 

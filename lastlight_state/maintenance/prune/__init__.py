@@ -119,7 +119,7 @@ class Prune(Repository):
             return self._receipts.finish(receipt)
 
     def _look(self, receipt: Receipt, place: sweeping.Place) -> Look:
-        return self._reading(lambda unit: SWEEPS[receipt.scope].look(unit, receipt.policy, place.after))
+        return self._reading(lambda unit: sweeping.look(unit, receipt, place))
 
     def _swept_on(self, receipt: Receipt, place: sweeping.Place, look: Look) -> tuple[Receipt, sweeping.Place | None]:
         return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))

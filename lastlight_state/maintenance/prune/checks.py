@@ -14,7 +14,7 @@ from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
-from lastlight_state.maintenance.prune.sweeps import SWEEPS
+from lastlight_state.maintenance.prune.sweeps import SWEEPS, orphans
 from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
 from lastlight_state.settings import Settings
 
@@ -24,6 +24,9 @@ MOST_KEYS = 500
 MOST_DAYS, MOST_KEPT, MOST_ROWS = 36_500, 10_000_000, 1_000_000
 #: The most bytes of the path of an archive.
 MOST_PATH = 4_000
+
+#: The days that some kinds keep whatever the policy says.
+LEAST_DAYS = {orphans.ORPHANS.name: orphans.LEAST_DAYS}
 
 Terms = dict[str, Any]
 
@@ -36,19 +39,25 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
     valid.group("policy", policy, PrunePolicy)
     kind = ALL[valid.word("kind", policy.kind, ALL)]
     days = kind.keep_days if policy.keep_days is None else policy.keep_days
-    kept = kind.keep_n if policy.keep_n is None else policy.keep_n
-    valid.number("keep_days", days, most=MOST_DAYS)
+    days = max(valid.number("keep_days", days, most=MOST_DAYS), LEAST_DAYS.get(policy.kind, 0))
     limit(policy.time_limit)
     return {
         "kind": policy.kind,
         "keep_days": days,
-        "keep_n": valid.number("keep_n", kept, most=MOST_KEPT),
+        "keep_n": _kept(kind, policy.keep_n),
         "ids": _keys(policy.ids),
         "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
         "cutoff": iso_text(now - timedelta(days=days)),
         "archive": None if policy.archive is None else _folder(policy.kind, policy.archive),
         "with_logs": _with_logs(policy, settings),
     }
+
+
+def _kept(kind: Kind | Sweep, given: Any) -> int:
+    """How many of the newest are kept."""
+    if kind.keep_n is None and given:
+        raise InvalidValue("keep_n", f"must be 0: {kind.name} go by their age alone")
+    return valid.number("keep_n", kind.keep_n or 0 if given is None else given, most=MOST_KEPT)
 
 
 def _folder(kind: str, folder: Any) -> str:

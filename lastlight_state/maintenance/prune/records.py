@@ -18,7 +18,7 @@ class PrunePlan(Record):
     20, in the order of their end. ``protected`` says how many records are old enough and stay, by the reason why.
     ``counts`` has ``line_files`` and ``line_bytes``, too, where log files would go.
     Of the kinds ``exchange``, ``changes`` and ``journal`` a record is an inbox, a feed or a run that loses its oldest
-    rows.
+    rows; of ``orphans`` it is an order or a message, the orders first.
     """
 
     kind: str

@@ -11,7 +11,7 @@ from lastlight_state.maintenance.prune import statements as sql
 from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
-from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Stage, cutoff
 from lastlight_state.receipts import Receipt, steps
 
 #: After how many looks that found nothing the receipt shows life.
@@ -19,10 +19,11 @@ QUIET = 50
 
 
 class Place(NamedTuple):
-    """After which place a sweep goes on, and whether this pass has removed anything."""
+    """After which place of which stage a sweep goes on, and whether this pass has removed anything."""
 
     after: Any = None
     removed: bool = False
+    stage: int = 0
 
     @classmethod
     def of(cls, receipt: Receipt) -> Place:
@@ -50,6 +51,11 @@ def begun(unit: Unit, terms: Terms) -> Terms:
     return dict(sweep.bounded(unit, terms))
 
 
+def look(unit: Unit, receipt: Receipt, place: Place) -> Look:
+    """What is next at a place."""
+    return _stage(receipt, place).look(unit, receipt.policy, place.after)
+
+
 def batch(unit: Unit, receipt: Receipt, place: Place, look: Look, at: datetime) -> tuple[Receipt, Place | None]:
     """Remove what a look found, or as much of it as fits a batch. Returns where to go on, None at the end.
 
@@ -60,14 +66,24 @@ def batch(unit: Unit, receipt: Receipt, place: Place, look: Look, at: datetime) 
     if look.keys:
         permit = {"receipt_id": receipt.id}
         unit.change(sql.PERMIT, permit)
-        removal = SWEEPS[receipt.scope].remove(unit, receipt.policy, look.keys, receipt.policy["batch_rows"])
+        removal = _stage(receipt, place).remove(unit, receipt.policy, look.keys, receipt.policy["batch_rows"])
         unit.change(sql.REVOKE, permit)
-    removed = place.removed or bool(removal.counts)
-    if removal.more:
-        following = Place(place.after, removed)
-    else:
-        following = Place() if look.after is None else Place(look.after, removed)
+    going_on = place.after if removal.more else look.after
+    following = _following(receipt, Place(going_on, place.removed or bool(removal.counts), place.stage), removal.more)
     counts = Counter(receipt.counts) + removal.counts
-    stepped = steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=following._asdict(), at=at)
-    at_the_end = look.after is None and not removal.more and not removed
-    return stepped, None if at_the_end else following
+    cursor = (following or Place())._asdict()
+    return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=cursor, at=at), following
+
+
+def _following(receipt: Receipt, place: Place, more: bool) -> Place | None:
+    """This place, or the beginning of the next pass after the last record of one."""
+    if more or place.after is not None:
+        return place
+    if place.removed:
+        return Place(stage=place.stage)
+    last = len(SWEEPS[receipt.scope].stages) - 1
+    return None if place.stage == last else Place(stage=place.stage + 1)
+
+
+def _stage(receipt: Receipt, place: Place) -> Stage:
+    return SWEEPS[receipt.scope].stages[place.stage]

@@ -224,7 +224,7 @@ def test_every_statement_about_beginnings_finds_its_rows_by_an_index(database: D
     """maintenance OP-28, OP-76."""
     store, now = database.open(), database.clock.now()
     values = {"key_0": "a", "key_1": "b", "owner": "a", "cutoff": now, "kept": 0, "most": 5, "limit": 5}
-    for name, found in vars(sweep.statements).items():
+    for name, found in {**vars(sweep.statements), **vars(sweep.keys)}.items():
         statement = found.of(["a", "b"])[0] if isinstance(found, Family) else found
         assert isinstance(statement, Statement)
         after = "a" if name == "walk" else 5

@@ -13,7 +13,7 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places
-from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.maintenance.references import family, rows
 from lastlight_state.outputs.tables import CACHE
 
@@ -67,7 +67,7 @@ class Statements:
     remove = family(lambda keys: sa.delete(CACHE).where(_c.cache_key.in_(keys)))
 
 
-class Cache:
+class Cache(OneStage):
     """The kind ``cache``. Whoever puts a new result in place of an expired one meanwhile keeps it."""
 
     name = "cache"

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.keys import Keys
+from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.maintenance.references import family, rows
 
 #: How many rows of a prefix one statement reads.
@@ -34,7 +35,7 @@ class Freed:
 
 
 @dataclass(frozen=True)
-class Heads:
+class Heads(OneStage):
     """The owners of numbered rows.
 
     ``key``          the owner's key, in the table of owners
@@ -71,7 +72,7 @@ class Heads:
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Those of these owners that there are."""
-        return {row["key"] for row in rows(unit, self.statements.known, keys)}
+        return self.keys.among(unit, keys)
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
         """The terms as they are: what is kept is counted for each owner."""
@@ -79,14 +80,14 @@ class Heads:
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
         """The next owners after a key of which a prefix may go."""
-        keys, ends = self._next(unit, terms, after)
+        keys, ends = self.keys.next(unit, terms, after)
         judged = self._judged(unit, terms, keys, Counter())
         found = [key for key, _ in self._going(unit, terms, judged, most=1)]
         return Look(found, ends)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove the prefixes of these owners in their order, or the beginnings of them: about ``most`` rows."""
-        here = self._locked(unit, keys) if self.locks else keys
+        here = self.keys.locked(unit, keys) if self.locks else keys
         left = most if self.freed is None else max(1, most // 2)
         counts: Counter[str] = Counter()
         held: set[str] = set()
@@ -111,7 +112,7 @@ class Heads:
         found, limits, after = Tally(), dict[str, int](), ""
         last: str | None = after
         while last is not None:
-            keys, last = self._next(unit, terms, last)
+            keys, last = self.keys.next(unit, terms, last)
             limits.update(self._going(unit, terms, self._judged(unit, terms, keys, found.protected)))
         found.add(limits)
         held: set[str] = set()
@@ -121,15 +122,6 @@ class Heads:
         if self.freed is not None:
             found.counts[self.freed.table] += self.freed.count(unit, held, limits)
         return found
-
-    def _next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
-        """The next owners after a key, and the last of them unless they are the last of all."""
-        since = after or ""
-        if terms["ids"] is None:
-            keys = [row["key"] for row in unit.rows(self.statements.walk, {"after": since})]
-        else:
-            keys = [key for key in terms["ids"] if key > since][:LOOK]
-        return keys, keys[-1] if len(keys) == LOOK else None
 
     def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
         """Those of these owners whose first row is old enough, and which nothing protects; the others are counted."""
@@ -150,9 +142,6 @@ class Heads:
                 if row["first"] < limit:
                     yield row["key"], limit
 
-    def _locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
-        return [row["key"] for row in rows(unit, self.statements.lock, keys)]
-
     def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
         """The number before which at most so many rows are, and not beyond the limit."""
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
@@ -168,6 +157,11 @@ class Heads:
             after = found[-1]["at"]
 
     @cached_property
+    def keys(self) -> Keys:
+        """The keys of its owners."""
+        return Keys(self.key)
+
+    @cached_property
     def statements(self) -> Statements:
         """Its statements."""
         return Statements(self)
@@ -177,11 +171,8 @@ class Statements:
     """The statements of one kind. Each finds its rows by the primary key of the owners or of the rows."""
 
     def __init__(self, heads: Heads) -> None:
-        key, at, this = heads.key, heads.number, heads.owner == bind("owner", heads.owner)
-        before, found = at < bind("limit", at), sa.select(key.label("key"))
-        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
-        self.known = family(lambda keys: found.where(key.in_(keys)))
-        self.lock = family(lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True))
+        at, this = heads.number, heads.owner == bind("owner", heads.owner)
+        before = at < bind("limit", at)
         self.judge = _of_owners(heads, _first_rows(heads))
         self.limits = _of_owners(heads, _ends(heads))
         self.cut = prepared(sa.select(at).where(this).order_by(at).limit(number(1)).offset(_MOST))

@@ -25,7 +25,7 @@ from lastlight_state.maintenance.prune import places, walk
 from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
 from lastlight_state.maintenance.prune.places import START
 from lastlight_state.maintenance.prune.statements import LOOK, STATEMENTS
-from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.maintenance.prune.walk import Range
 from lastlight_state.maintenance.references import family, rows
 from lastlight_state.workflows.tables import RUNS
@@ -144,7 +144,7 @@ AMOUNTS = _of_runs(part.amount.label(part.name) for part in PARTS)
 LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _EMPTIED.items())
 
 
-class Journal:
+class Journal(OneStage):
     """The kind ``journal``. Its records are the runs that the kind ``runs`` would look at."""
 
     name = "journal"

@@ -7,10 +7,10 @@ in short transactions that judge it again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.unit import Unit
@@ -59,8 +59,27 @@ class Tally:
 SAMPLES = 20
 
 
+class Stage(Protocol):
+    """One walk through records."""
+
+    def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
+        """The next records after a place, from the beginning after None."""
+
+    def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
+        """Remove what may go from these records, about ``most`` rows, after judging them again."""
+
+
+class OneStage:
+    """A sweep that is its only stage."""
+
+    @property
+    def stages(self) -> tuple[Self, ...]:
+        """It alone."""
+        return (self,)
+
+
 class Sweep(Protocol):
-    """One kind."""
+    """One kind. Its ``keep_n`` is None where records go by their age alone."""
 
     @property
     def name(self) -> str:
@@ -79,20 +98,18 @@ class Sweep(Protocol):
         """The days that are kept unless a policy says more or less."""
 
     @property
-    def keep_n(self) -> int:
+    def keep_n(self) -> int | None:
         """How many of the newest are kept unless a policy says more or less."""
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """Its walks. One begins when nothing is left to remove for the one before."""
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Those of these keys that there are."""
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """The terms with what is fixed when a prune begins, such as which of the newest are kept."""
-
-    def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
-        """The next records after a place, from the beginning after None."""
-
-    def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
-        """Remove what may go from these records, about ``most`` rows, after judging them again."""
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
         """What would go, in one snapshot."""

@@ -1,0 +1,40 @@
+"""The rows of a table by their keys: the next ones, those that there are, and those that nobody else has locked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Terms
+from lastlight_state.maintenance.references import family, rows
+
+
+class Keys:
+    """The keys of one table."""
+
+    def __init__(self, key: sa.Column[Any]) -> None:
+        found = sa.select(key.label("key"))
+        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
+        self.known = family(lambda keys: found.where(key.in_(keys)))
+        self.lock = family(lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True))
+
+    def next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
+        """The next keys after one, and the last of them unless they are the last of all."""
+        since = after or ""
+        if terms["ids"] is None:
+            keys = [row["key"] for row in unit.rows(self.walk, {"after": since})]
+        else:
+            keys = [key for key in terms["ids"] if key > since][:LOOK]
+        return keys, keys[-1] if len(keys) == LOOK else None
+
+    def among(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+        """Those of these that there are."""
+        return {row["key"] for row in rows(unit, self.known, keys)}
+
+    def locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
+        """Those of these whose rows nobody has locked; they are locked until the unit ends."""
+        return [row["key"] for row in rows(unit, self.lock, keys)]

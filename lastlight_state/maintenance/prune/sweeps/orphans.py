@@ -1,0 +1,153 @@
+"""Orders that nobody owns, with their links, and then messages that nothing refers to, such as those of these orders.
+
+A writer may store a message or an order first and refer to it later: younger ones than a day always stay, and of the
+others those that somebody has locked. Whoever refers to one that has gone meanwhile is told by its foreign key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS
+from lastlight_state.conversations.words import MESSAGE, PROGRESSION
+from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.statements import Family, bind, number
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune.sweeps.keys import Keys
+from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.references import HOLDERS, OWNING, REFERRING, family, links, rows
+
+#: The days after which a writer is not expected to refer to what it has stored.
+LEAST_DAYS = 1
+
+
+def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Family:
+    """Those of these rows that are old enough, and which no other row names in one of the columns."""
+    key, made = table.c.id, table.c.created_at
+    old = unindexed(made < bind("cutoff", made))
+    # One probe of an index for each row and column. For NOT EXISTS, Postgres may read the referring table whole.
+    probes = (sa.select(number(1)).where(column == key).limit(number(1)).scalar_subquery() for column in referring)
+    alone = [probe.is_(None) for probe in probes]
+    return family(lambda keys: sa.select(key.label("key")).where(key.in_(keys), old, *alone).order_by(key))
+
+
+class Stage:
+    """The rows of a table that are old and that nothing refers to, each with the rows that it owns."""
+
+    def __init__(
+        self, table: sa.Table, referring: Iterable[sa.Column[Any]], owned: Sequence[sa.Column[Any]] = ()
+    ) -> None:
+        self.keys = Keys(table.c.id)
+        self.judge = _old_and_alone(table, referring)
+        self.measures = {str(column.table.name): _sizes(column) for column in owned}
+        self.removals = {str(column.table.name): _removal(column) for column in (*owned, table.c.id)}
+
+    @property
+    def table(self) -> str:
+        """The table of the rows themselves."""
+        return [*self.removals][-1]
+
+    def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
+        """Those of the next rows after a key that may go."""
+        keys, ends = self.keys.next(unit, terms, after)
+        return Look(self.judged(unit, terms, keys), ends)
+
+    def judged(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
+        """Those of these rows that may go."""
+        return [row["key"] for row in rows(unit, self.judge, keys, {"cutoff": cutoff(terms)})]
+
+    def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
+        """Remove those of these rows that may go and that nobody has locked, each whole: about ``most`` rows."""
+        going = self.judged(unit, terms, self.keys.locked(unit, keys))
+        taken = self._first(unit, going, most)
+        counts: Counter[str] = Counter()
+        for table, removal in self.removals.items() if taken else ():
+            counts[table] += unit.change(*removal.of(taken))
+        return Removal(+counts, len(taken) < len(going))
+
+    def all(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
+        """All rows that may go, a look at a time."""
+        look = Look([], "")
+        while look.after is not None:
+            look = self.look(unit, terms, look.after)
+            yield look.keys
+
+    def counted(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
+        """How many rows go with these and their own, by table."""
+        counts = Counter({self.table: len(keys)})
+        for table, sizes in self.measures.items():
+            counts[table] += sum(row["rows"] for row in rows(unit, sizes, keys))
+        return +counts
+
+    def _first(self, unit: Unit, keys: list[str], most: int) -> list[str]:
+        """The first of these that have at most so many rows together, and at least one."""
+        sizes = dict.fromkeys(keys, 1)
+        for measure in self.measures.values():
+            for row in rows(unit, measure, keys):
+                sizes[row["key"]] += row["rows"]
+        return [key for key, rows in zip(keys, accumulate(sizes.values()), strict=True) if rows <= most] or keys[:1]
+
+
+def _sizes(column: sa.Column[Any]) -> Family:
+    found = sa.select(column.label("key"), sa.func.count().label("rows"))
+    return family(lambda keys: found.where(column.in_(keys)).group_by(column))
+
+
+def _removal(column: sa.Column[Any]) -> Family:
+    return family(lambda keys: sa.delete(column.table).where(column.in_(keys)))
+
+
+ORDERS = Stage(PROGRESSIONS, OWNING, owned=[LINKS.c.progression_id])
+ALONE = Stage(MESSAGES, REFERRING)
+#: Those of these messages that would go if no order held them.
+LOOSE = _old_and_alone(MESSAGES, [column for column in REFERRING if column.table is not LINKS])
+
+
+class Orphans:
+    """The kind: orders first, because messages may have stood in them alone."""
+
+    name = "orphans"
+    record = f"{MESSAGE} or {PROGRESSION}"
+    stages = (ORDERS, ALONE)
+    tables = tuple(table for stage in stages for table in stage.removals)
+    keep_days = 30
+    keep_n = None
+
+    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+        """Those of these keys that an order or a message has."""
+        asked = list(keys)
+        return {key for stage in self.stages for key in stage.keys.among(unit, asked)}
+
+    def bounded(self, _unit: Unit, terms: Terms) -> Terms:
+        """The terms as they are: orphans go by their age alone."""
+        return terms
+
+    def tally(self, unit: Unit, terms: Terms) -> Tally:
+        """The orders that would go, and the messages with those that they free."""
+        found, orders = Tally(), set[str]()
+        for keys in ORDERS.all(unit, terms):
+            found.add(keys)
+            found.counts += ORDERS.counted(unit, keys)
+            orders.update(keys)
+        for keys in chain(ALONE.all(unit, terms), [_freed(unit, terms, orders)]):
+            found.add(keys)
+            found.counts += ALONE.counted(unit, keys)
+        return found
+
+
+def _freed(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
+    """The messages that go once these orders are gone."""
+    held = {row["message_id"] for order in orders for row in links(unit, order)}
+    if terms["ids"] is not None:
+        held &= set(terms["ids"])
+    loose = {row["key"] for row in rows(unit, LOOSE, held, {"cutoff": cutoff(terms)})}
+    elsewhere = {row["key"] for row in rows(unit, HOLDERS, loose) if row["progression_id"] not in orders}
+    return sorted(loose - elsewhere)
+
+
+ORPHANS = Orphans()
