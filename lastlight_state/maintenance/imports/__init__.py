@@ -77,8 +77,8 @@ class Imports(Repository):
         """Import what is new of a source, each unit in one transaction, and return the counts with the receipt.
 
         A unit that fails leaves nothing, is named with its reason, and the others go on. A unit that is as it was is
-        left alone; of one that has grown, what is new is appended. Sessions and runs that were pruned stay away unless
-        ``revive`` says otherwise; files that were removed come back, and messages of teams when their file has changed.
+        left alone; of one that has grown, what is new is appended. Sessions, runs and messages of teams that were
+        pruned stay away unless ``revive`` says otherwise; files that were removed come back.
         With ``lenient``, values that are refused are kept as text under ``adapted`` in ``extra``, and counted. With
         ``limit``, the import ends after that many units were stored, and the same call brings in the next. After an
         interruption the same call goes on. Raises `Conflict` ``already_running`` while another import of the kind runs,

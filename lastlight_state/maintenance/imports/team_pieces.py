@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -90,14 +91,20 @@ class Team:
 
 
 class TeamPiece:
-    """A team that was read and checked."""
+    """A team that was read and checked.
+
+    Its digest ends with that of the ids of its messages, by which the next import knows which ones it brought in: of
+    these, what is not here any more was removed here, and stays away.
+    """
 
     def __init__(self, team: Team, into: Into) -> None:
         self._team, self._into = team, into
-        self.digest = team.digest
+        self._marks = list(_marks(team.letters))
+        self.digest = f"{team.digest} {self._marks[-1]}"
         self.target = ("team", team.id)
         drafts = [storing.draft(f"messages[{i}]", one.message, into.now) for i, one in enumerate(team.letters)]
         self._bodies = {body["id"]: body for body in drafts}
+        self._removed: AbstractSet[str] = frozenset()  # messages that were imported before, and are not here any more
         self._joining: list[str] = []
         self._sent: list[Row] = []
         self._read: list[Row] = []
@@ -109,24 +116,36 @@ class TeamPiece:
         if not is_same and (stored or team.id in look.planned["teams"]):
             raise AlreadyExists("team", team.id, problem="is stored, and was not imported from such a source")
         found = ledger.outcome(look, self, is_stored=is_same)
-        if found not in STORED:
+        if found not in STORED and not look.revives:
             return found, Counter(), Counter()
         look.planned["teams"][team.id] = team.digest
-        new = comparing.new_messages(look.view, self._bodies, look.planned["messages"])
-        self._joining = [one for one in team.members if one not in stored]
-        self._deliveries(self._there(look.view, new))
+        before = self._imported_before(ledger.known(look)) if is_same and not look.revives else frozenset()
+        rows, left = self._added(look, stored, before)
+        if found not in STORED and not rows.total():
+            return found, Counter(), Counter()
+        outcome = found if found in STORED else "grown"  # by what was removed here of a file that is as it was
+        return outcome, rows, team.noticed + Counter(removed_here=left)
+
+    def _added(self, look: Look, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
+        """The rows that are added, and how many deliveries of messages that were imported ``before`` stay away."""
+        planned = look.planned["messages"]
+        absent = comparing.new_messages(look.view, self._bodies, planned)
+        self._removed = before & absent.keys()
+        new = {one: told for one, told in absent.items() if one not in self._removed}
+        self._joining = [one for one in self._team.members if one not in members]
+        left = self._deliveries(self._there(look.view, absent), before)
         rows = Counter(
-            messages=len(new.keys() - look.planned["messages"].keys()),
+            messages=len(new.keys() - planned.keys()),
             exchange_members=len(self._joining),
             exchange_deliveries=len(self._sent),
         )
-        look.planned["messages"].update(new)
-        return found, rows, Counter(team.noticed)
+        planned.update(new)
+        return rows, left
 
     def store(self, view: Unit, outcome: str) -> None:
         """Add what is new of it, and acknowledge what was read."""
         team, known = self._team, self._into.known_classes
-        bodies = list(self._bodies.values())
+        bodies = [body for one, body in self._bodies.items() if one not in self._removed]
         for at in range(0, len(bodies), words.BATCH):
             if storing.put_all(view, known, bodies[at : at + words.BATCH], team.began)[1]:
                 # stored by somebody else after the look: the unit begins again, and is refused
@@ -138,6 +157,12 @@ class TeamPiece:
         for row in self._read:
             view.change(_ACK, row)
 
+    def _imported_before(self, digest: str | None) -> frozenset[str]:
+        """The messages that the file had at its last import; none if it was more than added to since."""
+        mark = (digest or "").rpartition(" ")[2]
+        count = self._marks.index(mark) if mark in self._marks else 0
+        return frozenset(one.message.id for one in self._team.letters[:count])
+
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], Row]:
         """The stored deliveries of these messages, by owner and message."""
         found: dict[tuple[str, str], Row] = {}
@@ -147,18 +172,25 @@ class TeamPiece:
             found.update(((row["owner"], row["message_id"]), row) for row in rows)
         return found
 
-    def _deliveries(self, there: Mapping[tuple[str, str], Row]) -> None:
-        """Those that are to be made, in the order of the file, and those that are to be acknowledged."""
-        self._sent, self._read = [], []
+    def _deliveries(self, there: Mapping[tuple[str, str], Row], before: AbstractSet[str]) -> int:
+        """Find those to make, in the order of the file, and those to acknowledge. Returns how many were removed here.
+
+        Of messages that were imported ``before``, only who joins now gets those that are still here.
+        """
+        self._sent, self._read, left = [], [], 0
         for letter in self._team.letters:
             body = self._bodies[letter.message.id]
             for owner in letter.owners:
                 stored, read = there.get((owner, body["id"])), letter.read.get(owner)
                 acked = {"acked_at": read, "acked_by": None if read is None else owner}
-                if stored is None:
+                is_told = body["id"] in self._removed or owner not in self._joining
+                if stored is None and body["id"] in before and is_told:
+                    left += 1
+                elif stored is None:
                     self._sent.append({**sending.delivery(owner, 0, body, body["created_at"]), **acked})
                 elif read is not None and stored["acked_at"] is None:
                     self._read.append({"owner": owner, "ord": stored["ord"], **acked})
+        return left
 
     def _placed(self, view: Unit) -> list[Row]:
         """The new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
@@ -171,3 +203,12 @@ class TeamPiece:
             placed.append({**row, "ord": free[row["owner"]]})
             free[row["owner"]] += 1
         return placed
+
+
+def _marks(letters: Sequence[Letter]) -> Iterator[str]:
+    """The digests of the ids of no message, of the first one, of the first two, and so on."""
+    seen = hashlib.sha256()
+    yield seen.hexdigest()
+    for letter in letters:
+        seen.update(f"{len(letter.message.id)} {letter.message.id} ".encode("utf-8", "surrogatepass"))
+        yield seen.hexdigest()

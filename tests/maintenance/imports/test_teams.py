@@ -12,6 +12,7 @@ from support.maintenance.run_folders import BEGIN, bytes_of, write
 from support.maintenance.team_files import letter, told, write_team
 
 from lastlight_state.conversations import NewMessage
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 
 
@@ -96,6 +97,42 @@ def test_a_second_import_of_teams_adds_what_is_new_and_acknowledges_what_was_rea
     assert _inbox(store, "t1/bo") == [(0, "m1", _at(9)), (1, "m2", None), (2, "own", None), (3, "m3", None)]
     assert [one[1] for one in _inbox(store, "t1/di")] == ["m1", "m2", "m3"]
     assert exchange.ack("t1/ana", taken.ord, reader="worker") == 1
+
+
+def test_messages_of_a_team_that_were_pruned_stay_away_when_its_file_grows(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84, case 13: who joins gets what is still here, and `revive` brings all of it back."""
+    every = {name: told(8) for name in ("ana", "bo", "cy")}
+    first = letter("m1", 1, ("ana",), read_by={"ana": told(8)})
+    second, third = letter("m2", 2, read_by=every), letter("m3", 3)
+    write_team(tmp_path, "t1", first, second, third)
+    imports = store.maintenance.imports
+    imports.run(tmp_path)
+    pruned = store.maintenance.prune.run(PrunePolicy("exchange", keep_days=0, ids=["t1/ana"]))
+    assert pruned.counts == {"exchange_deliveries": 2, "messages": 1}
+    write_team(tmp_path, "t1", first, second, third, letter("m4", 4), members=["ana", "bo", "cy", "di"])
+    plan, done = imports.plan(tmp_path), imports.run(tmp_path)
+    assert (plan.rows, plan.noticed) == (done.rows, done.noticed)
+    assert done.rows == {"exchange_deliveries": 6, "exchange_members": 1, "messages": 1}
+    assert done.noticed == {"removed_here": 2}
+    assert [one[1] for one in _inbox(store, "t1/ana")] == ["m3", "m4"]
+    assert [one[1] for one in _inbox(store, "t1/di")] == ["m2", "m3", "m4"]
+    assert store.conversations.messages.find("m1") is None
+    revived = imports.run(tmp_path, revive=True)
+    assert (revived.units, revived.rows) == ({"grown": 1}, {"exchange_deliveries": 2, "messages": 1})
+    assert [one[1] for one in _inbox(store, "t1/ana")] == ["m3", "m4", "m1", "m2"]
+    assert imports.run(tmp_path, revive=True).units == {"unchanged": 1}
+
+
+def test_of_a_file_that_lost_messages_all_others_are_looked_at_anew(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84: which of them were imported before is not known then."""
+    first, second = (letter(f"m{i}", i, ("ana",), read_by={"ana": told(8)}) for i in (1, 2))
+    write_team(tmp_path, "t1", first, second, letter("m3", 3))
+    imports = store.maintenance.imports
+    imports.run(tmp_path)
+    store.maintenance.prune.run(PrunePolicy("exchange", keep_days=0, ids=["t1/ana"]))
+    write_team(tmp_path, "t1", second, letter("m3", 3))
+    assert imports.run(tmp_path).rows == {"exchange_deliveries": 1, "messages": 1}
+    assert [(one[1], one[2]) for one in _inbox(store, "t1/ana")] == [("m3", None), ("m2", _at(8))]
 
 
 DAMAGES: list[tuple[str, dict[str, Any]]] = [
