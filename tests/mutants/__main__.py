@@ -132,7 +132,8 @@ def _likely(change: Change, tree: Path) -> list[str]:
     files = [file for path in given for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])]
     shared = {file: len(words & _words(file.relative_to(tree).as_posix())) for file in files}
     races = [file for file in files if "look" in file.stem or "race" in file.stem] if "lock" in change.old else []
-    races += [file for file in files if file.name in ("test_snapshot.py", *drawn.OF_KIND.values())]
+    of_kind = {Path(name).name for names in drawn.OF_KIND.values() for name in names.split()}
+    races += [file for file in files if file.name in ("test_snapshot.py", *of_kind)]
     likely = sorted((file for file in files if shared[file]), key=lambda file: -shared[file])
     return [file.relative_to(tree).as_posix() for file in dict.fromkeys([*likely, *races])]
 

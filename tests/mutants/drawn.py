@@ -24,7 +24,13 @@ TESTS = {
     "lastlight_state": "test_store.py test_store_busy.py test_starting.py test_clock.py test_settings.py aio",
 }
 #: Tests of a kind of change in whatever package.
-OF_KIND = {"defaults": "test_defaults.py", "locks": "test_turns.py", "cleanups": "test_to_disk.py"}
+OF_KIND = {
+    "bounds": "test_defaults.py",
+    "defaults": "test_defaults.py test_locks.py",
+    "locks": "test_turns.py test_locks.py",
+    "cleanups": "test_to_disk.py maintenance/test_lasting.py architecture/test_told.py",
+    "handlers": "architecture/test_told.py",
+}
 #: Files of which the recorded schema is made.
 SCHEMA = ("guards", "models", "indexes", "tables")
 

@@ -1,0 +1,77 @@
+"""Which rows the library's statements lock on Postgres, by the names of the statements.
+
+    PYTHONPATH=. python -P tests/support/locks.py
+
+writes them down again, for a lock that is changed on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+from sqlalchemy.dialects import postgresql
+
+import lastlight_state
+from lastlight_state.db.statements import Family, Statement
+
+PAGE = Path(__file__).parents[1] / "fixtures" / "locks.txt"
+_LOCK = re.compile(r"FOR (?:NO KEY )?(?:UPDATE|SHARE|KEY SHARE)(?: OF \w+)?(?: SKIP LOCKED| NOWAIT)?")
+#: How deep statements lie in objects of a module.
+_DEPTH = 3
+
+
+def found() -> dict[str, str]:
+    """The locks of all statements that take some, by the name of the statement."""
+    locks = ((name, ", ".join(_LOCK.findall(text))) for name, text in statements().items())
+    return {name: lock for name, lock in locks if lock}
+
+
+@cache
+def statements() -> dict[str, str]:
+    """The texts of all statements that stand in a module, or in an object of one. Each has the first of its names."""
+    names: dict[Statement | Family, str] = {}
+    for name, statement in _all():
+        names.setdefault(statement, name)
+    return dict(sorted((name, _text(statement)) for statement, name in names.items()))
+
+
+def recorded() -> dict[str, str]:
+    """As they were written down."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    return {name: lock for name, _, lock in (line.partition(" = ") for line in lines)}
+
+
+def _all() -> Iterator[tuple[str, Statement | Family]]:
+    for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
+        if not module.name.endswith("__main__") and ".testing" not in module.name:
+            for name, value in vars(import_module(module.name)).items():
+                yield from _within(f"{module.name.removeprefix('lastlight_state.')}.{name}", value, _DEPTH)
+
+
+def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement | Family]]:
+    if isinstance(value, Statement | Family):
+        yield name, value
+    elif depth and isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _within(f"{name}[{key!r}]", one, depth - 1)
+    elif depth and isinstance(value, tuple | list):
+        for at, one in enumerate(value):
+            yield from _within(f"{name}[{at}]", one, depth - 1)
+    elif depth and type(value).__module__.startswith("lastlight_state."):
+        for key, one in getattr(value, "__dict__", {}).items():
+            yield from _within(f"{name}.{key}", one, depth - 1)
+
+
+def _text(statement: Statement | Family) -> str:
+    one = statement if isinstance(statement, Statement) else statement.of(["key"])[0]
+    return str(one.element.compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call,attr-defined]
+
+
+if __name__ == "__main__":
+    PAGE.write_text("".join(f"{name} = {lock}\n" for name, lock in found().items()), encoding="utf-8")
