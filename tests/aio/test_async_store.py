@@ -410,6 +410,19 @@ def test_a_burst_of_reads_gets_as_many_threads_as_there_may_be(state_store: Stat
     lane.close()
 
 
+def test_calls_one_after_another_share_a_thread() -> None:
+    """backends B-73: another one is started only for a call that would wait."""
+    lane = Lane("test", 4)
+
+    async def work() -> set[int]:
+        return {await lane.run(threading.get_ident) for _ in range(5)}
+
+    assert len(asyncio.run(work())) == 1
+    lane.close()
+    lane.join()
+    assert len(lane._calls.threads) == 1
+
+
 def test_an_error_that_no_future_takes_reaches_its_caller_as_another(state_store: StateStore) -> None:
     def work(tx: object) -> object:
         return next(iter(()))

@@ -56,6 +56,15 @@ def test_no_script_is_written_past_tables_that_are_in_the_way(place: Place) -> N
     assert caught.value.differences == LINES[1:]
 
 
+def test_tables_of_the_last_revision_that_is_wanted_are_in_the_way(place: Place) -> None:
+    """migrations MG-70: as those of the revisions before it are."""
+    backend = place.at("0006")
+    place.raw().execute("CREATE TABLE scores (id TEXT)")
+    with pytest.raises(SchemaMismatch) as caught:
+        migrate(backend, "0007")
+    assert caught.value.differences == LINES[1:]
+
+
 def test_tables_of_later_revisions_are_not_in_the_way_of_earlier_ones(place: Place) -> None:
     """migrations MG-70, MG-61."""
     backend = place.backend()

@@ -39,6 +39,16 @@ def _fill(log: RunLog, count: int = 12) -> list[str]:
     return [id_of(n) for n in sorted(range(count), key=lambda n: (n % 4, n), reverse=True)]
 
 
+def test_a_packed_run_is_listed_with_the_beginning_of_an_input_of_any_length(log: RunLog) -> None:
+    """run-log RL-82: also of one that is longer than what is usually unpacked for a list."""
+    with start(log) as writer:
+        writer.run_start("ask" * 200_000)
+        writer.end("completed")
+    log.runs.pack(RUN)
+    [entry] = log.runs.list()
+    assert (entry.input_preview, entry.state) == (("ask" * 200_000)[:200], "ended")
+
+
 def _pages(log: RunLog, limit: int, **given: object) -> list[str]:
     found: list[str] = []
     token = None

@@ -12,8 +12,9 @@ import pytest
 from support.cli.calls import lastlight_state
 from support.maintenance.run_folders import BEGIN, bytes_of
 
-from lastlight_state.errors import BackendUnavailable, Conflict
-from lastlight_state.jsonl import files, places
+from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict
+from lastlight_state.jsonl import files, lock, places
+from lastlight_state.jsonl.writer import LineWriter
 from lastlight_state.maintenance.imports import log_copies, log_trees
 from lastlight_state.testing import Database
 
@@ -75,6 +76,21 @@ def test_a_log_that_has_grown_is_continued(every_backend: Any, source: Path) -> 
     stored = every_backend.agent_log.root / "projects/-app/s1.jsonl"
     assert (stored.read_bytes(), stored.stat().st_mtime) == (log.read_bytes(), BEGIN)
     assert imports.run(source).units == {"unchanged": 5}
+
+
+def test_a_log_that_a_writer_holds_is_not_continued(
+    every_backend: Any, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-85: the import waits for the writer, and can be repeated where that takes too long."""
+    imports = every_backend.maintenance.imports
+    imports.run(source)
+    _put(source, "-work/s2.jsonl", LINE * 2)
+    stored = every_backend.agent_log.root / "projects/-work/s2.jsonl"
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT", 0.01)
+    with LineWriter(stored) as writer, writer.held(), pytest.raises(BackendBusy):
+        imports.run(source)
+    assert stored.read_bytes() == LINE
+    assert imports.run(source).units == {"grown": 1, "unchanged": 4}
 
 
 def test_a_log_that_went_on_here_is_kept_and_one_with_other_lines_is_refused(every_backend: Any, source: Path) -> None:
