@@ -1,7 +1,8 @@
 """Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
 
-Chats of connectors are deleted with their messages, and inboxes of the exchange with their deliveries. Conversations
-keep their rows and their order: their messages are emptied, and they forget whose they were.
+Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries, and chunks with what
+they are of. Conversations and the executions of their agents keep their rows: their texts are emptied, and
+conversations forget whose they were.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lastlight_state.db.statements import Family, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
-from lastlight_state.maintenance.redact import inboxes, messages
+from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages
 from lastlight_state.maintenance.redact.messages import Row
 from lastlight_state.maintenance.redact.records import ErasePlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
@@ -44,7 +45,7 @@ def _named(key: Any, column: Any, *more: Any) -> Statement:
 
 #: What bears the person's name. Sessions, branches and chats are found by a scan: a person is erased rarely.
 _SENT, _RECEIVED = _named(_m.id, _m.sender), _named(_m.id, _m.recipient)
-_OWNED = _named(_s.id, _s.user, _held.label("held"))
+_OWNED = _named(_s.id, _s.user, _held.label("held"), _s.agent_session_id)
 _BRANCHED = prepared(
     sa.select(_b.id.label("key"), _held.label("held"))
     .select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id))
@@ -54,7 +55,11 @@ _BRANCHED = prepared(
 _CHATTED = _named(_c.id, _c.user_id, _c.agent_session_id)
 
 _LOCK_SESSIONS = family(
-    lambda keys: sa.select(_s.id, _held.label("held")).where(_s.id.in_(keys), _s.user == _person).with_for_update()
+    lambda keys: (
+        sa.select(_s.id, _s.agent_session_id, _held.label("held"))
+        .where(_s.id.in_(keys), _s.user == _person)
+        .with_for_update()
+    )
 )
 #: The sessions of branches.
 _LOCK_PLACES = family(
@@ -65,7 +70,9 @@ _LOCK_PLACES = family(
         .with_for_update()
     )
 )
-_LOCK_CHATS = family(lambda keys: sa.select(_c.id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update())
+_LOCK_CHATS = family(
+    lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update()
+)
 _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person))
 )
@@ -91,21 +98,22 @@ _FORGET_SESSIONS = family(
         .values(user=sa.null(), name=sa.null(), node_metadata=sa.null(), extra=sa.null(), version=_s.version + 1)
     )
 )
+_is_free = sa.and_(_b.user == _person, ~sa.exists().where(_s.id == _b.session_id, _held))
+_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free))
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
     lambda keys: (
-        sa.update(BRANCHES)
-        .where(_b.id.in_(keys), _b.user == _person, ~sa.exists().where(_s.id == _b.session_id, _held))
-        .values(user=sa.null(), name=sa.null(), extra=sa.null())
+        sa.update(BRANCHES).where(_b.id.in_(keys), _is_free).values(user=sa.null(), name=sa.null(), extra=sa.null())
     )
 )
 
 
 class Found(NamedTuple):
-    """What belongs to a person: ids of rows."""
+    """What belongs to a person: ids of rows. ``free`` are those of the sessions that are not held."""
 
     messages: set[str]
     sessions: list[str]
+    free: list[str]
     branches: list[str]
     chats: list[str]
     agent_sessions: list[str]
@@ -133,8 +141,10 @@ class Erase(Repository):
         Messages that the person sent or received, and those of the person's sessions, are emptied as `Redact` does it,
         without the person's name and without metadata; one that also stands in the session of another user stays,
         unless the person sent or received it. The person's sessions and branches lose user, name and extra, sessions
-        their metadata too. Chats of the person are removed with their messages, and so are the inbox of the person in
-        the exchange and the memberships in channels. What stands in a held session stays.
+        their metadata too. Chunks of these messages, sessions and branches are removed. Chats of the person are removed
+        with their messages, and so are the inbox of the person in the exchange and the memberships in channels.
+        Executions of the agent sessions behind these chats and sessions lose their texts, unless another user has the
+        agent session, too; log files are not touched. What stands in a held session stays.
 
         Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
         it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
@@ -165,15 +175,17 @@ def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
 
 def _found(unit: Unit, person: str) -> Found:
     values = {"person": person}
-    sessions = [row["key"] for row in unit.rows(_OWNED, values)]
-    chats = unit.rows(_CHATTED, values)
+    owned, chats = unit.rows(_OWNED, values), unit.rows(_CHATTED, values)
+    free, sessions = [row for row in owned if not row["held"]], [row["key"] for row in owned]
+    behind = {row["agent_session_id"] for row in (*chats, *free)} - {None}
     return Found(
         _of_sessions(unit, sessions)
         | {row["key"] for sql in (_SENT, _RECEIVED, inboxes.DELIVERED) for row in unit.rows(sql, values)},
         sessions,
+        [row["key"] for row in free],
         [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
-        sorted({row["agent_session_id"] for row in chats} - {None}),
+        sorted(behind),
     )
 
 
@@ -188,11 +200,11 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
 def _parted(unit: Unit, person: str, ids: Collection[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
     """Those of these messages that are to forget the person, those of them with contents, and why others stay.
 
-    A redacted message has no contents, and may have metadata.
+    A redacted message has no contents, and may have metadata and chunks.
     """
     full = {row["id"]: row for row in messages.full(unit, ids, locked=locked)}
     own = {row["id"] for row in _rows(unit, _OWN, ids, person)}
-    told = {row["id"] for row in rows(unit, _TOLD, ids)}
+    told = {row["id"] for row in rows(unit, _TOLD, ids)} | texts.with_chunks(unit, ids)
     kept: Counter[str] = Counter()
     going = set()
     for key, sessions in messages.holders(unit, own | told | set(full)).items():
@@ -208,15 +220,19 @@ def _parted(unit: Unit, person: str, ids: Collection[str], *, locked: bool) -> t
 
 def _planned(unit: Unit, person: str) -> ErasePlan:
     found = _found(unit, person)
-    free = [row["key"] for row in unit.rows(_OWNED, {"person": person}) if not row["held"]]
-    counts = Counter({"sessions": len(free), "branches": len(found.branches), "messaging_sessions": len(found.chats)})
+    counts = Counter(
+        {"sessions": len(found.free), "branches": len(found.branches), "messaging_sessions": len(found.chats)}
+    )
     counts += inboxes.counted(unit, person)
+    counts["executions"] = executions.counted(unit, executions.own(unit, found.agent_sessions, person))
+    counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
     counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
     size = 0
     for ids in chunks(found.messages):
         going, full, kept = _parted(unit, person, ids, locked=False)
         counts["messages"] += len(going)
+        counts["vectors"] += texts.counted(unit, going)
         protected += kept
         size += sum(row["bytes"] for row in full)
     return ErasePlan(
@@ -234,7 +250,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     yield lambda unit, _receipt, _at: inboxes.forget(unit, person)
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
-        yield partial(_chats, found.chats[first : first + CHATS_AT_ONCE])
+        yield partial(_chats, person, found.chats[first : first + CHATS_AT_ONCE])
 
 
 def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
@@ -243,7 +259,7 @@ def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: dateti
     for some in chunks(going):
         statement, keys = _FORGET.of(some)
         unit.change(statement, {**keys, "person": person})
-    return Counter(messages=len(going))
+    return Counter(messages=len(going), vectors=texts.remove(unit, going))
 
 
 def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
@@ -253,23 +269,33 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
         return Counter()
     late = {row["id"] for row in messages.full(unit, _of_sessions(unit, [key]), locked=False)}
     counts = _empty(person, late, unit, receipt, at)
+    counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
+    counts += _executions(unit, person, locked)
     return counts + Counter(sessions=unit.change(*_FORGET_SESSIONS.of([key])))
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
     """Forget whose these branches were, but for those of sessions that are held by now."""
     list(rows(unit, _LOCK_PLACES, ids))
+    removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
     statement, keys = _FORGET_BRANCHES.of(ids)
-    return Counter(branches=unit.change(statement, {**keys, "person": person}))
+    return Counter(branches=unit.change(statement, {**keys, "person": person}), vectors=removed)
 
 
-def _chats(ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
+def _executions(unit: Unit, person: str, places: Iterable[Row]) -> Counter[str]:
+    """Empty the executions of the agent sessions behind these chats or sessions."""
+    behind = {row["agent_session_id"] for row in places} - {None}
+    return Counter(executions=executions.empty(unit, executions.own(unit, behind, person)))
+
+
+def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
     """Remove chats of connectors. Tombstones keep an import from bringing them back."""
-    list(rows(unit, _LOCK_CHATS, ids))
+    counts = _executions(unit, person, list(rows(unit, _LOCK_CHATS, ids)))
     statement, keys = STATEMENTS["messaging"].bury.of(ids)
     unit.change(statement, {**keys, "receipt_id": receipt.id, "at": at})
     said = unit.change(*_UNSAY.of(ids))
-    return Counter(messaging_messages=said, messaging_sessions=unit.change(*STATEMENTS["messaging"].own.of(ids)))
+    removed = unit.change(*STATEMENTS["messaging"].own.of(ids))
+    return counts + Counter(messaging_messages=said, messaging_sessions=removed)
 
 
 def _rows(unit: Unit, statements: Family, ids: Iterable[str], person: str) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from lastlight_state import Conflict, InvalidValue, NotFound
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.db.statements import Family
 from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
-from lastlight_state.maintenance.redact import messages
+from lastlight_state.maintenance.redact import chunks, executions, messages
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
@@ -227,8 +227,16 @@ def test_metadata_of_a_redacted_message_go_with_the_person(store: Any, database:
 def test_statements_about_messages_find_them_by_an_index(database: Database) -> None:
     """maintenance OP-32, OP-77."""
     store, now = database.open(), database.clock.now()
-    values = {"key_0": "a", "key_1": "b", "person": "p", "after_id": "", **dict.fromkeys(("after_at", "cutoff"), now)}
-    families = [one for module in (messages, erasing) for one in vars(module).values() if isinstance(one, Family)]
+    values = {
+        "key_0": "a",
+        "key_1": "b",
+        "person": "p",
+        "namespace": "n",
+        "after_id": "",
+        **dict.fromkeys(("after_at", "cutoff"), now),
+    }
+    modules = (messages, chunks, executions, erasing)
+    families = [one for module in modules for one in vars(module).values() if isinstance(one, Family)]
     for statement in (redacting.OLDER, erasing._SENT, erasing._RECEIVED, *(one.of(["a", "b"])[0] for one in families)):
         plan = plan_of(database, store, statement, values, in_order=True)
         assert not plan.scans_the_table, plan

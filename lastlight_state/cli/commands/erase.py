@@ -16,8 +16,9 @@ from lastlight_state.cli.views.emptying import emptied
 def run(call: Call, person: str, dry_run: bool, yes: bool) -> Answer:
     """Take a PERSON, named as users, senders and recipients are, out of conversations and chats of connectors.
 
-    Messages are emptied, sessions forget whose they were, and chats are removed. Log files of agents are not touched:
-    the names of their sessions are printed. There is no undo, and doing it again goes on where it was interrupted.
+    Messages and executions are emptied, sessions forget whose they were, and chats and chunks are removed. Log files
+    of agents are not touched: the names of their sessions are printed. There is no undo, and doing it again goes on
+    where it was interrupted.
     """
     return emptied(
         call,

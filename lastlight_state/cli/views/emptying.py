@@ -55,7 +55,7 @@ def _stays(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
     yield from _table(screen, PROTECTED, plan.protected)
     if sessions := getattr(plan, "agent_sessions", ()):
         yield ""
-        yield f"log files are not touched; those of these agent sessions hold the chats: {', '.join(sessions)}"
+        yield f"log files are not touched; those of these agent sessions are about the person: {', '.join(sessions)}"
 
 
 def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int]) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from lastlight_state.db.statements import bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.redact import messages
+from lastlight_state.maintenance.redact import chunks, messages
 from lastlight_state.maintenance.redact.arguments import RedactPolicy
 from lastlight_state.maintenance.redact.records import RedactPlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, family, links, rows
@@ -65,10 +65,10 @@ class Redact(Repository):
     def run(self, policy: RedactPolicy, *, actor: str | None = None) -> Receipt:
         """Empty the messages that the policy names, in short transactions, and return the receipt.
 
-        The content becomes ``{"lion_content_pruned": {"at": …, "original_bytes": …}}``; embedding and extra go. Rows,
-        their order and all counts stay. Messages in sessions that run or are held stay as they are. Doing it again
-        changes nothing, and goes on where a redaction was interrupted. Raises `Conflict` ``already_running`` while
-        another one runs, and as `plan`.
+        The content becomes ``{"lion_content_pruned": {"at": …, "original_bytes": …}}``; embedding, extra and chunks go.
+        Rows, their order and all other counts stay. Messages in sessions that run or are held stay as they are. Doing
+        it again changes nothing, and goes on where a redaction was interrupted. Raises `Conflict` ``already_running``
+        while another one runs, and as `plan`.
         """
         terms = _terms(policy, self._now())
         ids = self._viewing(lambda unit: _chosen(unit, terms))
@@ -155,6 +155,7 @@ def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
     while look:
         found, kept = _parted(unit, terms, look, locked=False)
         counts["messages"] += len(found)
+        counts["vectors"] += chunks.counted(unit, [row["id"] for row in found])
         protected += kept
         size += sum(row["bytes"] for row in found)
         look, after = _next(unit, terms, ids, after)
@@ -167,5 +168,6 @@ def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at
     look, after = _next(unit, terms, ids, receipt.cursor)
     found, _ = _parted(unit, terms, look, locked=True)
     messages.empty(unit, found, at)
-    counts = Counter(receipt.counts) + Counter(messages=len(found))
+    removed = chunks.remove(unit, [row["id"] for row in found])
+    counts = Counter(receipt.counts) + Counter(messages=len(found), vectors=removed)
     return steps.step(unit, receipt, counts=counts, cursor=after, at=at), bool(look)

@@ -10,7 +10,8 @@ from lastlight_state.db.records import Record
 class RedactPlan(Record):
     """What a redaction would empty at this moment: nothing is written to find out.
 
-    ``bytes`` is the size of the contents. ``protected`` says how many messages stay as they are, by the reason.
+    ``counts`` are rows by table: messages that are emptied, and chunks of them that go. ``bytes`` is the size of the
+    contents. ``protected`` says how many messages stay as they are, by the reason.
     """
 
     counts: Mapping[str, int]
@@ -19,11 +20,11 @@ class RedactPlan(Record):
 
 
 class ErasePlan(RedactPlan):
-    """What an erasure would do. ``counts`` are rows by table: messages that are emptied, sessions and branches that
-    forget the person, and rows of chat connectors that are removed.
+    """What an erasure would do. ``counts`` are rows by table: messages and executions that are emptied, sessions and
+    branches that forget the person, and chunks and rows of chat connectors that are removed.
 
-    ``agent_sessions`` are the agent's own sessions behind the person's chats, at most 500: their log files are not
-    touched.
+    ``agent_sessions`` are the agent's own sessions behind the person's chats and sessions, at most 500: their log files
+    are not touched.
     """
 
     agent_sessions: tuple[str, ...]

@@ -1,0 +1,56 @@
+"""Executions of agent sessions: their texts are emptied, their times, usage and costs stay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import SESSIONS
+from lastlight_state.db import columns
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.references import chunks, family, rows
+from lastlight_state.messaging.tables import SESSIONS as CHATS
+from lastlight_state.workflows.tables import EXECUTIONS
+
+_e, _c, _s = EXECUTIONS.c, CHATS.c, SESSIONS.c
+_person = sa.bindparam("person", type_=columns.Text)
+
+#: What the agent said, and what was said to it or of it.
+_TEXTS = (_e.output_text, _e.error, _e.error_detail, _e.details, _e.checkpoint, _e.triggered_by)
+_is_full = sa.or_(*(column.is_not(None) for column in _TEXTS))
+
+FULL = family(lambda keys: sa.select(_e.id).where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full))
+EMPTY = family(
+    lambda keys: (
+        sa.update(EXECUTIONS)
+        .where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full)
+        .values({column.name: sa.null() for column in _TEXTS})
+    )
+)
+#: The agent sessions that stand behind chats or sessions of others, too.
+OTHERS = family(
+    lambda keys: sa.union(
+        sa.select(_c.agent_session_id.label("key")).where(_c.agent_session_id.in_(keys), _c.user_id != _person),
+        sa.select(_s.agent_session_id).where(_s.agent_session_id.in_(keys), _s.user != _person),
+    )
+)
+
+
+def own(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
+    """Those of these agent sessions that no chat and no session of another user has."""
+    others: set[str] = set()
+    for some in chunks(agent_sessions):
+        statement, values = OTHERS.of(some)
+        others.update(row["key"] for row in unit.rows(statement, {**values, "person": person}))
+    return set(agent_sessions) - others
+
+
+def counted(unit: Unit, agent_sessions: Collection[str]) -> int:
+    """How many executions `empty` would change."""
+    return sum(1 for _ in rows(unit, FULL, agent_sessions))
+
+
+def empty(unit: Unit, agent_sessions: Collection[str]) -> int:
+    """Empty the texts of the executions of these agent sessions; how many had any."""
+    return sum(unit.change(*EMPTY.of(some)) for some in chunks(agent_sessions))
