@@ -63,6 +63,24 @@ class UtcTimestamp(TypeDecorator[datetime]):
         return lambda value: value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
 
 
+class ExactIsoTimestamp(IsoTimestamp):
+    """A time of a key as text, with microseconds where it has some: another program wrote it so."""
+
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return _exact_text
+
+
+class ExactUtcTimestamp(UtcTimestamp):
+    """A time of a key, whose microseconds are not cut off."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value
+
+
 class TextJson(TypeDecorator[Any]):
     """JSON as text, through the one codec."""
 
@@ -223,6 +241,12 @@ def _time_texts() -> Callable[[datetime | None], str | None]:
 _time_text = _time_texts()
 
 
+def _exact_text(value: datetime | None) -> str | None:
+    if value is None or value.microsecond % 1000 == 0:
+        return _time_text(value)
+    return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
 def parse_time(text: str) -> datetime:
     """The time of a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
     moment = datetime.fromisoformat(text)
@@ -238,6 +262,8 @@ Flag: TypeEngine[bool] = sa.Boolean().with_variant(IntegerFlag(), "sqlite")
 Boolean: TypeEngine[bool] = sa.Boolean().with_variant(NumericFlag(), "sqlite")
 Exact: TypeEngine[Decimal] = ExactNumeric().with_variant(TextDecimal(), "sqlite")
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
+#: For the parameters of keys: a page that begins after a time that was cut off repeats rows, or leaves some out.
+KeyTimestamp: TypeEngine[datetime] = ExactUtcTimestamp().with_variant(ExactIsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 Bytes: TypeEngine[bytes] = RawBytes()
 

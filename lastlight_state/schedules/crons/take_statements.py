@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.db import columns
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.schedules.crons.statements import CHOSEN, PLANNED
@@ -47,7 +48,7 @@ _rows = sa.select(*DECIDING).select_from(WITH_OVERRIDE)
 
 def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     behind = sa.tuple_(SCHEDULES.c.next_run_at, SCHEDULES.c.name) > sa.tuple_(
-        bind("after", SCHEDULES.c.next_run_at), bind("after_name", SCHEDULES.c.name)
+        sa.bindparam("after", type_=columns.KeyTimestamp), bind("after_name", SCHEDULES.c.name)
     )
     return (
         _rows.where(
