@@ -235,8 +235,9 @@ class LogCheck(Record):
     """A check of a log. ``lines`` counts all lines that are not blank, ``records`` what readers return.
 
     ``recovered`` of them stand in damaged lines. ``issues`` are the first 1,000 of ``issue_count``. ``missing_raw`` are
-    hashes of untruncated results that the log refers to and that are not there, ``repeated_results`` calls whose result
-    stands there more than once; at most 1,000 of each.
+    hashes of untruncated results that the log refers to and that are not there, ``unreferenced_raw`` those of results
+    that are there and to which no line refers, ``repeated_results`` calls whose result stands there more than once; at
+    most 1,000 of each.
     """
 
     lines: int
@@ -246,4 +247,5 @@ class LogCheck(Record):
     issue_count: int
     torn_tail: bool
     missing_raw: tuple[str, ...]
+    unreferenced_raw: tuple[str, ...]
     repeated_results: tuple[str, ...]

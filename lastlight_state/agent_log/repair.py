@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 
 from lastlight_state.agent_log import raw_files
 from lastlight_state.agent_log.raw import references_of
@@ -30,6 +31,7 @@ class LogRepair:
         A torn tail alone is no issue: the line may still be written.
         """
         log = self._sessions.get(session_id, slug=slug)
+        before = _kept(log)
         descriptor = open_log(log)
         try:
             reader = LineReader(descriptor, log.path, LOG_LINES)
@@ -45,8 +47,9 @@ class LogRepair:
             issues=tuple(LogIssue.at(issue, MAIN) for issue in reader.issues),
             issue_count=reader.issue_count,
             torn_tail=reader.torn_tail,
-            missing_raw=seen.missing(log),
-            repeated_results=tuple(sorted(call for call, times in seen.results.items() if times > 1)[:MOST_NAMED]),
+            missing_raw=_some(seen.referred - _kept(log)),
+            unreferenced_raw=_some(before - seen.referred),
+            repeated_results=_some(call for call, times in seen.results.items() if times > 1),
         )
 
     @guarded
@@ -65,7 +68,7 @@ class _Seen:
         self.sound = 0
         self.recovered = 0
         self.results: Counter[str] = Counter()
-        self._referred: set[str] = set()
+        self.referred: set[str] = set()
 
     def add(self, line: LogLine) -> None:
         """Count a line."""
@@ -73,16 +76,21 @@ class _Seen:
             self.recovered += 1
         else:
             self.sound += 1
-        self._referred.update(references_of(line.value))
+        self.referred.update(references_of(line.value))
         self.results.update(_results_of(line))
 
-    def missing(self, log: SessionFile) -> tuple[str, ...]:
-        """The untruncated results that the log refers to and that are not there, ordered by hash."""
-        directory = raw_files.directory_of(log.path)
-        try:
-            return tuple(sorted(self._referred - set(raw_files.kept(directory)))[:MOST_NAMED])
-        except OSError as error:
-            raise files.failure(error, directory) from error
+
+def _kept(log: SessionFile) -> set[str]:
+    """The hashes of the untruncated results that are there. Each is stored before the line that refers to it."""
+    directory = raw_files.directory_of(log.path)
+    try:
+        return set(raw_files.kept(directory))
+    except OSError as error:
+        raise files.failure(error, directory) from error
+
+
+def _some(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(found)[:MOST_NAMED])
 
 
 def _results_of(line: LogLine) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +34,8 @@ class Measures:
     """Sizes and settings of a database. None where the product has no such thing.
 
     ``tables`` holds those of the tables asked for that exist, with the planner's estimate of their rows if it has one.
-    ``settings`` are those that decide durability and waiting, by the product's own names.
+    ``settings`` are those that decide durability and waiting, by the product's own names. ``clock`` is the server's
+    time when everything else had been measured.
     """
 
     version: str
@@ -43,6 +45,7 @@ class Measures:
     wal_bytes: int | None = None
     free_pages: int | None = None
     free_bytes: int | None = None
+    clock: datetime | None = None
 
 
 @dataclass(frozen=True)

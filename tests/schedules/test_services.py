@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lastlight_state import StateStore
-from lastlight_state.schedules import CronSpec
+from lastlight_state.schedules import CronSpec, FireOutcome
 from lastlight_state.testing import FrozenClock
 
 
@@ -27,3 +27,17 @@ def test_each_service_takes_what_is_its_own(every_backend: StateStore, frozen_cl
     assert [claim.cron_name for claim in fires.take_stale(owner="v", targets=["theirs"])] == ["b"]
     assert [claim.cron_name for claim in fires.take_stale(owner="v", names=["c"])] == ["c"]
     assert [claim.cron_name for claim in fires.take_stale(owner="v")] == ["a"]
+
+
+def test_a_cron_of_a_workflow_that_is_switched_off_fires_and_dispatches_nothing(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """schedules C-6: its dispatcher asks the workflow's own switch."""
+    store, crons = every_backend, every_backend.schedules.crons
+    crons.put("c", CronSpec("0 * * * *", target="wf"), next_run_at=frozen_clock.now())
+    store.workflows.overrides.put("wf", enabled=False)
+    [claim] = crons.take_due(owner="w")
+    assert (crons.get("c").enabled, store.workflows.overrides.is_enabled(claim.target)) == (True, False)
+    fire = store.schedules.fires.finish(claim, FireOutcome(dispatched=0, note="workflow disabled"))
+    assert (fire.status, fire.dispatched, fire.note) == ("ok", 0, "workflow disabled")
+    assert store.schedules.fires.health(["c"])["c"].failure_streak == 0

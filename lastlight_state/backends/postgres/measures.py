@@ -26,6 +26,7 @@ def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures
         size_bytes=_value(driver, "SELECT pg_database_size(current_database())"),
         tables={name: TableSize(rows if rows >= 0 else None, size) for name, rows, size in found},
         settings={**settings, "connections_used": _value(driver, _USED)},
+        clock=_value(driver, "SELECT clock_timestamp()"),
     )
 
 

@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Measures
 from lastlight_state.db import reconcile
+from lastlight_state.db.records import Page, Record
 from lastlight_state.db.statements import number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
+
+RecordT = TypeVar("RecordT", bound=Record)
 
 #: How many faults of one kind are counted, and how many are named.
 MOST, SAMPLES = 10_000, 20
@@ -105,6 +108,15 @@ def found(
         samples=tuple(everything[:SAMPLES]),
         remedy=remedy,
     )
+
+
+def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
+    """All records of a list, page by page."""
+    page = page_of(limit=500)
+    yield from page.items
+    while page.next_page_token is not None:
+        page = page_of(limit=500, page_token=page.next_page_token)
+        yield from page.items
 
 
 def named(row: dict[str, Any]) -> str:

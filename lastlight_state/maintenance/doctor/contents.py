@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations.tables import (
     MESSAGES as TALK,
     NAMESPACES,
@@ -29,6 +30,8 @@ WORDS, BYTES = "DOC-13", "DOC-14"
 
 #: How far a clock may be ahead.
 _AHEAD = timedelta(days=1)
+#: How far the clocks of this machine and of the server may be apart.
+_APART = timedelta(seconds=5)
 
 _TIMES = (
     RUNS.c.started_at,
@@ -66,6 +69,16 @@ def _words(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
         yield from fault.look(look, snapshot)
     for fault in _EARLY:
         yield from fault.look(ahead, snapshot)
+    yield from _clocks(snapshot)
+
+
+def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
+    """Whether this machine and the server agree about the time. Times of rows are those of the machines that write."""
+    server = snapshot.measures.clock
+    difference = abs(SYSTEM_CLOCK.now() - server) if server is not None else timedelta(0)
+    if difference > _APART:
+        message = f"the clocks of this machine and of the server differ by {difference.total_seconds():.0f} s"
+        yield found(WORDS, "warning", "clock", message, ["clock"])
 
 
 def _contents(look: Look, snapshot: Snapshot) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from lastlight_state.maintenance.doctor import deep_logs
 from lastlight_state.maintenance.doctor.check import Check, Look, found
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.repair import scans_below
@@ -84,6 +85,8 @@ def _lines(look: Look) -> Iterator[Finding]:
     if damaged:
         remedy = shlex.join(["lastlight-state", "repair", damaged[0]])
         yield found(LINES, "warning", "line files", "lines cannot be read", damaged, remedy)
+    yield from deep_logs.run_logs(look)
+    yield from deep_logs.tool_results(look)
 
 
 def line_files(look: Look) -> list[Path]:

@@ -12,8 +12,8 @@ from lastlight_state.agent_log.tree import PROJECTS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, number, prepared
 from lastlight_state.maintenance import log_names
-from lastlight_state.maintenance.doctor import talks
-from lastlight_state.maintenance.doctor.check import MOST, Check, Look, Snapshot, found, named, of_faults
+from lastlight_state.maintenance.doctor import chats, talks
+from lastlight_state.maintenance.doctor.check import MOST, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import pointers
@@ -119,4 +119,7 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
         yield found(LOGS, "info", "line files", message, [logs[name][0] for name in strangers])
 
 
-CHECKS = (of_faults(POINTERS, (), _pointers, talks.pointers, _named_logs), Check(LOGS, rows=_logs))
+CHECKS = (
+    of_faults(POINTERS, (), _pointers, talks.pointers, _named_logs),
+    of_faults(LOGS, (), _logs, chats.unsafe_names),
+)

@@ -11,7 +11,7 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.counters.counted import COUNTERS, Counter
-from lastlight_state.maintenance.doctor import talks
+from lastlight_state.maintenance.doctor import chats, crons, mailboxes, talks
 from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
@@ -19,7 +19,6 @@ from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import words as receipt_words
 from lastlight_state.receipts.tables import PERMITS, RECEIPTS
-from lastlight_state.schedules.tables import FIRES, IS_RUNNING
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
@@ -71,10 +70,21 @@ _outside = _exists(
     LINKS.c.progression_id == PROGRESSIONS.c.id,
     sa.or_(LINKS.c.ord < PROGRESSIONS.c.start_ord, LINKS.c.ord >= PROGRESSIONS.c.next_ord),
 )
+_frames = FRAMES.alias("all_frames")
+_first_frame = sa.select(sa.func.min(_frames.c.frame_no)).where(_frames.c.run_id == FRAMES.c.run_id).scalar_subquery()
 _SEQUENCES = [
     *map(_gap, _NUMBERS),
     *(_behind(counter) for counter in COUNTERS if counter.column is not PROGRESSIONS.c.next_ord),
     _gap(TRANSITIONS.c.seq),
+    Fault(
+        SEQUENCE,
+        "error",
+        FRAMES,
+        "the first frame of a run is a change since one that is not there",
+        sa.select(FRAMES.c.run_id, FRAMES.c.frame_no).where(
+            FRAMES.c.encoding == constant("delta"), FRAMES.c.frame_no == _first_frame
+        ),
+    ),
     Fault(
         SEQUENCE,
         "error",
@@ -137,18 +147,9 @@ _STUCK = [
         "pending past its time: `human_requests.expire_due` ends it",
         sa.select(REQUESTS.c.id).where(REQUESTS.c.status == _PENDING, REQUESTS.c.expires_at < _NOW),
     ),
-    Fault(
-        STUCK,
-        "warning",
-        FIRES,
-        "running, and its lease is over: a scheduler takes it with `fires.take_stale`",
-        sa.select(FIRES.c.id).where(IS_RUNNING, FIRES.c.lease_until < _NOW),
-    ),
+    *crons.STUCKS,
 ]
 
-_message_count = (
-    sa.select(sa.func.count()).select_from(MESSAGES).where(MESSAGES.c.session_id == SESSIONS.c.id).scalar_subquery()
-)
 _parent, _order, _inherited = BRANCHES.alias("parent"), PROGRESSIONS.alias("own"), PROGRESSIONS.alias("inherited")
 _forks = BRANCHES.join(_parent, _parent.c.id == BRANCHES.c.parent_branch_id)
 _AGREEMENT = [
@@ -167,13 +168,6 @@ _AGREEMENT = [
         RUNS,
         "live, and restarted more often than its limit permits",
         sa.select(RUNS.c.id).where(among(RUNS.c.status, LIVE), RUNS.c.restart_count > RUNS.c.max_restarts),
-    ),
-    Fault(
-        AGREEMENT,
-        "warning",
-        SESSIONS,
-        "message_count is not the number of its messages",
-        sa.select(SESSIONS.c.id).where(SESSIONS.c.message_count != _message_count),
     ),
     Fault(
         AGREEMENT,
@@ -220,9 +214,9 @@ def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (
-    of_faults(ORPHANS, _ORPHANS, talks.orphans),
-    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES]),
-    of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent),
-    of_faults(AGREEMENT, [*_AGREEMENT, *talks.AGREEMENTS]),
+    of_faults(ORPHANS, [*_ORPHANS, crons.UNKNOWN], talks.orphans),
+    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES], mailboxes.numbers),
+    of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent, crons.stuck, chats.idle, mailboxes.claims),
+    of_faults(AGREEMENT, [*_AGREEMENT, *chats.AGREEMENTS, *talks.AGREEMENTS]),
     Check(LEFT, rows=_left),
 )

@@ -19,7 +19,7 @@ _EXPECTED = {
 
 #: The WAL is large past this, and large beside its database past the second.
 _LARGE_WAL, _WAL_BESIDE = 64 * 1024 * 1024, 16 * 1024 * 1024
-#: Share of free pages worth a vacuum, in a database of at least this size.
+#: Share of free pages worth a vacuum, and from which size on a database or table is worth one.
 _FREE_SHARE, _WORTH = 0.25, 16 * 1024 * 1024
 
 
@@ -39,6 +39,10 @@ def _growth(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
     if size >= _WORTH and free > size * _FREE_SHARE:
         message = f"{free} of {size} bytes are free pages"
         yield found(GROWTH, "info", "database", message, ["database"], "lastlight-state vacuum")
+    unknown = [name for name, table in measures.tables.items() if table.rows is None and (table.bytes or 0) >= _WORTH]
+    if unknown:
+        message = "the planner knows nothing about these tables: they were never vacuumed nor analysed"
+        yield found(GROWTH, "info", "tables", message, unknown, "lastlight-state vacuum")
 
 
 def _integrity(look: Look, snapshot: Snapshot) -> Iterator[Finding]:

@@ -141,7 +141,8 @@ _inherits = sa.or_(
     OVERRIDES.c.name.is_(None),
     sa.and_(OVERRIDES.c.enabled == sa.true(), OVERRIDES.c.inherits_enabled == sa.true()),
 )
-_on = sa.and_(
+#: Whether a cron fires: it is not retired, and is switched on where its override does not say otherwise.
+IS_ON = sa.and_(
     SCHEDULES.c.retired_at.is_(None),
     sa.or_(
         sa.and_(_inherits, SCHEDULES.c.enabled == sa.true()),
@@ -154,8 +155,8 @@ LIST = Listing(
     SUMMARY,
     order=(SCHEDULES.c.created_at, SCHEDULES.c.name),
     filters={
-        "only_enabled": _on,
-        "only_disabled": sa.not_(_on),
+        "only_enabled": IS_ON,
+        "only_disabled": sa.not_(IS_ON),
         "origin": SCHEDULES.c.origin == bind("origin", SCHEDULES.c.origin),
         "due_before": bind("due_before", SCHEDULES.c.next_run_at) > NEXT_RUN_AT,
         "only_retired": SCHEDULES.c.retired_at.is_not(None),

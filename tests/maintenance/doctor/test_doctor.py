@@ -310,7 +310,7 @@ def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene
 
 
 def test_a_check_that_fails_hides_no_other(scene: Scene) -> None:
-    """maintenance OP-15: it is told as skipped, with the reason."""
+    """maintenance OP-4, OP-15: it is told as skipped, with the reason."""
     scene.raw.execute("ALTER TABLE workflow_runs RENAME COLUMN restart_count TO gone")
     report = scene.store.maintenance.doctor.examine()
     assert {"DOC-16", "DOC-14"} <= {skipped.check for skipped in report.checks_skipped}

@@ -191,7 +191,7 @@ def test_a_wrong_policy_is_refused_and_leaves_no_receipt(every_backend: StateSto
 
 
 def test_chats_go_with_their_messages_unless_they_are_active(store: Any, database: Database) -> None:
-    """maintenance OP-26."""
+    """maintenance OP-26, messaging M-70, case 48."""
     chats = database.open()
     sessions = [chats.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in ("a", "b")]
     for session in sessions:
@@ -206,7 +206,7 @@ def test_chats_go_with_their_messages_unless_they_are_active(store: Any, databas
 
 
 def test_fires_go_but_for_the_last_of_each_cron(database: Database) -> None:
-    """maintenance OP-26."""
+    """maintenance OP-26, schedules A-2, case 52."""
     raw, now = database.raw(), database.clock.now()
     for n in range(4):
         at = now - timedelta(days=60 - n)
