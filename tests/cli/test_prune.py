@@ -64,6 +64,21 @@ def test_logs_go_with_what_is_archived(old: Database, tmp_path: Path) -> None:
     assert (done.data["counts"]["line_files"], there(store)) == (3, {})
 
 
+def test_a_prune_of_journals_or_of_the_cache_says_what_it_removes(old: Database) -> None:
+    """maintenance OP-71, OP-89, OP-90."""
+    raw, at = old.raw(), SYSTEM_CLOCK.now() - timedelta(days=400)
+    event = {"run_id": "a", "type": "e", "occurred_at": at, "payload": "{}"}
+    insert(raw, "run_events", *({**event, "seq": n} for n in range(3)))
+    names = ("workflow_name", "node_id", "output_key", "table_name", "schema_signature")
+    insert(raw, "output_cache", {"cache_key": "k", **dict.fromkeys(names, "x"), "created_at": at, "payload": "{}"})
+    for kind, amount in (("journal", "2 rows of 1 runs"), ("cache", "1 entries of the cache")):
+        words = ("--kind", kind, "--keep-n", 0)
+        assert prune(old, *words, "--dry-run").out.startswith(f"would remove {amount}\n")
+        assert prune(old, *words, "-y", "--json").code == 0
+        assert prune(old, *words, "--dry-run", "--json").data["records"] == 0
+    assert left(old) == 4
+
+
 def test_without_a_terminal_or_consent_nothing_is_removed(old: Database) -> None:
     """maintenance OP-1, OP-70, case 51."""
     assert prune(old, "--kind", "runs", "--keep-n", 0, "--json").error == "not_confirmed"

@@ -32,7 +32,8 @@ class LineFileMirror:
     """Writes ``<directory>/<run_id>.jsonl``: a line for each stored event, in the order of their numbers.
 
     Give it to a writer as one of its ``mirrors``. Several mirrors of one directory may write a line twice; its ``seq``
-    tells. A file that was written by something else is left alone.
+    tells. Events that were pruned before they came into the file are missing there. A file that was written by
+    something else is left alone.
     """
 
     def __init__(self, events: Events, directory: str | Path, *, sync: SyncWord = "os") -> None:

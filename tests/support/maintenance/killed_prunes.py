@@ -1,8 +1,8 @@
 """Prunes that are killed at statements that chance chooses.
 
-``python killed_prunes.py URL KILLS SEED`` prunes all old runs, a batch for each, by one process after the other. Each
-is killed with SIGKILL before some statement, and the next one takes its work over, eleven minutes later by its clock.
-The last one is left to finish. Prints how many were killed.
+``python killed_prunes.py URL KILLS SEED KIND`` prunes all old runs, or their journals, in the smallest batches, by one
+process after the other. Each is killed with SIGKILL before some statement, and the next one takes its work over, eleven
+minutes later by its clock. The last one is left to finish. Prints how many were killed.
 """
 
 import os
@@ -21,10 +21,8 @@ from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.statements import STATEMENTS
 from lastlight_state.testing import FrozenClock, racing
 
-POLICY = PrunePolicy("runs", keep_n=0, batch_rows=1)
 
-
-def prune(url: str, now: datetime, last_statement: int | None) -> None:
+def prune(url: str, kind: str, now: datetime, last_statement: int | None) -> None:
     """Go on with the prune, or begin it, and die before this statement."""
     with StateStore.open(url, clock=FrozenClock(now)) as store, racing(store) as race:
         if last_statement is not None:
@@ -33,16 +31,16 @@ def prune(url: str, now: datetime, last_statement: int | None) -> None:
         if running:
             store.maintenance.prune.resume(running[0].id)
         else:
-            store.maintenance.prune.run(POLICY)
+            store.maintenance.prune.run(PrunePolicy(kind, keep_n=0, batch_rows=1))
 
 
-def survived(url: str, now: datetime, last_statement: int | None) -> bool:
+def survived(url: str, kind: str, now: datetime, last_statement: int | None) -> bool:
     """Whether a process of its own came to the end."""
     pid = os.fork()
     if pid == 0:
         ended = 1
         try:
-            prune(url, now, last_statement)
+            prune(url, kind, now, last_statement)
             ended = 0
         finally:
             os._exit(ended)
@@ -61,16 +59,16 @@ def compile_statements(url: str) -> None:
 
 
 def main() -> None:
-    url, kills, chance = sys.argv[1], int(sys.argv[2]), random.Random(sys.argv[3])
+    url, kills, chance, kind = sys.argv[1], int(sys.argv[2]), random.Random(sys.argv[3]), sys.argv[4]
     load("maintenance", "receipts", "backends")
     compile_statements(url)
     now, killed = FrozenClock().now(), 0
     while killed < kills:
         now += timedelta(minutes=11)
-        if survived(url, now, chance.randint(2, 60)):
+        if survived(url, kind, now, chance.randint(2, 60)):
             break
         killed += 1
-    survived(url, now + timedelta(minutes=11), None)
+    survived(url, kind, now + timedelta(minutes=11), None)
     print(killed)  # noqa: T201 - read by the test
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.indexes import AmongFew, Leading
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.journal import tool_calls
@@ -34,35 +34,50 @@ _ALL = 2**62
 _MOST = sa.bindparam("most", type_=sa.BigInteger())
 _RUN = bind("run_id", RUNS.c.id)
 
-#: Finds a number of one run: the first row that stays, or the first that does not fit a batch.
+#: Finds what tells a row of one run: its first one, the first that stays, or the first that does not fit a batch.
 Finds = Callable[[sa.ColumnElement[Any]], sa.ColumnElement[Any]]
 
+_event, _signal, _call = EVENTS.alias("other"), SIGNALS.alias("other"), TOOL_CALLS.alias("other")
+_frame, _anchor, _score = FRAMES.alias("other"), FRAMES.alias("anchor"), SCORES.alias("other")
+_is_whole = _anchor.c.encoding != sa.literal_column("'delta'")
 
-def _one(column: sa.Column[Any], run: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """A number of a run."""
-    found = sa.select(column).where(column.table.c.run_id == run, *conditions).limit(number(1))
-    return found.correlate(RUNS)
+
+def _numbers(column: sa.Column[Any], run: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return sa.select(column).where(column.table.c.run_id == run, *conditions).correlate(RUNS)
+
+
+def _one(statement: sa.Select[Any]) -> sa.ColumnElement[Any]:
+    return statement.limit(number(1)).scalar_subquery()
+
+
+def _first(column: sa.Column[Any]) -> Finds:
+    """The first number of a run.
+
+    Found in order: for EXISTS Postgres 15 may read the table where its statistics know few runs, each with many rows.
+    """
+    return lambda run: _one(_numbers(column, run).order_by(column))
 
 
 def _last(column: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Finds:
     """The last number of a run."""
-    return lambda run: _one(column, run, *conditions).order_by(column.desc()).scalar_subquery()
+    return lambda run: _one(_numbers(column, run, *conditions).order_by(column.desc()))
 
 
 def _after_most(column: sa.Column[Any]) -> Finds:
     """The first number of a run that does not fit a batch."""
-    return lambda run: _one(column, run).order_by(column).offset(_MOST).scalar_subquery()
+    return lambda run: _one(_numbers(column, run).order_by(column).offset(_MOST))
 
 
 def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """The first whole frame of a run that does not fit: what is left begins with one, and can be read."""
     beyond = _anchor.c.frame_no >= _after_most(_frame.c.frame_no)(run)
-    return _one(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no).scalar_subquery()
+    return _one(_numbers(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no))
 
 
-_event, _signal, _call = EVENTS.alias("other"), SIGNALS.alias("other"), TOOL_CALLS.alias("other")
-_frame, _anchor = FRAMES.alias("other"), FRAMES.alias("anchor")
-_is_whole = _anchor.c.encoding != sa.literal_column("'delta'")
+def _scores(run: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """The scores of a run, in the order of their index."""
+    found = sa.select(_score.c.id).where(Leading(_score.c.run_id, run)).correlate(RUNS)
+    return found.order_by(_score.c.run_id, _score.c.scored_at.desc(), _score.c.id.desc())
 
 
 @dataclass(frozen=True)
@@ -70,54 +85,50 @@ class Part:
     """The rows of a run in one table, of which the first ones go.
 
     ``key``    tells the rows of a run apart
+    ``first``  the first row of a run
     ``stays``  the first row that stays; None where all may go
-    ``cut``    before which row as many are as fit a batch: at most the one that stays. None where rows have no order
+    ``cut``    before which row as many are as fit a batch: at most the one that stays. None where rows have no number
     """
 
     key: sa.Column[Any]
-    stays: Finds | None = None
+    first: Finds
     cut: Finds | None = None
+    stays: Finds | None = None
 
     @property
     def name(self) -> str:
         """The name of the table."""
         return str(self.key.table.name)
 
-    def going(self, run: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-        """Which rows of a run may go."""
-        of_run = self.key.table.c.run_id == run
-        return of_run if self.stays is None else sa.and_(of_run, self.key < self.stays(run))
-
     @property
-    def any(self) -> sa.ColumnElement[bool]:
+    def goes(self) -> sa.ColumnElement[bool]:
         """Whether any rows of a run may go."""
-        return sa.exists(sa.select(number(1)).where(self.going(RUNS.c.id)).correlate(RUNS))
+        first = self.first(RUNS.c.id)
+        return first.is_not(None) if self.stays is None else first < self.stays(RUNS.c.id)
 
     @property
     def amount(self) -> sa.ColumnElement[int]:
-        """How many rows of a run may go."""
-        found = sa.select(sa.func.count()).select_from(self.key.table).where(self.going(RUNS.c.id))
-        return found.correlate(RUNS).scalar_subquery()
+        """How many rows of a run may go. Where none may, nothing is counted, as that may read the table, too."""
+        found = sa.select(sa.func.count()).select_from(self.key.table).where(self.key.table.c.run_id == RUNS.c.id)
+        going = found if self.stays is None else found.where(self.key < self.stays(RUNS.c.id))
+        return sa.case((self.goes, going.correlate(RUNS).scalar_subquery()), else_=number(0))
 
     @cached_property
     def remove(self) -> Statement:
         """Removes the first rows of a run that may go, about as many as fit."""
+        of_run = self.key.table.c.run_id == _RUN
         if self.cut is None:
-            some = sa.select(_score.c.id).where(_score.c.run_id == _RUN).limit(_MOST)
-            return prepared(sa.delete(SCORES).where(SCORES.c.run_id == _RUN, AmongFew(SCORES.c.id, some)))
+            return prepared(sa.delete(self.key.table).where(of_run, AmongFew(self.key, _scores(_RUN).limit(_MOST))))
         end = number(_ALL) if self.stays is None else self.stays(_RUN)
-        fits = self.key < sa.func.coalesce(self.cut(_RUN), end)
-        return prepared(sa.delete(self.key.table).where(self.key.table.c.run_id == _RUN, fits))
+        return prepared(sa.delete(self.key.table).where(of_run, self.key < sa.func.coalesce(self.cut(_RUN), end)))
 
-
-_score = SCORES.alias("other")
 
 PARTS = (
-    Part(EVENTS.c.seq, _last(_event.c.seq), _after_most(_event.c.seq)),
-    Part(SIGNALS.c.seq, None, _after_most(_signal.c.seq)),
-    Part(FRAMES.c.frame_no, _last(_anchor.c.frame_no, _is_whole), _whole_after_most),
-    Part(TOOL_CALLS.c.seq, None, _after_most(_call.c.seq)),
-    Part(SCORES.c.id),
+    Part(EVENTS.c.seq, _first(_event.c.seq), _after_most(_event.c.seq), _last(_event.c.seq)),
+    Part(SIGNALS.c.seq, _first(_signal.c.seq), _after_most(_signal.c.seq)),
+    Part(FRAMES.c.frame_no, _first(_frame.c.frame_no), _whole_after_most, _last(_anchor.c.frame_no, _is_whole)),
+    Part(TOOL_CALLS.c.seq, _first(_call.c.seq), _after_most(_call.c.seq)),
+    Part(SCORES.c.id, lambda run: _one(_scores(run))),
 )
 
 
@@ -139,7 +150,7 @@ _EMPTIED = {
     tool_calls.STREAM.name: (tool_calls.STREAM, _loose(tool_calls.STREAM, _call.c.seq)),
 }
 
-SOME = _of_runs(part.any.label(part.name) for part in PARTS)
+SOME = _of_runs(part.goes.label(part.name) for part in PARTS)
 AMOUNTS = _of_runs(part.amount.label(part.name) for part in PARTS)
 LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _EMPTIED.items())
 
