@@ -6,11 +6,12 @@ count up while the millisecond does not grow. A clock that steps back does not m
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 #: Ids of agent sessions, wherever they are stored: they name files.
 SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
@@ -46,6 +47,15 @@ class IdSource:
         """Start a series of its own in a forked child, whose parent goes on with the same counter."""
         self._lock = threading.Lock()
         self._last_millis = -1
+
+
+def series(seed: str) -> Iterator[str]:
+    """Ids of the millisecond of the id ``seed``, increasing: the same ones whenever they are asked for."""
+    millis = int(seed[:8] + seed[9:13], 16)
+    tail = int.from_bytes(hashlib.sha256(seed.encode()).digest()[: _FRESH_BITS // 8], "big")
+    while True:
+        yield _as_text(millis, tail)
+        tail += 1
 
 
 def _as_text(millis: int, tail: int) -> str:

@@ -3,10 +3,11 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from hypothesis import given, strategies as st
 
-from lastlight_state.ids import IdSource, new_id
+from lastlight_state.ids import IdSource, new_id, series
 
 FORKING = """
 import os, sys
@@ -86,3 +87,13 @@ def test_a_forked_child_makes_other_ids_than_its_parent() -> None:
     finished = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True)
     made = finished.stdout.split()
     assert len(made) == len(set(made)) == 1_000
+
+
+def test_a_series_is_told_again_and_increases() -> None:
+    """house H-36: in the seed's millisecond, and another one for another seed."""
+    seeds = [new_id(), new_id()]
+    first, again, other = (list(islice(series(seed), 100)) for seed in (*seeds[:1] * 2, seeds[1]))
+    assert first == again == sorted(set(first))
+    assert not {*first, *seeds} & set(other)
+    assert {one[:13] for one in first} == {seeds[0][:13]}
+    assert all(uuid.UUID(one).version == 7 for one in first)

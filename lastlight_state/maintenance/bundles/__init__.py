@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.conversations.kernel import storing
@@ -15,7 +16,7 @@ from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.bundles import logs, redaction, selection
+from lastlight_state.maintenance.bundles import logs, redaction, repeating, selection
 from lastlight_state.maintenance.bundles.archive import new_file
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
 from lastlight_state.maintenance.bundles.opened import OpenBundle, opened
@@ -102,9 +103,9 @@ class Bundles(Repository):
         """What `load` would add at this moment. Writes nothing. Raises as `load`."""
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            planned = self._planned(
-                self._loading(found, on_conflict, allow_redacted, allow_unknown_words=allow_unknown_words)
-            )
+            cut_off = self._cut_off(found, on_conflict)
+            allowed = {"allow_redacted": allow_redacted, "allow_unknown_words": allow_unknown_words}
+            planned = self._planned(self._loading(found, on_conflict, cut_off, **allowed))
             return planned.model_copy(update={"id": found.bundle.id})
 
     def load(
@@ -123,6 +124,7 @@ class Bundles(Repository):
         otherwise is `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` leaves it as it is and adds
         the others. With ``new_ids`` everything gets a fresh id, and each load adds one more run or session, independent
         of the others; deliveries to others, the key of a run and permissions that nobody has used yet are not copied.
+        One that was cut off after its rows were stored is finished by the next load of the bundle, which adds no other.
         Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer version,
         `Conflict` ``redacted_bundle`` for one from which something was left out unless ``allow_redacted``,
         ``unknown_word`` for a status that this version does not know unless ``allow_unknown_words``, and as `read`.
@@ -130,21 +132,22 @@ class Bundles(Repository):
         """
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
-            loading = self._loading(found, on_conflict, allow_redacted, allow_unknown_words=allow_unknown_words)
+            cut_off = self._cut_off(found, on_conflict)
+            allowed = {"allow_redacted": allow_redacted, "allow_unknown_words": allow_unknown_words}
+            loading = self._loading(found, on_conflict, cut_off, **allowed)
             planned = self._planned(loading)
-            if not planned.rows and not planned.files:
+            if not (planned.rows or planned.files or cut_off):
                 return planned
-            receipt = self._receipts.begin(
-                "bundle",
-                scope=storable(f"{planned.kind} {found.bundle.id}", 256),
-                policy={"source": storable(str(file), 4_000), "on_conflict": on_conflict, "id": planned.id},
-                owner=work.owner(),
-                actor=actor,
-            )
+            if cut_off is None:
+                policy = {"source": storable(str(file), 4_000), "on_conflict": on_conflict}
+                receipt = self._begun(found, loading, policy, actor)
+            else:
+                receipt = self._receipts.resume(cut_off.id, owner=work.owner())
             with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
                 with logs.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
                     try:
-                        receipt = storing.settled(partial(self._stored, receipt, loading))
+                        if not loading.is_stored:
+                            receipt = storing.settled(partial(self._stored, receipt, loading))
                     except (Conflict, InvalidValue, CorruptData) as error:
                         receipt = work.refused(self._receipts, receipt, error)
                         raise
@@ -161,21 +164,40 @@ class Bundles(Repository):
 
         return self._writing(store)
 
+    def _cut_off(self, found: OpenBundle, on_conflict: OnConflict) -> Receipt | None:
+        """The receipt of the load that this one finishes."""
+        return repeating.cut_off(self._receipts, found.bundle, _scope(found)) if on_conflict == "new_ids" else None
+
+    def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
+        policy |= {"id": loading.id, "seed": loading.seed, "digest": repeating.digest(found.bundle)}
+        return self._receipts.begin("bundle", scope=_scope(found), policy=policy, owner=work.owner(), actor=actor)
+
     def _loading(
-        self, found: OpenBundle, on_conflict: OnConflict, allow_redacted: bool, *, allow_unknown_words: bool
+        self,
+        found: OpenBundle,
+        on_conflict: OnConflict,
+        cut_off: Receipt | None,
+        *,
+        allow_redacted: bool,
+        allow_unknown_words: bool,
     ) -> Loading:
         refuse_newer(found.bundle.revision)
         if not valid.flag("allow_redacted", allow_redacted):
             redaction.refuse(found.bundle)
         allowed = valid.flag("allow_unknown_words", allow_unknown_words)
-        return Loading(found, self._known(), on_conflict, self._now(), allow_unknown_words=allowed)
+        return Loading(found, self._known(), on_conflict, self._now(), allow_unknown_words=allowed, cut_off=cut_off)
 
     def _planned(self, loading: Loading) -> LoadedBundle:
         files = tuple(name for _, name, _ in loading.missing_logs(self._settings))
-        rows = self._viewing(loading.counted)
+        rows = {} if loading.is_stored else self._viewing(loading.counted)
         return LoadedBundle(
             kind=loading.kind, id=loading.id, rows=dict(sorted(rows.items())), files=files, receipt=None
         )
 
     def _known(self) -> KnownClasses:
         return self._remember(KnownClasses)
+
+
+def _scope(found: OpenBundle) -> str:
+    """One bundle of a run or session is loaded at a time."""
+    return storable(f"{found.bundle.kind} {found.bundle.id}", 256)

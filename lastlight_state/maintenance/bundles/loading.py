@@ -27,6 +27,7 @@ from lastlight_state.conversations.tables import (
 from lastlight_state.db import reconcile
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
+from lastlight_state.ids import new_id
 from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.bundles import arriving, lines, logs, selection
 from lastlight_state.maintenance.bundles.checks import References, refuse_taken_keys, refuse_unknown_words
@@ -40,6 +41,7 @@ from lastlight_state.migrations.scripts import revisions
 from lastlight_state.outputs import naming
 from lastlight_state.outputs.catalog.registry import ALL, Registered
 from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.receipts import Receipt
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import RUNS
 
@@ -69,14 +71,20 @@ class Loading:
         now: datetime,
         *,
         allow_unknown_words: bool = False,
+        cut_off: Receipt | None = None,
     ) -> None:
         self._bundle = bundle
+        #: Whether its rows are stored, by a load that this one finishes.
+        self.is_stored = cut_off is not None
+        #: What the new ids are made of.
+        self.seed: str = new_id() if cut_off is None else cut_off.policy["seed"]
         self._allow_unknown_words = allow_unknown_words
         self._ids: dict[str, frozenset[str]] = {}
         self._known = known
-        self._keeps = on_conflict == "skip"
+        self._keeps = on_conflict == "skip" or self.is_stored
         self.kind, self._id = bundle.bundle.kind, bundle.bundle.id
-        self._renaming = Renaming(bundle.tables, self._rows, self._members, now) if on_conflict == "new_ids" else None
+        is_copy = on_conflict == "new_ids"
+        self._renaming = Renaming(bundle.tables, self._rows, self._members, now, self.seed) if is_copy else None
 
     @property
     def id(self) -> str:

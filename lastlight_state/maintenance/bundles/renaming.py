@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from lastlight_state.agent_log.paths import LOG_SUFFIX
 from lastlight_state.conversations import tables as talks
-from lastlight_state.ids import new_id
+from lastlight_state.ids import series
 from lastlight_state.journal.tables import SCORES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.backup.records import LINES
 from lastlight_state.maintenance.bundles.lines import Row
@@ -61,7 +61,7 @@ _COPIED = "bundle"
 
 
 class Renaming:
-    """The new ids of one bundle: the same ones whenever it is asked. ``owners`` have inboxes that are copied."""
+    """The new ids of one bundle: the same ones for the same ``seed``. ``owners`` have inboxes that are copied."""
 
     def __init__(
         self,
@@ -69,8 +69,10 @@ class Renaming:
         rows_of: Callable[[sa.Table], Iterator[Row]],
         owners: Collection[str],
         now: datetime,
+        seed: str,
     ) -> None:
         self._owners = owners
+        self._fresh = series(seed)
         self._rewritten: dict[str, dict[str, Callable[[Any], Any]]] = {
             RUNS.name: {"scratch": self._scratch, **dict.fromkeys(("run_key", "create_digest"), _nothing)},
             talks.BRANCHES.name: {"node_metadata": self._mirrored},
@@ -86,7 +88,9 @@ class Renaming:
                 self._give(row, names)
         if talks.VECTORS.name in tables:
             about = {**self._ids["talk"], **self._ids["message"]}
-            self._ids["chunk"] = {key: about.get(key) or new_id() for key in sorted(_keys(rows_of(talks.VECTORS)))}
+            self._ids["chunk"] = {
+                key: about.get(key) or next(self._fresh) for key in sorted(_keys(rows_of(talks.VECTORS)))
+            }
             self._ids["document"] = about
             self._columns[talks.VECTORS.name] = [("chunk", "id"), ("document", "document_id")]
 
@@ -114,7 +118,7 @@ class Renaming:
     def _give(self, row: Row, names: list[tuple[str, str]]) -> None:
         for kind, name in names:
             if isinstance(old := row.get(name), str) and old not in self._ids[kind]:
-                self._ids[kind][old] = new_id()
+                self._ids[kind][old] = next(self._fresh)
 
     def _renamed(self, table: sa.Table, row: Row, columns: list[tuple[str, str]]) -> Row:
         told = {name: self._ids[kind].get(row[name], row[name]) for kind, name in columns if row.get(name) is not None}

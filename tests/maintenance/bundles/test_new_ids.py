@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import LoadedBundle
+from lastlight_state.maintenance.bundles import logs
+from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
@@ -89,6 +92,31 @@ def test_two_copies_of_a_session_are_independent_and_forked_from_their_own(store
     assert (c.exchange.inbox("ana", state="all").items, len(c.vectors.list("texts").items)) == (was, 6)
 
 
+@pytest.mark.parametrize("cut", ["after the commit", "after the logs"])
+def test_a_load_that_was_cut_off_is_finished_and_makes_no_second_copy(
+    store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """maintenance OP-61: its logs get the names that its rows have, and the load after it makes another copy."""
+    w, file, bundles = store.workflows, tmp_path / "zebra.zip", store.maintenance.bundles
+    w.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="zebra"))
+    w.executions.start("wf:l", run_id="zebra", session_id="zebra_s", options=ExecutionOptions(id="zebra-x"))
+    _write_log(store, "zebra_s.jsonl")
+    bundles.export("run", "zebra", file)
+    with monkeypatch.context() as patched:
+        before(patched, *{"after the commit": (logs, "put"), "after the logs": (Receipts, "finish")}[cut], _killed)
+        with pytest.raises(KeyboardInterrupt):
+            bundles.load(file, on_conflict="new_ids")
+    missing = 1 if cut == "after the commit" else 0
+    planned = bundles.plan(file, on_conflict="new_ids")
+    assert (planned.rows, len(planned.files)) == ({}, missing)
+    loaded = bundles.load(file, on_conflict="new_ids")
+    assert (len(w.runs.list().items), len(loaded.files), loaded.rows) == (2, missing, _counted(file))
+    (execution,) = w.executions.list(run_id=loaded.id).items
+    assert len(list(store.settings.agent_sessions.rglob(f"{execution.session_id}.jsonl"))) == 1
+    assert bundles.load(file, on_conflict="new_ids").id != loaded.id
+    assert (len(w.runs.list().items), [one.state for one in store.receipts.list().items]) == (3, ["done"] * 2)
+
+
 def test_a_plan_under_new_ids_counts_everything_and_writes_nothing(store: StateStore, tmp_path: Path) -> None:
     """maintenance OP-61."""
     whole_run(store, "zebra")
@@ -96,6 +124,10 @@ def test_a_plan_under_new_ids_counts_everything_and_writes_nothing(store: StateS
     planned = store.maintenance.bundles.plan(tmp_path / "zebra.zip", on_conflict="new_ids")
     assert (planned.id, planned.rows, planned.receipt) == ("zebra", _counted(tmp_path / "zebra.zip"), None)
     assert ([run.id for run in store.workflows.runs.list().items], bundle.id) == (["zebra"], "zebra")
+
+
+def _killed() -> None:
+    raise KeyboardInterrupt
 
 
 def _fork(c: Any) -> None:
