@@ -25,6 +25,8 @@ from lastlight_state.run_log.tree import RunTree
 
 #: The database of the later layout, its table, and the folder of the messages.
 INDEX, TABLE, MESSAGES = "state.db", "session_state", "messages"
+#: What changes with every save, or only grows.
+_MOVES_ON = ("updated_at", "run_id", "invoke_seq", "messages")
 _FIELDS = ("schema_version", "session_id", "updated_at", "run_id", "invoke_seq")
 
 
@@ -55,7 +57,7 @@ class StatePiece:
         if stored is not None:
             refuse_backwards(self._state, stored)
             if outcome == "grown" and not self._continues(stored, before):
-                raise AlreadyExists(*self.target, problem="is stored with other messages")
+                raise AlreadyExists(*self.target, problem="is stored with other messages or fields")
         return outcome, Counter(session_states=1), self._noticed
 
     def store(self, _: Unit, __: str) -> None:
@@ -64,10 +66,16 @@ class StatePiece:
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
 
     def _continues(self, stored: SessionState, before: str | None) -> bool:
-        """Whether the stored one is as it was imported, or all its messages are the first of this one."""
-        kept = stored.messages
-        is_as_imported = before == hashlib.sha256(files.encoded(stored)).hexdigest()
-        return is_as_imported or self._state.messages[: len(kept)] == kept
+        """Whether the stored one is as it was imported, or this one has all that it has.
+
+        One that a killed import put is not in the ledger.
+        """
+        if before == hashlib.sha256(files.encoded(stored)).hexdigest():
+            return True
+        kept, given = stored.to_json(), self._state.to_json()
+        is_longer = self._state.messages[: len(stored.messages)] == stored.messages
+        others = kept.keys() - set(_MOVES_ON)
+        return is_longer and all(kept[name] in (None, given.get(name)) for name in others)
 
     @property
     def _path(self) -> Path:

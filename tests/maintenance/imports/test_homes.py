@@ -106,6 +106,30 @@ def test_a_state_that_was_continued_here_is_refused_and_stays(store: Any, home: 
     assert states.get(SESSION) == mine
 
 
+@pytest.mark.parametrize("mine", [{"meta": {"root": "/here"}}, {"title": "named here"}])
+def test_a_state_of_which_another_field_was_changed_here_is_refused_and_stays(
+    store: Any, home: Path, mine: dict[str, Any]
+) -> None:
+    """maintenance OP-36, OP-83: also where its messages are the first of those of the source."""
+    imports, states = store.maintenance.imports, store.run_log.states
+    write_state(home, state("one", meta={"root": "/there"}))
+    imports.run(home)
+    changed = states.update(SESSION, lambda one: SessionState.model_validate({**one.to_json(), **mine}))
+    write_state(home, state("one", "two", at="2027-02-03T14:00:00.000Z", meta={"root": "/there"}))
+    assert _codes(imports.plan(home)) == _codes(imports.run(home)) == {f"state/{SESSION}": "already_exists"}
+    assert states.get(SESSION) == changed
+
+
+def test_a_state_that_a_killed_import_put_follows_its_source(store: Any, home: Path) -> None:
+    """maintenance OP-35, OP-36, case 34: it is not in the ledger; each save there changes its run and invocation."""
+    more: dict[str, Any] = {"meta": {"root": "/there"}, "title": "theirs"}
+    store.run_log.states.put(SessionState.model_validate(state("one", run_id=RUN, invoke_seq=1, **more)))
+    later: dict[str, Any] = {"run_id": OTHER_RUN, "invoke_seq": 2, "at": "2026-02-03T14:00:00.000Z"}
+    write_state(home, state("one", "two", **later, **more))
+    assert store.maintenance.imports.run(home).units == {"grown": 1}
+    assert store.run_log.states.get(SESSION).run_id == OTHER_RUN
+
+
 def test_a_state_that_nobody_continued_here_follows_its_source(store: Any, home: Path) -> None:
     """maintenance OP-36; run-log RL-83: also where the source has put other messages in their place."""
     imports = store.maintenance.imports
