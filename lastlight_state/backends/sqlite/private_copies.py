@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
+from lastlight_state.backends.sqlite import private_folders
 from lastlight_state.backends.sqlite.errors import is_locked
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -43,9 +44,9 @@ class PrivateCopy:
 
     def __init__(self, mark: Mark) -> None:
         self.mark = mark
-        directory = _private_directory(mark)
-        self.path = Path(directory) / "copy.db"
-        weakref.finalize(self, _remove, directory, os.getpid())
+        folder, held = _private_folder(mark)
+        self.path = folder / "copy.db"
+        weakref.finalize(self, private_folders.remove, folder, held, os.getpid())
 
 
 def mark_of(path: Path) -> Mark:
@@ -71,15 +72,19 @@ def taken(path: Path, *, checked: bool) -> PrivateCopy:
     raise BackendBusy("the file of a crashed writer changed while it was copied")
 
 
-def _private_directory(mark: Mark) -> str:
-    """A new directory with room for what the mark describes, and for its log once more, which recovery brings in."""
+def _private_folder(mark: Mark) -> tuple[Path, int]:
+    """A new folder with room for what the mark describes, and for its log once more, which recovery brings in.
+
+    What killed processes left among the temporary files is removed before.
+    """
     sizes = [0 if found is None else found[1] for found in mark]
     needed = sum(sizes) + sizes[-1]
     try:
         place = tempfile.gettempdir()
+        private_folders.remove_left(place)
         free = shutil.disk_usage(place).free
         if needed <= free:
-            return tempfile.mkdtemp(prefix="lastlight-")
+            return private_folders.make(place)
     except OSError as error:
         raise BackendUnavailable(
             f"a writer died, and its file cannot be copied to be read: {error.strerror}: check TMPDIR", reason="no_room"
@@ -91,12 +96,6 @@ def _private_directory(mark: Mark) -> str:
         path=place,
         free_bytes=free,
     )
-
-
-def _remove(directory: str, maker: int) -> None:
-    """Remove a copy; not in a forked child, whose parent may still read it."""
-    if os.getpid() == maker:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:
