@@ -24,12 +24,21 @@ _KINDS = {
     "workflow_approvals": "workflow_approval",
     "cron_overrides": "cron_override",
     "workflow_overrides": "workflow_override",
+    "cron_fires": "cron_fire",
     "messaging_sessions": "messaging_session",
 }
 _OVERRIDES = ("cron_overrides", "workflow_overrides")
+#: The tables whose rows can be deleted here without a tombstone.
+_NOT_BURIED = (*_OVERRIDES, "cron_fires")
 #: The tables whose rows belong to a run, each with the order of its rows.
 _OF_RUNS = {"executions": "started_at, id", "workflow_approvals": "created_at, id"}
 _NAMES = ", ".join(workflow_rows.TABLES)
+#: How a row is made whose columns are not only checked.
+_MADE = {
+    "workflow_runs": workflow_rows.run,
+    "executions": workflow_rows.execution,
+    "cron_fires": workflow_rows.fire,
+}
 #: Active sessions, so that of those in one place the last is the one that stays active.
 _ACTIVE = "WHERE active = 1 ORDER BY last_activity_at, created_at, id"
 #: The rows of a unit as they stand in the source, by table.
@@ -56,6 +65,7 @@ def parts(path: Path) -> Generator[Part]:
         yield from _runs(source)
         yield from _alone(source)
         yield from _overrides(source)
+        yield from _fires(source)
         yield from _chats(source)
 
 
@@ -90,6 +100,11 @@ def _overrides(source: Foreign) -> Iterator[Part]:
             yield _part(source, table, row["name"], partial(dict, {table: [row]}))
 
 
+def _fires(source: Foreign) -> Iterator[Part]:
+    for row in source.rows("cron_runs", "ORDER BY started_at, id"):
+        yield _part(source, "cron_runs", row["id"], partial(dict, cron_fires=[row]))
+
+
 def _chats(source: Foreign) -> Iterator[Part]:
     newest = {_place(row): row["id"] for row in source.rows("messaging_sessions", _ACTIVE)}
     known = set()
@@ -115,18 +130,18 @@ def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     limits = into.settings.limits
     given = {table: [_row(limits, table, row) for row in rows] for table, rows in found.items()}
     head = next(iter(given))
-    noticed = Counter(run_missing=int(head in _OF_RUNS and given[head][0].get("workflow_run_id") is not None))
+    noticed = Counter(
+        run_missing=int(head in _OF_RUNS and given[head][0].get("workflow_run_id") is not None),
+        fire_abandoned=int(head == "cron_fires" and found[head][0]["status"] == "running"),
+    )
     key: str = given[head][0]["name" if head in _OVERRIDES else "id"]
-    draft = RowDraft((_KINDS[head], key), head, digest(found), given, noticed, stays_gone=head in _OVERRIDES)
+    draft = RowDraft((_KINDS[head], key), head, digest(found), given, noticed, stays_gone=head in _NOT_BURIED)
     return RowPiece(draft, workflow_rows.GROWTHS, into)
 
 
 def _row(limits: Limits, table: str, found: Row) -> Row:
-    if table == "workflow_runs":
-        return workflow_rows.run(limits, found)
-    return (
-        workflow_rows.execution(limits, found) if table == "executions" else workflow_rows.plain(limits, table, found)
-    )
+    made = _MADE.get(table)
+    return workflow_rows.plain(limits, table, found) if made is None else made(limits, found)
 
 
 def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:

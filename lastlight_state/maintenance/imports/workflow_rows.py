@@ -12,7 +12,8 @@ from lastlight_state.maintenance.imports import cells, run_moves
 from lastlight_state.maintenance.imports.cells import Check
 from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.messaging import tables as chats, words as chat_words
-from lastlight_state.schedules.tables import OVERRIDES as CRON_OVERRIDES
+from lastlight_state.schedules import words as fires
+from lastlight_state.schedules.tables import FIRES, OVERRIDES as CRON_OVERRIDES
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
@@ -24,6 +25,7 @@ TABLES = {
     "workflow_approvals": "id workflow_run_id gate summary status responded_by response responded_at created_at",
     "cron_overrides": "name enabled schedule updated_at updated_by",
     "workflow_overrides": "name enabled updated_at updated_by",
+    "cron_runs": "id cron_name source started_at status",
     "messaging_sessions": "id platform channel_id thread_id user_id created_at last_activity_at active",
     "messaging_messages": "id session_id role content timestamp",
 }
@@ -36,6 +38,10 @@ _COUNTS = (
 )
 _REPO = {"owner": cells.text(words.LABEL), "repo": cells.text(words.LABEL)}
 _ACTORS = {"triggered_by": _ACTOR, "trigger_actor_type": _ACTOR}
+
+
+def _said_as_error(where: str, value: Any) -> dict[str, str]:
+    return {"message": valid.content(where, value, max_bytes=fires.ERROR - 1_024)}
 
 
 _OVERRIDE: dict[str, Check] = {
@@ -94,6 +100,19 @@ _CHECKS: dict[str, dict[str, Check]] = {
     },
     "cron_overrides": {"schedule": _SAID, **_OVERRIDE},
     "workflow_overrides": _OVERRIDE,
+    "cron_fires": {
+        "id": cells.name(words.ID),
+        "cron_name": cells.name(fires.NAME),
+        "source": partial(valid.word, vocabulary=fires.FIRE_SOURCES),
+        "actor": cells.text(fires.ACTOR),
+        "target_kind": partial(valid.word, vocabulary=fires.TARGET_KINDS),
+        "target": cells.name(fires.TARGET),
+        "status": partial(valid.word, vocabulary=fires.FIRE_STATUSES),
+        "started_at": cells.time,
+        "finished_at": cells.time,
+        **dict.fromkeys(("eligible", "scanned", "discovered", "dispatched", "failures"), valid.number),
+        "error_json": _said_as_error,
+    },
     "messaging_sessions": {
         "id": valid.session_id,
         "platform": cells.name(chat_words.PLATFORM),
@@ -170,6 +189,21 @@ def _placed(table: str, row: cells.Row) -> cells.Row:
     return {**row, "owner": owner, "repo": repo}
 
 
+def fire(limits: Limits, found: cells.Row) -> cells.Row:
+    """A fire of a cron. One that was running is abandoned: its end is not told."""
+    workflow, handler = found.get("workflow"), found.get("handler")
+    named = {
+        **found,
+        "target_kind": "workflow" if workflow is not None else "handler" if handler is not None else None,
+        "target": handler if workflow is None else workflow,
+        "eligible": found.get("repos_eligible"),
+        "scanned": found.get("repos_scanned"),
+        "error_json": found.get("error"),
+    }
+    row = cells.row_of(FIRES, named, _checks(limits)["cron_fires"])
+    return {**row, "status": "abandoned"} if row["status"] == "running" else row
+
+
 def plain(limits: Limits, table: str, found: cells.Row) -> cells.Row:
     """A row of one of the other tables."""
     return cells.row_of(_PLAIN[table], found, _checks(limits)[table])
@@ -214,6 +248,7 @@ GROWTHS = {
     ),
     "cron_overrides": _override_growth(),
     "workflow_overrides": _override_growth(),
+    "cron_fires": Growth(lambda *_: False, frozenset({"cron_name", "source", "started_at"}), ()),
     "messaging_sessions": Growth(
         lambda stored, row: bool(stored["active"]) and stored["last_activity_at"] <= row["last_activity_at"],
         frozenset({"platform", "channel_id", "thread_id", "user_id", "created_at"}),

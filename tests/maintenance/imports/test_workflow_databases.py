@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.mailbox.files import sql
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import bytes_of
 from support.maintenance.workflow_databases import change, execution, made, put
@@ -15,6 +16,7 @@ from support.migrations.eras import AT, CHAT, ERAS, ERROR, FAILED, LATER, OPEN
 from lastlight_state import StateStore
 from lastlight_state.db.columns import parse_time
 from lastlight_state.errors import Conflict
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.testing import Database
 from lastlight_state.workflows import WorkflowRun
@@ -109,6 +111,40 @@ def test_what_cannot_be_stored_fails_its_run_alone(
     change(source, table, key, **{names: mended.get(names, AT if names.endswith("_at") else None)})
     assert store.maintenance.imports.run(source).units["imported"] == 1
     assert store.workflows.approvals.get("gate-1").run_id == OPEN
+
+
+_CRON_RUNS = """
+    CREATE TABLE cron_runs (
+        id TEXT PRIMARY KEY, cron_name TEXT NOT NULL, workflow TEXT, handler TEXT, source TEXT NOT NULL, actor TEXT,
+        started_at TEXT NOT NULL, finished_at TEXT, status TEXT NOT NULL DEFAULT 'running', repos_eligible INTEGER,
+        repos_scanned INTEGER, discovered INTEGER, dispatched INTEGER, failures INTEGER, error TEXT
+    )
+"""
+
+
+def test_the_ledger_of_crons_becomes_fires(store: Any, source: Path) -> None:
+    """maintenance OP-82, schedules A-1: one that was running is abandoned; what was pruned here stays away."""
+    sql(source, _CRON_RUNS)
+    began = "2020-01-01T00:00:00.000Z"
+    fired = {"cron_name": "nightly", "source": "schedule", "started_at": began}
+    counts = {"repos_eligible": 9, "repos_scanned": 7, "discovered": 3, "dispatched": 0, "failures": 1}
+    put(source, "cron_runs", id="f-1", **fired, workflow="wf", status="partial", finished_at=AFTER, **counts)
+    by_hand = {**fired, "source": "manual", "actor": "ana", "status": "failed", "finished_at": AFTER}
+    put(source, "cron_runs", id="f-2", **by_hand, handler="digest", error="revoked")
+    put(source, "cron_runs", id="f-3", **fired, status="running")
+    done = store.maintenance.imports.run(source)
+    assert (done.rows["cron_fires"], done.noticed["fire_abandoned"], done.failures) == (3, 1, ())
+    first, second, third = (store.schedules.fires.get(f"f-{n}") for n in (1, 2, 3))
+    assert (first.target_kind, first.target, first.status, first.actor) == ("workflow", "wf", "partial", None)
+    assert (first.eligible, first.scanned, first.discovered, first.dispatched, first.failures) == (9, 7, 3, 0, 1)
+    assert (first.started_at, first.finished_at) == (parse_time(began), parse_time(AFTER))
+    assert (second.target_kind, second.target, second.source, second.actor) == ("handler", "digest", "manual", "ana")
+    assert second.error["message"] == "revoked"
+    assert (third.status, third.target_kind, third.finished_at) == ("abandoned", None, None)
+    pruned = store.maintenance.prune.run(PrunePolicy("fires", keep_days=0)).counts["cron_fires"]
+    change(source, "cron_runs", "f-3", status="ok", finished_at=AFTER)
+    again = store.maintenance.imports.run(source)
+    assert (pruned, again.rows, again.noticed, again.failures) == (2, {}, {"row_kept": 1}, ())
 
 
 def test_a_run_that_went_on_is_continued(database: Database, source: Path) -> None:
