@@ -36,7 +36,7 @@ class Doctor(Repository):
     ) -> Report:
         """Run all checks, or ``only`` these, and return what they found.
 
-        ``deep`` reads every row and line; otherwise at most the 2,000 line files that were written last are looked at.
+        ``deep`` reads every row and line; otherwise the ends of at most the 2,000 line files that were written last.
         A check that fails is among the skipped ones with its reason, and hides no other. After ``time_limit`` seconds
         the checks that are left are skipped. Works on a database in any state, also a missing one.
         """

@@ -13,13 +13,14 @@ from pathlib import Path
 from lastlight_state.jsonl import places
 from lastlight_state.mailbox.face import MODES
 from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_name
-from lastlight_state.maintenance.doctor.check import Check, Look, found
+from lastlight_state.maintenance.doctor.check import MOST, Check, Look, found
 from lastlight_state.maintenance.doctor.records import Finding
 
 PERMISSIONS = "DOC-05"
 
 _OTHERS = 0o077
 _SHARED = "group"
+_FAULTS = _LINK, _OWNER, _FOLDER, _FILE = "link", "owner", "folder", "file"
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,44 @@ class _Area:
     modes: tuple[int, int]
     owner: int | None
 
+    def faults(self, path: Path) -> Iterator[str]:
+        """What is wrong with what is at the path. Nothing, if that is missing, or not to be seen."""
+        status = _status(path)
+        if status is None:
+            return
+        if stat.S_ISLNK(status.st_mode):
+            yield _LINK
+            return
+        if self.owner not in (None, status.st_uid):
+            yield _OWNER
+        fault, mode = (_FOLDER, self.modes[0]) if stat.S_ISDIR(status.st_mode) else (_FILE, self.modes[1])
+        if status.st_mode & _OTHERS & ~mode:
+            yield fault
+
+    def finding(self, fault: str, samples: list[str]) -> Finding:
+        """The finding for the paths with this fault."""
+        folders, files = self.modes
+        message, helps = {
+            _LINK: ("links stand where files and folders should, and none is followed", None),
+            _OWNER: (
+                f"another user than number {self.owner} owns them, and decides who may use them",
+                ("chown", str(self.owner)),
+            ),
+            _FOLDER: (f"others may use these folders: their modes should be {folders:04o}", ("chmod", f"{folders:o}")),
+            _FILE: (f"others may use these files: their modes should be {files:04o}", ("chmod", f"{files:o}")),
+        }[fault]
+        remedy = None if helps is None else shlex.join([*helps, samples[0]])
+        return found(PERMISSIONS, "warning", self.subject, message, samples, remedy)
+
 
 def _permissions(look: Look) -> Iterator[Finding]:
     for area in _areas(look):
-        there = [(path, status) for path in area.paths if (status := _status(path)) is not None]
-        yield from _links(area, [path for path, status in there if stat.S_ISLNK(status.st_mode)])
-        real = [(path, status) for path, status in there if not stat.S_ISLNK(status.st_mode)]
-        yield from _owners(area, real)
-        yield from _modes(area, real)
+        paths: dict[str, list[str]] = {fault: [] for fault in _FAULTS}
+        for path in area.paths:
+            for fault in area.faults(path):
+                if len(paths[fault]) < MOST:
+                    paths[fault].append(str(path))
+        yield from (area.finding(fault, samples) for fault, samples in paths.items() if samples)
 
 
 def _areas(look: Look) -> Iterator[_Area]:
@@ -96,34 +127,6 @@ def _status(path: Path) -> os.stat_result | None:
     with suppress(OSError):
         return path.lstat()
     return None
-
-
-def _links(area: _Area, links: list[Path]) -> Iterator[Finding]:
-    if links:
-        message = "links stand where files and folders should, and none is followed"
-        yield found(PERMISSIONS, "warning", area.subject, message, map(str, links))
-
-
-def _owners(area: _Area, there: list[tuple[Path, os.stat_result]]) -> Iterator[Finding]:
-    foreign = [str(path) for path, status in there if area.owner not in (None, status.st_uid)]
-    if foreign:
-        message = f"another user than number {area.owner} owns them, and decides who may use them"
-        remedy = shlex.join(["chown", str(area.owner), foreign[0]])
-        yield found(PERMISSIONS, "warning", area.subject, message, foreign, remedy)
-
-
-def _modes(area: _Area, there: list[tuple[Path, os.stat_result]]) -> Iterator[Finding]:
-    kinds = zip(("folders", "files"), area.modes, (True, False), strict=True)
-    for kind, mode, is_folder in kinds:
-        open_to_others = [
-            str(path)
-            for path, status in there
-            if stat.S_ISDIR(status.st_mode) is is_folder and status.st_mode & _OTHERS & ~mode
-        ]
-        if open_to_others:
-            message = f"others may use these {kind}: their modes should be {mode:04o}"
-            remedy = shlex.join(["chmod", f"{mode:o}", open_to_others[0]])
-            yield found(PERMISSIONS, "warning", area.subject, message, open_to_others, remedy)
 
 
 CHECKS = (Check(PERMISSIONS, files=_permissions),)
