@@ -22,6 +22,9 @@ def test_every_command_of_the_night_works_as_it_is_printed(
     """maintenance OP-1, OP-30, OP-72: nothing is wrong with an empty database; what is archived comes back."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "archive").mkdir()
+    fresh_database.state_dir.mkdir(exist_ok=True)
+    for logs in ("agent-sessions", "sessions"):
+        (fresh_database.state_dir / logs).mkdir(mode=0o700)
     write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1)]))
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert len(commands) >= 10

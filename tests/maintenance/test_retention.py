@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lastlight_state.maintenance.prune.checks import ALL
+from lastlight_state.maintenance.prune.files import FILES
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
 from lastlight_state.maintenance.retention import RETENTION
@@ -14,6 +15,8 @@ from lastlight_state.migrations.metadata import METADATA
 def removed_as(kind: str) -> set[str]:
     if kind in SWEEPS:
         return set(SWEEPS[kind].tables)
+    if kind in FILES:
+        return set()
     found = KINDS[kind]
     shared = found.shared.tables if found.shared else ()
     return {found.table_name, *shared, *(child.table.name for child in found.children)}

@@ -154,7 +154,7 @@ def test_a_run_that_another_packed_meanwhile_is_not_packed_again(log: RunLog, mo
 
 
 def test_a_run_to_which_a_record_came_late_is_not_removed(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """run-log RL-82: Upkeep._remove looks again under the run's lock."""
+    """run-log RL-82: Upkeep.remove looks again under the run's lock."""
     _ended(log)
     limit = NOW + timedelta(seconds=1)
     happened = before(monkeypatch, locks, "try_acquire", lambda: _late(log, limit))

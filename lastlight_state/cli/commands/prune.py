@@ -92,7 +92,7 @@ def _planned(plan: PrunePlan, screen: Screen) -> Iterator[Any]:
 
 
 def _removed(receipt: Receipt, screen: Screen) -> Iterator[Any]:
-    yield f"receipt {receipt.id}: {receipt.state}, {_rows(receipt.counts)} rows{_logs(receipt.counts)} removed"
+    yield f"receipt {receipt.id}: {receipt.state}, {_together(receipt.counts)} removed"
     yield from _table(screen, COUNTS, _tables(receipt.counts))
 
 
@@ -103,7 +103,7 @@ def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int
 
 
 def _amount(plan: PrunePlan) -> str:
-    rows = f"{_rows(plan.counts)} rows{_logs(plan.counts)}"
+    rows = _together(plan.counts)
     amount = AMOUNTS.get(plan.kind, "{records} {kind} with {rows}")
     return amount.format(records=plan.records, kind=plan.kind, rows=rows)
 
@@ -113,11 +113,8 @@ def _tables(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if name not in (LINE_FILES, LINE_BYTES)}
 
 
-def _rows(counts: Mapping[str, int]) -> int:
-    return sum(_tables(counts).values())
-
-
-def _logs(counts: Mapping[str, int]) -> str:
-    """The log files beside the rows, if there are any."""
-    files = counts.get(LINE_FILES, 0)
-    return f" and {files} log files of {counts.get(LINE_BYTES, 0)} bytes" if files else ""
+def _together(counts: Mapping[str, int]) -> str:
+    """All rows, and all log files."""
+    rows, files = sum(_tables(counts).values()), counts.get(LINE_FILES, 0)
+    logs = f"{files} log files of {counts.get(LINE_BYTES, 0)} bytes"
+    return " and ".join([*([f"{rows} rows"] if rows or not files else []), *([logs] if files else [])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,13 +10,15 @@ import sqlalchemy as sa
 from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.tree import PROJECTS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
-from lastlight_state.db.statements import Family, number, prepared
-from lastlight_state.maintenance import log_names
+from lastlight_state.db.statements import Family, Statement, constant, number, prepared
+from lastlight_state.maintenance import log_names, references
 from lastlight_state.maintenance.doctor import chats, talks
 from lastlight_state.maintenance.doctor.check import MOST, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.prune.files.agents import AgentLogs
 from lastlight_state.maintenance.prune.kinds.runs import pointers
+from lastlight_state.receipts.tables import TOMBSTONES
 from lastlight_state.workflows.tables import EXECUTIONS
 
 POINTERS, LOGS = "DOC-09", "DOC-10"
@@ -47,6 +49,14 @@ _TALKS = prepared(
     .where(TALKS.c.agent_session_id.is_not(None))
     .order_by(TALKS.c.updated_at.desc(), TALKS.c.id.desc())
     .limit(number(2_000))
+)
+
+
+#: Those of these agents' sessions whose logs were pruned.
+_PRUNED = references.family(
+    lambda keys: sa.select(TOMBSTONES.c.id.label("key")).where(
+        TOMBSTONES.c.kind == constant(AgentLogs.record), TOMBSTONES.c.id.in_(keys)
+    )
 )
 
 
@@ -82,9 +92,17 @@ def _named_logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     logs, is_all = _logs_there(look)
     if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or not is_all:
         return
-    lost = [named(row) for row in snapshot.unit.rows(_TALKS) if row["agent_session_id"] not in logs]
+    lost = _lost(snapshot, _TALKS, "agent_session_id", logs)
     if lost:
         yield found(POINTERS, "warning", str(TALKS.name), "agent_session_id names a log that is not there", lost)
+
+
+def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[str]) -> list[str]:
+    """The rows that name a log which is not there, but for logs that were pruned."""
+    lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
+    looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
+    pruned = {row["key"] for row in references.rows(snapshot.unit, _PRUNED, looked)}
+    return [named(row) for row in lacking if row[column] not in pruned]
 
 
 def _logs_there(look: Look) -> tuple[dict[str, list[str]], bool]:
@@ -110,8 +128,8 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     several = [path for found_paths in logs.values() if len(found_paths) > 1 for path in sorted(found_paths)]
     if several:
         yield found(LOGS, "warning", "line files", "several files name one session", several)
-    lost = [named(row) for row in unit.rows(_NAMED) if row["session_id"] not in logs]
-    if lost and is_all:
+    lost = _lost(snapshot, _NAMED, "session_id", logs) if is_all else []
+    if lost:
         yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
     strangers = sorted(logs.keys() - log_names.named(unit, logs, log_names.NAMING.keys() & snapshot.tables).keys())
     if strangers:

@@ -2,13 +2,15 @@
 
 Nothing else in this library deletes what happened. A prune is a series of short transactions: one that is killed has
 removed whole records only, its receipt says exactly which rows, and it can be resumed. Some kinds remove the beginnings
-of what belongs to a record instead (`sweeps`).
+of what belongs to a record instead (`sweeps`), or log files beside the database (`files`).
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +18,13 @@ from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune import checks, plans, sweeping
+from lastlight_state.maintenance.prune import checks, filing, plans, sweeping
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
 from lastlight_state.maintenance.prune.arguments import PrunePolicy
 from lastlight_state.maintenance.prune.batches import Progress, batch, settled
+from lastlight_state.maintenance.prune.files import FILES
+from lastlight_state.maintenance.prune.files.tree import Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
@@ -43,6 +47,8 @@ class Prune(Repository):
         Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
         """
         terms = checks.terms(policy, self._now(), self._settings)
+        if policy.kind in FILES:
+            return self._viewing(lambda unit: filing.planned(unit, self._settings, terms))
         planned = sweeping.planned if policy.kind in SWEEPS else partial(plans.planned, settings=self._settings)
         return self._viewing(lambda unit: planned(unit, terms))
 
@@ -54,8 +60,11 @@ class Prune(Repository):
         `ClaimLost` when another process has taken the work over, and as `plan`.
         """
         terms = checks.terms(policy, self._now(), self._settings)
-        begun = sweeping.begun if policy.kind in SWEEPS else plans.begun
-        fixed = self._viewing(lambda unit: begun(unit, terms))
+        if policy.kind in FILES:
+            fixed = filing.begun(self._settings, terms)
+        else:
+            begun = sweeping.begun if policy.kind in SWEEPS else plans.begun
+            fixed = self._viewing(lambda unit: begun(unit, terms))
         receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=work.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
 
@@ -70,6 +79,8 @@ class Prune(Repository):
         known = self._receipts.get(receipt_id)
         if known.kind != "prune":
             raise InvalidValue("receipt_id", f"must be the receipt of a prune, this one is of a {known.kind}")
+        if known.scope in FILES:
+            filing.tree_of(self._settings, known.policy)
         if known.policy.get("with_logs"):
             checks.refuse_without_logs(self._settings)
         return self._carried_on(self._receipts.resume(receipt_id, owner=work.owner()), time_limit)
@@ -77,6 +88,8 @@ class Prune(Repository):
     def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
         if receipt.scope in SWEEPS:
             return self._swept(receipt, _timer(time_limit))
+        if receipt.scope in FILES:
+            return self._filed(receipt, _timer(time_limit))
         found = Range.of(KINDS[receipt.scope], receipt.policy)
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
         archiver = self._archiver(receipt)
@@ -123,6 +136,26 @@ class Prune(Repository):
 
     def _swept_on(self, receipt: Receipt, place: sweeping.Place, look: Look) -> tuple[Receipt, sweeping.Place | None]:
         return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))
+
+    def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
+        """Name the logs that go next in the receipt, remove them, and count them with the next ones."""
+        tree, cutoff = filing.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
+        with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+            receipt = self._filed_on(receipt, tree, cutoff)
+            for keys in filing.chunks(tree, tree.seen(cutoff), receipt.policy):
+                if not in_time():
+                    return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
+                going = self._reading(partial(filing.going, tree=tree, keys=keys, cutoff=cutoff, staying=Counter()))
+                receipt = self._receipts.step(receipt, counts=receipt.counts, cursor=filing.cursor(going))
+                receipt = self._filed_on(receipt, tree, cutoff)
+            return self._receipts.finish(receipt)
+
+    def _filed_on(self, receipt: Receipt, tree: Tree, cutoff: datetime) -> Receipt:
+        """Remove the logs that the receipt names, unless somebody needs them now."""
+        going = filing.left(receipt)
+        kept = self._reading(lambda unit: tree.protected(unit, list(going)))
+        gone = filing.removed(tree, going, kept, cutoff)
+        return self._writing(lambda unit: filing.counted(unit, receipt, tree, gone, self._now()))
 
     def _archiver(self, receipt: Receipt) -> Archiver | None:
         folder = receipt.policy.get("archive")

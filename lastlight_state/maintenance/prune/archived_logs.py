@@ -99,7 +99,8 @@ class ArchivedLogs:
         return _is_unfinished(name) or raw_files.digest_of(file) in self._digests.get(f"{log.slug}/{name}", ())
 
 
-_WITH = {
+#: By the kind of record: the agents' sessions that records name, and how often.
+NAMED_BY = {
     "runs": family(
         lambda keys: (
             sa.select(EXECUTIONS.c.session_id.label("key"), sa.func.count().label("rows"))
@@ -120,7 +121,7 @@ _WITH = {
 def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
     """The agents' sessions that these records name, and how often."""
     found: Counter[str] = Counter()
-    for row in rows(unit, _WITH[kind], keys):
+    for row in rows(unit, NAMED_BY[kind], keys):
         found[row["key"]] += row["rows"]
     return found
 

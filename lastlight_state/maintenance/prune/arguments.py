@@ -30,6 +30,8 @@ class PrunePolicy:
     signals, frames, tool calls and scores go, but for the last event and what the last frame is rebuilt from.
     Of ``orphans`` orders go that no session or branch owns, and messages that nothing refers to, by the age of their
     ``created_at`` alone and never younger than a day: ``keep_n`` is refused. Their ``ids`` are of orders and messages.
+    ``agent-logs`` and ``run-logs`` are log files on this machine: of agents' sessions, which count from the last change
+    of any of their files, and of runs, from their last record. Their ``ids`` are sessions of agents, and runs.
     ``ids`` narrows this to at most 500 records, and never widens it. ``batch_rows`` is how many rows one transaction
     removes; a record is removed whole, also if it alone has more. After ``time_limit`` seconds the prune stops between
     two batches, and can be resumed. With ``archive``, a folder, each run or session is written there as a bundle

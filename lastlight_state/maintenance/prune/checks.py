@@ -12,6 +12,8 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
+from lastlight_state.maintenance.prune.files import FILES
+from lastlight_state.maintenance.prune.files.tree import Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.sweeps import SWEEPS, orphans
@@ -31,7 +33,7 @@ LEAST_DAYS = {orphans.ORPHANS.name: orphans.LEAST_DAYS}
 Terms = dict[str, Any]
 
 #: What a policy may name.
-ALL: Mapping[str, Kind | Sweep] = {**KINDS, **SWEEPS}
+ALL: Mapping[str, Kind | Sweep | type[Tree]] = {**KINDS, **SWEEPS, **FILES}
 
 
 def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
@@ -53,7 +55,7 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
     }
 
 
-def _kept(kind: Kind | Sweep, given: Any) -> int:
+def _kept(kind: Kind | Sweep | type[Tree], given: Any) -> int:
     """How many of the newest are kept."""
     if kind.keep_n is None and given:
         raise InvalidValue("keep_n", f"must be 0: {kind.name} go by their age alone")

@@ -82,10 +82,14 @@ class RunLists:
 
     def ended(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
         """The logs of runs whose last record is of before that time, and how many could not be read."""
+        entries, skipped = self.entries(given)
+        return [file for file, entry in entries if has_ended(entry, before)], skipped
+
+    def entries(self, given: RunFilter) -> tuple[list[tuple[RunFile, RunEntry]], int]:
+        """All logs that pass, the newest first, and how many could not be read."""
         walk = _Walk(self._tree, self._heads, given)
         entries = [(file, walk.entry(file)) for _, file in walk.files(None)]
-        found = [file for file, entry in entries if entry is not None and has_ended(entry, before)]
-        return found, walk.skipped
+        return [(file, entry) for file, entry in entries if entry is not None], walk.skipped
 
     def newest(self, session_id: str, limit: int) -> list[RunFile]:
         """The newest logs of a session, at most ``limit``."""

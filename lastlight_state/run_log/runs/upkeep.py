@@ -46,7 +46,7 @@ class Upkeep:
         found, skipped = self._lists.ended(RunFilter(session_id, until=before), before)
         gone: list[tuple[str, int]] = []
         for file in found:
-            size = _size_of(file) if dry_run else self._remove(file, before)
+            size = size_of(file) if dry_run else self.remove(file, before)
             if size is None:
                 skipped += 1
             else:
@@ -57,6 +57,23 @@ class Upkeep:
             skipped=skipped,
             dry_run=dry_run,
         )
+
+    def remove(self, file: RunFile, before: datetime) -> int | None:
+        """Remove a log; returns its bytes, or None for one that goes on, or that cannot be removed."""
+        try:
+            with self._alone(file.run_id):
+                now = self._tree.get(file.run_id)
+                if not has_ended(self._heads.entry(now), before):  # late records came since the look
+                    return None
+                size = size_of(now) or 0
+                with places.directory(now.path.parent, base=places.ROOT) as (held, _):
+                    for name in now.names:
+                        with suppress(FileNotFoundError):
+                            os.unlink(name, dir_fd=held)
+                    places.sync(held)
+                return size
+        except (StateError, OSError):
+            return None
 
     def _pack(self, file: RunFile) -> None:
         target = file.path.name + packed.SUFFIX
@@ -75,23 +92,6 @@ class Upkeep:
                     os.close(plain)
         except OSError as error:
             raise files.failure(error, file.path) from error
-
-    def _remove(self, file: RunFile, before: datetime) -> int | None:
-        """Remove a log; returns its bytes, or None for one that goes on, or that cannot be removed."""
-        try:
-            with self._alone(file.run_id):
-                now = self._tree.get(file.run_id)
-                if not has_ended(self._heads.entry(now), before):  # late records came since the look
-                    return None
-                size = _size_of(now) or 0
-                with places.directory(now.path.parent, base=places.ROOT) as (held, _):
-                    for name in now.names:
-                        with suppress(FileNotFoundError):
-                            os.unlink(name, dir_fd=held)
-                    places.sync(held)
-                return size
-        except (StateError, OSError):
-            return None
 
     @contextmanager
     def _alone(self, run_id: str) -> Iterator[None]:
@@ -141,7 +141,7 @@ def _remove_leftovers(held: int, directory: Path, target: str) -> None:
                 os.unlink(left.name, dir_fd=held)
 
 
-def _size_of(file: RunFile) -> int | None:
+def size_of(file: RunFile) -> int | None:
     """The bytes that a log takes on disk; None when it is gone."""
     try:
         return file.path.lstat().st_size

@@ -13,7 +13,7 @@ from support.conversations.talk import begun
 from support.maintenance.old_logs import old_log, there
 from support.maintenance.rows import insert, run_row
 
-from lastlight_state import Conflict
+from lastlight_state import Conflict, StateStore
 from lastlight_state.agent_log import removal
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, racing
@@ -29,6 +29,13 @@ def ended(database: Database, *keys: str, **more: Any) -> None:
     """Runs that ended long ago."""
     at = database.clock.now() - timedelta(days=40)
     insert(database.raw(), "workflow_runs", *(run_row(key, at, **more) for key in keys))
+
+
+def take_over_logs(database: Database, other: StateStore) -> None:
+    """Go on with the prune of an owner that has been silent for ten minutes."""
+    database.clock.advance(seconds=600)
+    [receipt] = other.receipts.list(state="running")
+    assert other.maintenance.prune.resume(receipt.id).counts["line_files"] == 3
 
 
 def test_a_run_that_is_restarted_between_the_plan_and_its_batch_stays(database: Database) -> None:
@@ -96,13 +103,23 @@ def test_logs_go_once_when_another_takes_over_after_their_rows_went(
     insert(database.raw(), "executions", {**row, "workflow_run_id": "a", "session_id": "s-1"})
     database.clock.advance(timedelta(days=40))
 
-    def take_over() -> None:
-        database.clock.advance(seconds=600)
-        [receipt] = other.receipts.list(state="running")
-        assert other.maintenance.prune.resume(receipt.id).counts["line_files"] == 3
-
-    happened = before(monkeypatch, removal, "remove", take_over)
+    happened = before(monkeypatch, removal, "remove", lambda: take_over_logs(database, other))
     with pytest.raises(Conflict):
         store.maintenance.prune.run(replace(ALL, archive=tmp_path, with_logs="yes"))
+    [receipt] = store.receipts.list()
+    assert (happened, receipt.state, receipt.counts["line_files"], there(store)) == (["remove"], "done", 3, {})
+
+
+def test_log_files_are_counted_once_when_another_takes_over_while_they_go(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-7, OP-93: `Prune._filed_on`; the first owner finds them gone, and its count is refused."""
+    store, other = database.open(), database.open()
+    old_log(store, "s-1")
+    database.clock.advance(timedelta(days=40))
+
+    happened = before(monkeypatch, removal, "remove", lambda: take_over_logs(database, other))
+    with pytest.raises(Conflict):
+        store.maintenance.prune.run(PrunePolicy("agent-logs", keep_n=0))
     [receipt] = store.receipts.list()
     assert (happened, receipt.state, receipt.counts["line_files"], there(store)) == (["remove"], "done", 3, {})

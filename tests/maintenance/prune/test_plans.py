@@ -9,9 +9,10 @@ import pytest
 from support.maintenance.rows import insert, run_row
 from support.workflows.plans import plan_of
 
-from lastlight_state.db.statements import Statement
-from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune import statements as sql
+from lastlight_state.db.statements import Family, Statement
+from lastlight_state.maintenance import PrunePolicy, log_names
+from lastlight_state.maintenance.prune import archived_logs, statements as sql
+from lastlight_state.maintenance.prune.files import agents
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.testing import Database, racing
 
@@ -44,6 +45,13 @@ def test_every_statement_of_a_batch_finds_its_rows_by_an_index(database: Databas
         assert not plan.scans_the_table, plan
         if statement in (sql.STATEMENTS[kind].look, sql.STATEMENTS[kind].lock):
             assert not plan.sorts_the_table, plan
+
+
+@pytest.mark.parametrize("made", [*agents.USING, *log_names.NAMING.values(), *archived_logs.NAMED_BY.values()])
+def test_who_needs_a_log_is_found_by_an_index(database: Database, made: Family) -> None:
+    """maintenance OP-76."""
+    plan = plan_of(database, database.open(), made.of(["a", "b"])[0], {"key_0": "a", "key_1": "b"}, in_order=True)
+    assert not plan.scans_the_table, plan
 
 
 @pytest.mark.parametrize(("victims", "survivors"), SCALE)
