@@ -87,12 +87,35 @@ def test_without_a_terminal_or_consent_nothing_is_removed(old: Database) -> None
     assert (prune(old, "--kind", "runs", "-y").code, left(old)) == (0, 4)  # the newest hundred stay
 
 
-@pytest.mark.parametrize("words", [("--kind", "all"), ("--kind", "runs", "--keep-days", "-1"), ("--keep-n", "x")])
+WRONG = [
+    ("--kind", "all"),
+    ("--kind", "runs", "--keep-days", "-1"),
+    ("--keep-n", "x"),
+    ("--kind", "orphans", "--keep-n", 1),
+]
+
+
+@pytest.mark.parametrize("words", WRONG)
 def test_wrong_words_are_wrong_usage(old: Database, words: tuple[str, ...]) -> None:
     """maintenance OP-74, case 57."""
     said = prune(old, *words, "-y", "--json")
     assert (said.code, left(old)) == (2, 4)
     assert lastlight_state("ls", "receipts", "--url", old.url).out == "(no receipts)\n"
+
+
+def test_orphans_go_by_the_command_that_doctor_names(database: Database) -> None:
+    """maintenance OP-15, OP-91: a dry run tells how many, and afterwards doctor finds none."""
+    row = {"created_at": SYSTEM_CLOCK.now() - timedelta(days=2)}
+    insert(database.raw(), "messages", {"id": "stray", "role": "u", "content": "1", **row})
+    insert(database.raw(), "progressions", {"id": "order", **row})
+    look = ("doctor", "--deep", "--only", "DOC-08", "--url", database.url, "--json")
+    [command] = {found["remedy"] for found in lastlight_state(*look).data["findings"]}
+    words = command.split()[1:]
+    assert lastlight_state(*words, "--dry-run", "--url", database.url).out.startswith(
+        "would remove 2 orphans with 2 rows"
+    )
+    assert lastlight_state(*words, "-y", "--url", database.url).code == 0
+    assert lastlight_state(*look).data["findings"] == []
 
 
 def test_a_time_limit_is_exit_code_7_and_the_command_that_goes_on_works_as_printed(old: Database) -> None:

@@ -1,8 +1,8 @@
 """Prunes that are killed at statements that chance chooses.
 
-``python killed_prunes.py URL KILLS SEED KIND`` prunes all old runs, or their journals, in the smallest batches, by one
-process after the other. Each is killed with SIGKILL before some statement, and the next one takes its work over, eleven
-minutes later by its clock. The last one is left to finish. Prints how many were killed.
+``python killed_prunes.py URL KILLS SEED KIND`` prunes all old runs, their journals or orphans, in the smallest batches,
+by one process after the other. Each is killed with SIGKILL before some statement, and the next one takes its work over,
+eleven minutes later by its clock. The last one is left to finish. Prints how many were killed.
 """
 
 import os
