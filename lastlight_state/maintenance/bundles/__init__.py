@@ -56,9 +56,10 @@ class Bundles(Repository):
         A run comes with its executions, journal, outputs and questions; a session with its branches, orders, messages
         and transitions, and with the branches of other sessions that its own were forked from. Rows are read at one
         moment. With ``with_logs`` the log files of their agents' sessions follow. The same state gives the same bytes.
-        ``redact`` names what is left out: the ``context`` and ``scratch`` of a run and the ``output_text`` of its
-        executions have a mark instead, as has the ``content`` of messages, which then come without chunks and
-        embeddings; ``outputs`` are rows of output tables, and ``logs`` the log files.
+        ``redact`` names what is left out, and nothing else is (`Redaction`): values of the named columns have a mark
+        instead, messages without ``content`` come without chunks and embeddings, ``events`` without frames, ``outputs``
+        are rows of output tables, and ``logs`` the log files. Ids, names of people and things, times, statuses,
+        reasons, phases and numbers are in every bundle.
         Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``. Unless ``outputs`` are left out, raises
         `Conflict` ``unregistered_columns`` where the run has rows in an attached table with undeclared columns.
         """

@@ -17,7 +17,20 @@ BundleKind = Literal["run", "session"]
 OnConflict = Literal["refuse", "skip", "new_ids"]
 
 #: What a bundle can leave out.
-Redaction = Literal["context", "scratch", "content", "output_text", "outputs", "logs"]
+Redaction = Literal[
+    "context",
+    "scratch",
+    "content",
+    "output_text",
+    "outputs",
+    "logs",
+    "inputs",
+    "events",
+    "errors",
+    "questions",
+    "scores",
+    "metadata",
+]
 
 KINDS = words(BundleKind)
 REDACTIONS = words(Redaction)

@@ -7,23 +7,52 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import MESSAGES, NAMESPACES, VECTORS
+from lastlight_state.conversations.tables import (
+    BRANCHES,
+    CHANGES,
+    MESSAGES,
+    NAMESPACES,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS,
+    VECTORS,
+)
 from lastlight_state.errors import Conflict
+from lastlight_state.journal.tables import EVENTS, FRAMES, SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.bundles.lines import Row
 from lastlight_state.maintenance.bundles.records import Bundle
 from lastlight_state.maintenance.copy.subjects import Subject, is_json
-from lastlight_state.outputs.tables import HISTORY
-from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+from lastlight_state.outputs.tables import HISTORY, INPUTS
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS, TRANSITIONS as MOVES
+
+_TALKING = (MESSAGES, SESSIONS, BRANCHES, PROGRESSIONS)
+_a, _e, _i, _q, _t = APPROVALS.c, EXECUTIONS.c, INPUTS.c, REQUESTS.c, TOOL_CALLS.c
 
 #: The columns of each name. An embedding tells of the text that it was made from.
 _COLUMNS: dict[str, tuple[sa.Column[Any], ...]] = {
     "context": (RUNS.c.context,),
     "scratch": (RUNS.c.scratch,),
     "content": (MESSAGES.c.content, MESSAGES.c.embedding),
-    "output_text": (EXECUTIONS.c.output_text,),
+    "output_text": (_e.output_text,),
+    "inputs": (_i.payload, _i.given, _i.reason),
+    "events": (EVENTS.c.payload, SIGNALS.c.payload, _t.input, _t.output),
+    "errors": (RUNS.c.error, RUNS.c.error_detail, _e.error, _e.error_detail, _t.error, MOVES.c.detail),
+    "questions": (_a.summary, _a.response, _a.action, _q.prompt, _q.options, _q.schema, _q.response),
+    "scores": tuple(SCORES.c[name] for name in ("reason", "meta", "input", "output", "expected")),
+    "metadata": (
+        *(table.c[name] for table in _TALKING for name in ("node_metadata", "extra")),
+        *(SESSIONS.c.artifact_contract, SESSIONS.c.artifact_verification),
+        *(TRANSITIONS.c.reason_summary, TRANSITIONS.c.evidence, CHANGES.c.details),
+        *(_e.details, _e.checkpoint, SANDBOXES.c.config),
+    ),
 }
-#: The tables without which a bundle comes: a mark would be no value of an output's model, and no chunk of a text.
-_TABLES: dict[str, tuple[sa.Table, ...]] = {"content": (NAMESPACES, VECTORS), "outputs": (HISTORY,)}
+#: The tables without which a bundle comes: a mark would be no value of an output's model, no chunk of a text, and no
+#: frame from which the next one can be told.
+_TABLES: dict[str, tuple[sa.Table, ...]] = {
+    "content": (NAMESPACES, VECTORS),
+    "outputs": (HISTORY,),
+    "events": (FRAMES,),
+}
 _MARK, _MARK_JSON = "[redacted]", {"lastlight_redacted": True}
 
 

@@ -9,19 +9,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.journal.trees import element, text
 from support.maintenance.whole_runs import Report
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.journal import NewEvent, NewScore, ToolOutcome
+from lastlight_state.maintenance.bundles import redaction
 from lastlight_state.maintenance.bundles.records import REDACTIONS
+from lastlight_state.maintenance.bundles.selection import TABLES
+from lastlight_state.maintenance.copy.subjects import is_json
+from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
-from lastlight_state.workflows import Trigger
+from lastlight_state.workflows import Gate, Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
 
 #: What must not be in a redacted bundle.
 SECRET = "classified"
 ALL: Any = tuple(sorted(REDACTIONS))
+#: JSON without contents: phases with their outcome, states of nodes, and what columns output tables have.
+STAYS = {
+    "workflow_runs.phase_history",
+    "workflow_runs.node_statuses",
+    "output_tables.columns",
+    "output_tables.json_schema",
+}
 
 
 @pytest.fixture
@@ -36,14 +49,23 @@ def source(tmp_path: Path) -> Any:
         w.executions.start("wf:x", run_id="run", session_id="s_1", options=ExecutionOptions(id="x"))
         w.executions.save_output("x", SECRET)
         store.outputs.catalog.define("report", Report)
+        j = store.journal
+        store.outputs.inputs.ensure("run", {"a": SECRET})
+        j.events.append_many("run", [NewEvent("e", {"a": SECRET})])
+        j.signals.send("run", "go", {"a": SECRET})
+        j.frames.append("run", element("step", text(SECRET), id="s"))
+        call = j.tool_calls.create("run", "grep", input={"a": SECRET})
+        j.tool_calls.finish("run", call.seq, ToolOutcome("failed", error={"a": SECRET}))
+        j.scores.record(NewScore("run", "n", "scorer", "Scorer", "live", 1.0, reason=SECRET))
         for title in (SECRET, f"{SECRET} again"):
             store.outputs.results.put("report", "run", "n", Report(title=title))
+        w.approvals.create("run", Gate("g", SECRET, id="ap"))
         log = store.settings.agent_sessions / "projects/-app/s_1.jsonl"
         log.parent.mkdir(parents=True)
         log.write_text(f'{{"a": "{SECRET}"}}\n')
         c.sessions.create(NewSession("talk", "n"))
         c.branches.create("talk", NewBranch(id="branch"))
-        c.branches.append("branch", [NewMessage("user", SECRET, id="m", embedding=[1.0])])
+        c.branches.append("branch", [NewMessage("user", SECRET, id="m", embedding=[1.0], node_metadata={"a": SECRET})])
         c.vectors.put("texts", [NewChunk("m", SECRET, [1.0])])
         yield store
 
@@ -58,16 +80,39 @@ def test_a_redacted_bundle_has_nothing_of_what_was_left_out(
     assert made[0].redacted == ALL
     assert SECRET.encode() not in files[0].read_bytes() == files[1].read_bytes()
     source.maintenance.bundles.export(kind, key, tmp_path / "whole.zip")
-    assert (tmp_path / "whole.zip").read_bytes().count(SECRET.encode()) == (6 if kind == "run" else 2)
+    assert (tmp_path / "whole.zip").read_bytes().count(SECRET.encode()) == (14 if kind == "run" else 3)
+
+
+def test_every_column_of_json_can_be_left_out_or_is_known_to_stay() -> None:
+    """maintenance OP-60: what is added later is in one of the groups, too."""
+    tables = [METADATA.tables[name] for names in TABLES.values() for name in names]
+    told = {str(column) for table in tables for column in table.columns if is_json(column)}
+    marked = {str(column) for columns in redaction._COLUMNS.values() for column in columns}
+    left_out = {str(column) for some in redaction._TABLES.values() for table in some for column in table.columns}
+    assert told - marked - left_out == STAYS
 
 
 def test_each_name_leaves_out_its_own(source: StateStore, tmp_path: Path) -> None:
     """maintenance OP-60."""
     left = {}
-    for name in ("context", "scratch", "output_text", "outputs", "logs"):
+    names: Any = ("context", "scratch", "output_text", "logs", "inputs", "errors", "questions", "scores")
+    for name in (*names, "outputs", "events"):
         source.maintenance.bundles.export("run", "run", tmp_path / name, redact=[name])
         left[name] = (tmp_path / name).read_bytes().count(SECRET.encode())
-    assert left == {"context": 5, "scratch": 5, "output_text": 5, "outputs": 4, "logs": 5}
+    assert left == {**dict.fromkeys(names, 13), "outputs": 12, "events": 10}
+
+
+def test_what_comes_of_a_redacted_bundle_can_be_read(source: StateStore, database: Database, tmp_path: Path) -> None:
+    """maintenance OP-61: with marks in place of values."""
+    store = database.open()
+    for kind, key in (("run", "run"), ("session", "talk")):
+        source.maintenance.bundles.export(kind, key, tmp_path / f"{key}.zip", redact=ALL)  # type: ignore[arg-type]
+        store.maintenance.bundles.load(tmp_path / f"{key}.zip", allow_redacted=True)
+    mark = {"lastlight_redacted": True}
+    (event,), (call,) = store.journal.events.list("run").items, store.journal.tool_calls.list("run").items
+    assert (event.payload, call.status, store.workflows.approvals.get("ap").summary) == (mark, "failed", "[redacted]")
+    assert (store.outputs.inputs.get("run").payload, store.journal.frames.list("run").items) == (mark, ())
+    assert store.conversations.messages.get("m").node_metadata == mark
 
 
 def test_a_redacted_bundle_is_refused_by_name_unless_it_is_allowed(
