@@ -272,9 +272,9 @@ class _Session:
         for row in rows:
             at = moment_of(row["created_at"]) or begun
             if last is None and row["previous_status"] is not None and begun is not None:
-                yield Change(
-                    known_status(row["previous_status"])[0], min(begun, at or begun), Reason(_IMPORTED, source="system")
-                )
+                first, strange = known_status(row["previous_status"])
+                self._noticed["status_unknown"] += strange is not None
+                yield Change(first, min(begun, at or begun), Reason(_IMPORTED, summary=strange, source="system"))
             last, strange = known_status(row["status"])
             self._noticed["status_unknown"] += strange is not None
             if at is not None:

@@ -34,6 +34,7 @@ class StatePiece:
     """The snapshot of a session. One that tells no time is of when its source was changed."""
 
     def __init__(self, given: SessionState, tree: RunTree, noticed: Counter[str], changed: datetime) -> None:
+        noticed["updated_at_approximate"] += given.updated_at is None
         self._at = given.updated_at or to_millis(changed)
         state = given.model_copy(update={"updated_at": self._at})
         check(state)

@@ -153,7 +153,9 @@ def test_an_indexed_state_without_a_time_is_of_when_its_messages_were_changed(st
     for file, at in ((home / "sessions" / "messages" / f"{SESSION}.jsonl", 1_000_000_000), (index, 1_100_000_000)):
         os.utime(file, (at, at))
     imports, states = store.maintenance.imports, store.run_log.states
-    assert [imports.run(home).units for _ in range(2)] == [{"imported": 2}, {"unchanged": 2}]
+    first, second = imports.run(home), imports.run(home)
+    assert (first.units, first.noticed) == ({"imported": 2}, {"updated_at_approximate": 2})
+    assert second.units == {"unchanged": 2}
     assert states.get(SESSION).updated_at.timestamp() == 1_000_000_000
     assert states.get(OTHER_SESSION).updated_at.timestamp() == 1_100_000_000
 
@@ -216,7 +218,7 @@ def test_a_lenient_import_keeps_refused_numbers_as_words(store: Any, home: Path)
     os.utime(write_state(home, text), (1_000_000_000, 1_000_000_000))
     imports = store.maintenance.imports
     assert _codes(imports.plan(home)) == {f"state/{SESSION}": "invalid_value"}
-    assert imports.run(home, lenient=True).noticed == {"adapted": 1}
+    assert imports.run(home, lenient=True).noticed == {"adapted": 1, "updated_at_approximate": 1}
     found = store.run_log.states.get(SESSION)
     assert (found.messages, found.updated_at.timestamp()) == ((said("NaN"),), 1_000_000_000)
 

@@ -182,6 +182,16 @@ def test_an_order_whose_id_is_taken_gets_another(store: Any, source: Path) -> No
     assert told[1:] == [("aborted", "system", _at(0)), ("running", "system", _at(-5))]
 
 
+def test_a_status_before_the_history_that_is_not_known_is_noted(store: Any, source: Path) -> None:
+    """maintenance OP-80: it has ended then, and its word stands in the summary."""
+    put_session(source, "s1", [], status="failed")
+    row = {"id": "t1", "entity_type": "session", "entity_id": "s1", "previous_status": "Odd", "status": "failed"}
+    put(source, "status_transitions", created_at=BEGIN, reason_code="run.failed.exception", source="executor", **row)
+    assert store.maintenance.imports.run(source).noticed["status_unknown"] == 1
+    first = store.conversations.lifecycle.history("s1").items[-1]
+    assert (first.status, first.reason_summary) == ("completed", "Odd")
+
+
 @pytest.mark.parametrize("column", ["previous_status", "status"])
 def test_a_history_without_a_column_fails_its_session_alone(store: Any, source: Path, column: str) -> None:
     """maintenance OP-80."""
