@@ -11,8 +11,11 @@ from support.to_disk import ToDisk
 
 from lastlight_state.mailbox import Attachment, Mailboxes
 from lastlight_state.mailbox.folder import Place, removal
+from lastlight_state.maintenance.prune.archiving import Archiver
 from lastlight_state.run_log import RunLog, SessionState
 from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+from lastlight_state.workflows.arguments import RunOptions
 
 DAY = "sessions/2026/02/03"
 
@@ -135,3 +138,19 @@ def test_the_files_of_a_backup_are_on_disk_before_it_has_its_name(
     named = calls.index("name backup")
     synced = [call for call in calls[:named] if call.startswith("sync") and call.endswith(("a.jsonl", "manifest.json"))]
     assert {Path(call).name for call in synced} == {"a.jsonl", "manifest.json"}
+
+
+def test_a_bundle_that_a_killed_batch_left_is_brought_to_disk_before_its_rows_go(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-30: its writer may have been killed before it had done so."""
+    store = sqlite_database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    (tmp_path / "archive").mkdir()
+    archiver = Archiver("run", tmp_path / "archive", "0016", store.settings)
+    store._scope.viewing(lambda unit: archiver.archive(unit, ["run"]))
+    [left] = (tmp_path / "archive").iterdir()
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    store._scope.viewing(lambda unit: archiver.archive(unit, ["run"]))
+    monkeypatch.undo()
+    assert [call for call in calls if not call.endswith(".tmp")] == [f"sync archive/{left.name}", "sync archive"]
