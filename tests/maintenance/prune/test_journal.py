@@ -288,6 +288,31 @@ def test_a_run_that_is_restarted_between_the_look_and_its_batch_keeps_its_journa
     assert len(left(database, "a")) == 5
 
 
+def test_a_run_that_gets_a_live_child_between_the_look_and_its_batch_keeps_its_journal(database: Database) -> None:
+    """maintenance OP-28, OP-90, case 11."""
+    store, other = database.open(), database.open()
+    journalled(store, "a")
+    database.clock.advance(seconds=31 * DAY)
+    options = RunOptions(id="child", parent_run_id="a")
+    with racing(store) as race:
+        race.before_unit(4, lambda: other.workflows.runs.create("wf", trigger=Trigger("c"), phase="p", options=options))
+        assert store.maintenance.prune.run(OLD).counts == {}
+    assert race.left == 0
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_journals_of_many_runs_go_in_one_prune(database: Database, named: bool) -> None:
+    """maintenance OP-28, OP-90, case 10: those that have lost theirs are passed over."""
+    store, raw, at = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
+    keys = [f"r{n:03}" for n in range(450)]
+    insert(raw, "workflow_runs", *(run_row(key, at) for key in keys))
+    event = {"type": "e", "occurred_at": at, "payload": "{}"}
+    insert(raw, "run_events", *({"run_id": key, "seq": n, **event} for key in keys[210:] for n in range(2)))
+    policy = PrunePolicy("journal", keep_n=0, ids=keys if named else None, batch_rows=150)
+    assert store.maintenance.prune.plan(policy).counts == {"run_events": 240}
+    assert store.maintenance.prune.run(policy).counts == {"run_events": 240}
+
+
 def test_what_is_appended_between_the_look_and_its_batch_stays_whole(database: Database) -> None:
     """maintenance OP-28, OP-90: a frame is rebuilt from those that stay, and the last event is the new one."""
     store, other = database.open(), database.open()

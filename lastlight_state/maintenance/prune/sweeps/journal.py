@@ -18,6 +18,8 @@ from lastlight_state.db.indexes import AmongFew, Leading
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.journal import tool_calls
+from lastlight_state.journal.events import statements as events
+from lastlight_state.journal.frames import statements as frames
 from lastlight_state.journal.kernel.streams import Stream
 from lastlight_state.journal.signals import statements as signals
 from lastlight_state.journal.tables import EVENTS, FRAMES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
@@ -144,15 +146,19 @@ def _loose(stream: Stream, seq: sa.Column[Any]) -> sa.ColumnElement[bool]:
     return _last(seq)(RUNS.c.id) >= sa.func.coalesce(known, number(0))
 
 
-#: The streams of which no row stays that could tell the next number.
-_EMPTIED = {
-    signals.STREAM.name: (signals.STREAM, _loose(signals.STREAM, _signal.c.seq)),
-    tool_calls.STREAM.name: (tool_calls.STREAM, _loose(tool_calls.STREAM, _call.c.seq)),
+_LOOSE = {
+    stream.name: (stream, _loose(stream, seq))
+    for stream, seq in (
+        (events.STREAM, _event.c.seq),
+        (signals.STREAM, _signal.c.seq),
+        (frames.STREAM, _frame.c.frame_no),
+        (tool_calls.STREAM, _call.c.seq),
+    )
 }
 
 SOME = _of_runs(part.goes.label(part.name) for part in PARTS)
 AMOUNTS = _of_runs(part.amount.label(part.name) for part in PARTS)
-LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _EMPTIED.items())
+LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _LOOSE.items())
 
 
 class Journal(OneStage):
@@ -223,9 +229,9 @@ def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
 
 
 def _settle(unit: Unit, keys: Sequence[str]) -> None:
-    """Let the counters of these runs know all numbers, as long as there are rows that tell them."""
+    """Let the counters of these runs know all numbers. A row that is gone cannot refuse its number any more."""
     for row in rows(unit, LOOSE, keys):
-        for name, (stream, _) in _EMPTIED.items():
+        for name, (stream, _) in _LOOSE.items():
             if row[name]:
                 stream.settle(unit, row["key"])
 
