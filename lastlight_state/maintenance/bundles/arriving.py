@@ -12,16 +12,29 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.exchange.sending import ordered
-from lastlight_state.conversations.tables import DELIVERIES, INBOXES, LINKS, NAMESPACES, PROGRESSIONS, VECTORS
+from lastlight_state.conversations.tables import (
+    DELIVERIES,
+    INBOXES,
+    LINKS,
+    NAMESPACES,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS,
+    VECTORS,
+)
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
+from lastlight_state.journal.tables import SEQUENCES
 from lastlight_state.maintenance import placing
+from lastlight_state.maintenance.counters.counted import COUNTERS
 from lastlight_state.maintenance.references import family, rows
+from lastlight_state.workflows.tables import RUNS
 
-_d, _i, _n, _p = DELIVERIES.c, INBOXES.c, NAMESPACES.c, PROGRESSIONS.c
+_d, _i, _n, _p, _t = DELIVERIES.c, INBOXES.c, NAMESPACES.c, PROGRESSIONS.c, TRANSITIONS.c
 
 _DELIVERED = family(lambda keys: sa.select(_d.message_id, _d.owner).where(_d.message_id.in_(keys)))
+_MOVED = family(lambda keys: sa.select(_t.session_id, _t.seq).where(_t.session_id.in_(keys)))
 _ORDERS = family(lambda keys: sa.select(_p.id).where(_p.id.in_(keys)))
 _LENGTHS = family(lambda keys: sa.select(_n.namespace, _n.dimensions).where(_n.namespace.in_(keys)))
 _next = bind("next_ord", _i.next_ord)
@@ -29,14 +42,23 @@ _RAISE = prepared(
     sa.update(INBOXES).where(_i.owner == bind("owner", _i.owner), _i.next_ord < _next).values(next_ord=_next)
 )
 
+#: Of runs and sessions. Those of inboxes and orders are seen to where their rows are stored.
+_OWN_COUNTERS = [one for one in COUNTERS if one.column.table in (RUNS, SEQUENCES, SESSIONS)]
+
 Row = dict[str, Any]
 
 
 def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> list[Row]:
-    """Those of these rows that can be stored. ``keeps``: chunks of another length are left out, and not refused."""
+    """Those of these rows that can be stored.
+
+    ``keeps``: chunks of another length, and transitions with a number that another one has, are left out, not refused.
+    """
     if table is DELIVERIES:
         there = {(row["owner"], row["message_id"]) for row in _found(unit, _DELIVERED, given, "message_id")}
         return [row for row in given if (row["owner"], row["message_id"]) not in there]
+    if table is TRANSITIONS and keeps:
+        taken = {(row["session_id"], row["seq"]) for row in _found(unit, _MOVED, given, "session_id")}
+        return [row for row in given if (row["session_id"], row.get("seq")) not in taken]
     if table not in (NAMESPACES, VECTORS):
         return given
     lengths = {row["namespace"]: row["dimensions"] for row in _found(unit, _LENGTHS, given, "namespace")}
@@ -66,6 +88,13 @@ def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
     numbers = {row["owner"]: row.get("next_ord", 0) for row in inboxes}
     for owner in ordered(numbers):
         unit.change(_RAISE, {"owner": owner, "next_ord": numbers[owner]})
+
+
+def raise_counters(unit: Unit, keys: Iterable[str]) -> None:
+    """Let these runs or sessions give no number that a row of theirs has: they stayed as they were, and got rows."""
+    for key in sorted(keys):
+        for counter in _OWN_COUNTERS:
+            unit.row(counter.mend, {"key": key})
 
 
 def _found(unit: Unit, statements: Any, given: Sequence[Row], name: str) -> Iterable[Row]:

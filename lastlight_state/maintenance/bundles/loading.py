@@ -128,6 +128,8 @@ class Loading:
                 arriving.raise_numbers(unit, rows)
             if table is REGISTRY and outputs:
                 make_tables(unit, outputs)
+        if self._keeps:
+            arriving.raise_counters(unit, [self._id, *self._context("sessions")])
         return added
 
     def _given(
