@@ -163,3 +163,14 @@ def test_a_policy_of_zero_beside_a_receipt_is_refused(tmp_path: Path, flag: str)
     StateStore.open(tmp_path / "s.db").close()
     said = lastlight_state("prune", "--resume", "x", flag, "0", "-y", "--url", tmp_path / "s.db")
     assert (said.code, "must not be given" in said.err) == (2, True)
+
+
+def test_log_files_are_pruned_and_counted_in_bytes(old: Database) -> None:
+    """maintenance OP-93, OP-71."""
+    words = ("--kind", "agent-logs", "--keep-n", 0, "--state-dir", old.state_dir)
+    assert "on this machine" in prune(old, *words).err
+    with old.open() as store:
+        old_log(store, "s-1")
+    assert "would remove 1 agent-logs with 3 log files of 47 bytes" in prune(old, *words, "--dry-run").out
+    assert "done, 3 log files of 47 bytes removed" in prune(old, *words, "-y").out
+    assert (there(store), prune(old, *words, "--json").data["records"]) == ({}, 0)
