@@ -68,7 +68,11 @@ def _folder(kind: str, folder: Any) -> str:
         raise InvalidValue("archive", f"there are bundles of {' and '.join(BUNDLES)}, not of {kind}")
     valid.identifier("archive", str(folder), MOST_PATH)
     place = Path(folder).absolute()
-    if not place.is_dir():
+    try:
+        is_there = place.is_dir()
+    except OSError as error:
+        raise InvalidValue("archive", f"{str(place)!r:.200} cannot be looked at: {error.strerror}") from error
+    if not is_there:
         raise InvalidValue("archive", f"{str(place)!r:.200} is not a folder")
     return str(place)
 

@@ -187,7 +187,8 @@ def test_an_archive_that_cannot_be_is_refused(database: Database, folder: Path) 
     """maintenance OP-25, OP-30: before there is a receipt."""
     store = _with_an_old_run(database)
     policy = PrunePolicy("runs", keep_n=0, archive=folder)
-    for wrong in (replace(policy, kind="fires"), replace(policy, archive=folder / "none"), replace(policy, archive="")):
+    folders = (replace(policy, archive=one) for one in (folder / "none", "", "x" * 300))
+    for wrong in (replace(policy, kind="fires"), *folders):
         with pytest.raises(InvalidValue, match="archive"):
             store.maintenance.prune.run(wrong)
     assert store.receipts.list().items == ()
