@@ -91,7 +91,7 @@ class PostgresTemplate:
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """A database of the test's own (60 to 170 ms)."""
+        """A database of the test's own (40 to 170 ms)."""
         with self._server.database(template=self._template) as url:
             database = Database(url, self.name, clock, folder)
             try:

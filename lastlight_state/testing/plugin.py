@@ -46,7 +46,7 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.Throwawa
 
 @pytest.fixture
 def postgres_url(postgres_server: testing.ThrowawayPostgres) -> Iterator[str]:
-    """The URL of an empty Postgres database of the test's own, dropped afterwards (50 to 150 ms per test)."""
+    """The URL of an empty Postgres database of the test's own, dropped afterwards (30 to 150 ms per test)."""
     with postgres_server.database() as url:
         yield url
 
@@ -99,7 +99,7 @@ def database(
 def fresh_database(
     template: testing.SqliteTemplate | testing.PostgresTemplate, state_dir: Path, frozen_clock: testing.FrozenClock
 ) -> Iterator[testing.Database]:
-    """Like ``database``, but of the test's own: for several processes, locks and migrations (170 ms on Postgres)."""
+    """Like ``database``, but of the test's own: for processes, locks and migrations (40 to 170 ms on Postgres)."""
     with template.fresh(state_dir, frozen_clock) as database:
         yield database
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy.engine import make_url
@@ -28,6 +29,8 @@ CONNECT_SECONDS = 30
 #: How often it is tried to copy or drop a database whose last client is about to go. The server waits five seconds for
 #: it each time, and a machine that is busy with tests may need more.
 _ATTEMPTS = 6
+#: Version 14 knows no strategies.
+_COPIES_FILES = "SELECT current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000"
 
 WAYS: dict[str, Callable[[], ways.Served]] = {
     "url": ways.from_url,
@@ -79,10 +82,11 @@ class ThrowawayPostgres:
     def create_database(self, *, template: str | None = None) -> str:
         """The URL of a new database: an empty one, or a copy of ``template``.
 
-        ``template`` is the URL of a database of this server without open connections. Either takes 30 to 170 ms.
+        ``template`` is the URL of a database of this server without open connections. Either takes 20 to 170 ms.
         """
         name = f"lastlight_test_{uuid.uuid4().hex[:12]}"
-        self._execute("CREATE DATABASE {} TEMPLATE {}", name, _database(template) if template else "template0")
+        statement = f"CREATE DATABASE {{}} TEMPLATE {{}} {self._strategy}"
+        self._execute(statement, name, _database(template) if template else "template0")
         return make_url(self.url).set(database=name).render_as_string(hide_password=False)
 
     def drop_database(self, url: str) -> None:
@@ -103,6 +107,13 @@ class ThrowawayPostgres:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @cached_property
+    def _strategy(self) -> str:
+        """Copying files forces checkpoints; where these need not reach the disk, it is the fastest way."""
+        with connect(self.url) as connection:
+            (copies_files,) = connection.execute(_COPIES_FILES).fetchone() or (False,)
+        return "STRATEGY FILE_COPY" if copies_files else ""
 
     def _execute(self, statement: str, *names: str, attempts: int = _ATTEMPTS) -> None:
         driver = _driver()

@@ -40,22 +40,27 @@ PRIVATE = (
     "log_min_messages=warning",
 )
 
-PLACE = "/tmp"  # noqa: S108 a private directory is made in it; TMPDIR can be too long for the path of a unix socket
+#: Where a server's private directory is made: in memory, where a new database costs a tenth of the time, or else in the
+#: last. TMPDIR can be too long for the path of a unix socket.
+PLACES = ("/dev/shm", "/tmp")  # noqa: S108 the directory is its owner's alone
+#: The bytes that a place other than the last must have free.
+ROOM = 2 * 2**30
 STOP_SECONDS = 30
 
 
 class LocalServer:
     """A running server; ``url`` is its database ``postgres``, ``folder`` holds everything it has.
 
-    Starting takes 0.3 to 0.9 seconds. The server ends with `stop`, or within moments of the end of this process,
-    ``kill -9`` included. Raises `BackendUnavailable` with the reason when it cannot run.
+    Its files are in memory where there is room (`PLACES`). Starting takes 0.3 to 0.9 seconds. The server ends with
+    `stop`, or within moments of the end of this process, ``kill -9`` included. Raises `BackendUnavailable` with
+    the reason when it cannot run.
     """
 
     def __init__(self, binaries: Binaries, *, settings: Sequence[str] = ()) -> None:
         self.version = _version(binaries)
         user = _server_user()
         moves = user is not None and not _can_run(binaries, user[0])
-        self.folder = Path(tempfile.mkdtemp(prefix="ll-pg-", dir=PLACE))
+        self.folder = Path(tempfile.mkdtemp(prefix="ll-pg-", dir=_place(runs_programs=moves)))
         self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}/s&port=5432"
         place = self.folder / "pg"
         plan = {
@@ -114,6 +119,21 @@ def _can_run(binaries: Binaries, uid: int) -> bool:
             ) from error
         return False
     return True
+
+
+def _place(*, runs_programs: bool) -> str:
+    """The first of `PLACES` that will do; containers, for example, give little memory and run no program from it."""
+    *others, last = PLACES
+    return next((place for place in others if _will_do(place, runs_programs=runs_programs)), last)
+
+
+def _will_do(place: str, *, runs_programs: bool) -> bool:
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return False
+    is_open = os.access(place, os.W_OK | os.X_OK) and not (runs_programs and found.f_flag & os.ST_NOEXEC)
+    return is_open and found.f_bavail * found.f_frsize >= ROOM
 
 
 def _watch(plan: dict[str, Any]) -> subprocess.Popen[bytes]:

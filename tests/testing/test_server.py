@@ -27,7 +27,8 @@ from pathlib import Path
 from lastlight_state.testing import server
 from lastlight_state.testing.binaries import Binaries
 
-server.PLACE, folder, package = sys.argv[1:4]
+place, folder, package = sys.argv[1:4]
+server.PLACES = (place,)
 owned = server.LocalServer(Binaries(Path(folder), Path(package) if package else None))
 print(owned.url, flush=True)
 """
@@ -38,7 +39,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where servers of this test put their directories: a short path that anybody may pass through."""
     folder = Path(tempfile.mkdtemp(prefix="ll-test-", dir="/tmp"))
     folder.chmod(0o711)
-    monkeypatch.setattr(server, "PLACE", str(folder))
+    monkeypatch.setattr(server, "PLACES", (str(folder),))
     yield folder
     shutil.rmtree(folder)
 
@@ -179,6 +180,21 @@ def test_a_version_older_than_the_library_supports_is_refused(place: Path) -> No
 def test_the_oldest_supported_version_is_not_refused(place: Path) -> None:
     with pytest.raises(BackendUnavailable, match="initdb: made for the test"):
         LocalServer(fake(place / "bin", version=f"{OLDEST}.0", initdb="echo 'made for the test' >&2; exit 1"))
+
+
+@pytest.mark.parametrize(
+    ("first", "room", "chosen"), [("memory", 1, "memory"), ("memory", 2**60, "disk"), ("none", 1, "disk")]
+)
+def test_its_files_are_in_the_first_place_that_has_room(
+    place: Path, monkeypatch: pytest.MonkeyPatch, first: str, room: int, chosen: str
+) -> None:
+    for name in ("memory", "disk"):
+        (place / name).mkdir(mode=0o711)
+    monkeypatch.setattr(server, "PLACES", (str(place / first), str(place / "disk")))
+    monkeypatch.setattr(server, "ROOM", room)
+    with pytest.raises(BackendUnavailable, match=f"initdb: .*--pgdata={place / chosen}/ll-pg-"):
+        LocalServer(fake(place / "bin", initdb='echo "$@" >&2; exit 1'))
+    assert is_empty(place / chosen)
 
 
 def test_a_failing_initdb_gives_its_own_words_and_leaves_nothing(place: Path) -> None:
