@@ -47,6 +47,20 @@ def test_columns_are_aligned_by_what_a_terminal_shows_and_nothing_trails() -> No
     assert len({cell_len(line) for line in lines}) == 1
 
 
+def test_texts_stand_at_the_left_of_their_column_and_numbers_at_the_right() -> None:
+    """maintenance OP-71."""
+    stream = io.StringIO()
+    screen = Screen(stream)
+    columns = (COLUMNS[1], COLUMNS[2], COLUMNS[1])
+    for line in screen.table(columns, [("", "long text", 7), ("", "x", 123_456)]):
+        screen.write(line)
+    assert stream.getvalue().splitlines() == [
+        "TEXT        COUNT  TEXT",
+        "long text       7  long text",
+        "x          123456  x",
+    ]
+
+
 def test_without_a_terminal_everything_is_whole_and_plain() -> None:
     """maintenance OP-11, OP-71, case 51."""
     said = drawn(io.StringIO())

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 from support.lasting import Lasting
+from support.maintenance.homes import begin, state, write_log, write_state
 from support.maintenance.mailbox_trees import write_session
 from support.maintenance.threads import logged
+from support.run_log.logs import event
 
 from lastlight_state import StateStore
+from lastlight_state.codec import dump_line
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -72,6 +75,24 @@ def _more_logs(store: StateStore, folder: Path) -> None:
         log.write(b'{"type":"user","sessionId":"s-2"}\n')
 
 
+def _home(_: StateStore, folder: Path) -> None:
+    """The log of a run and the snapshot of a session, of another program."""
+    write_log(folder / "home", begin())
+    write_state(folder / "home", state("one", invoke_seq=1))
+
+
+def _import_home(store: StateStore, folder: Path) -> None:
+    assert store.maintenance.imports.run(folder / "home").failures == ()
+
+
+def _more_home(store: StateStore, folder: Path) -> None:
+    _home(store, folder)
+    _import_home(store, folder)
+    with write_log(folder / "home", begin()).open("ab") as log:
+        log.write(dump_line(event(1)))
+    write_state(folder / "home", state("one", "two", at="2026-02-03T13:00:00.000Z", invoke_seq=2))
+
+
 def _salvaged(store: StateStore, **given: Any) -> object:
     [path] = store.settings.agent_sessions.rglob("s-1.jsonl")
     return store.maintenance.repair.salvage(path, **given)
@@ -99,6 +120,8 @@ CALLS: dict[str, tuple[Act, Act]] = {
     "a replaced log": (_damaged, lambda store, _: _salvaged(store, replace=True)),
     "an import of logs": (_logs, _import),
     "an import of logs that have grown": (_more_logs, _import),
+    "an import of logs and states of runs": (_home, _import_home),
+    "an import of logs and states of runs that have grown": (_more_home, _import_home),
     "an import of a mailbox": (
         lambda _, folder: write_session(folder / "data" / "v2-sessions"),
         lambda store, folder: store.maintenance.imports.run(folder / "data" / "v2-sessions"),
