@@ -64,6 +64,24 @@ class KeptClock:
         return moment
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
+_LAST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
+
+
+def of_file(nanoseconds: int) -> datetime:
+    """The time of a file's change, given in nanoseconds since 1970, in whole milliseconds.
+
+    Whoever owns a file sets its time, on some file systems far outside of the calendar: such a one is the first day of
+    the year 1000, or the last one of 8999.
+    """
+    try:
+        moment = _EPOCH + timedelta(milliseconds=nanoseconds // 1_000_000)
+    except OverflowError:
+        return _FIRST if nanoseconds < 0 else _LAST
+    return min(max(moment, _FIRST), _LAST)
+
+
 def to_millis(moment: datetime) -> datetime:
     """The moment with everything below a millisecond cut off."""
     below = moment.microsecond % 1000

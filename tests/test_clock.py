@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from lastlight_state.clock import SYSTEM_CLOCK, KeptClock, aware_utc, iso_text, to_millis
+from lastlight_state.clock import SYSTEM_CLOCK, KeptClock, aware_utc, iso_text, of_file, to_millis
 from lastlight_state.db.columns import parse_time
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
@@ -91,3 +91,18 @@ def test_a_clock_at_the_end_of_the_calendar_is_refused_when_it_is_given(year: in
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InvalidValue, match="clock: must be between"):
         KeptClock(clock).now()
+
+
+@given(st.integers(-(2**80), 2**80))
+def test_the_time_of_any_file_is_in_the_calendar_and_can_be_calculated_with(nanoseconds: int) -> None:
+    """house H-30."""
+    moment = of_file(nanoseconds)
+    assert moment == to_millis(moment)
+    assert moment - timedelta(days=36_500) < moment < moment + timedelta(days=36_500)
+
+
+def test_the_time_of_a_file_is_cut_to_milliseconds() -> None:
+    """house H-30."""
+    assert of_file(1_999_999) == datetime(1970, 1, 1, 0, 0, 0, 1_000, tzinfo=UTC)
+    assert of_file(-1) == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert (of_file(-(2**70)).year, of_file(2**70).year) == (1000, 8999)

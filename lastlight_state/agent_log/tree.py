@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.records import SessionFile
+from lastlight_state.clock import of_file
 from lastlight_state.errors import NotFound, UnsafePath
 from lastlight_state.jsonl import files, places
 
 PROJECTS = "projects"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def open_log(log: SessionFile) -> int:
@@ -37,6 +37,11 @@ class Found(NamedTuple):
     session_id: str
     bytes: int
 
+    @property
+    def changed_at(self) -> datetime:
+        """The time of the last change."""
+        return of_file(-self.age * 1_000_000)
+
     def in_directory(self, directory: Path) -> SessionFile:
         """The file as a record."""
         return SessionFile.of(
@@ -45,7 +50,7 @@ class Found(NamedTuple):
                 "slug": self.slug,
                 "scope": paths.scope_of(self.slug),
                 "bytes": self.bytes,
-                "modified_at": _EPOCH - timedelta(milliseconds=self.age),
+                "modified_at": self.changed_at,
                 "path": directory / (self.session_id + paths.LOG_SUFFIX),
                 "safe": paths.is_safe_id(self.session_id),
             }

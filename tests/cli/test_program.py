@@ -41,6 +41,7 @@ BAD = {
     "unknown status": ("ls", "runs", "--status", "lost"),
     "unknown activity": ("ls", "messaging", "--status", "sleeping"),
     "no time": ("ls", "--since", "yesterday"),
+    "a time before all years": ("ls", "--since", "999999d"),
     "a time without zone": ("ls", "--since", "2026-02-03T12:00"),
     "a flag of another kind": ("ls", "approvals", "--since", "1d"),
     "history of what has none": ("show", "approval", "1", "--history"),

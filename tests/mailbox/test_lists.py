@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from stat import S_IFREG
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from support.mailbox.files import inbound, sql
 
 from lastlight_state.db.listing import Listing
 from lastlight_state.mailbox import HostMailbox
+from lastlight_state.mailbox.folder import heartbeat
 from lastlight_state.mailbox.host import statements
 
 
@@ -20,3 +24,12 @@ def test_a_later_page_seeks_in_its_index(host: HostMailbox, listing: Listing) ->
     text = str(element.compile(dialect=sqlite.dialect()))
     plan = sql(inbound(host), f"EXPLAIN QUERY PLAN {text}", [None] * text.count("?"))
     assert [row[3].split(" USING")[0] for row in plan] == ["SEARCH messages_in"]
+
+
+def test_a_heartbeat_beyond_the_calendar_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mailbox MB-06, house H-30: the agent sets its time, on some file systems far beyond the year 9999."""
+    beyond = SimpleNamespace(st_mode=S_IFREG, st_mtime_ns=2**70)
+    monkeypatch.setattr(Path, "lstat", lambda _: beyond)
+    found = heartbeat.last_beat(tmp_path)
+    assert found is not None
+    assert found.year == 8999

@@ -56,11 +56,11 @@ def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
     ago = ages.age(text)
-    if ago is not None:
-        return SYSTEM_CLOCK.now() - ago
     try:
+        if ago is not None:
+            return SYSTEM_CLOCK.now() - ago
         return aware_utc("--since", datetime.fromisoformat(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InvalidValue(
             "--since", f"{text!r:.80} is not a time", permitted=("2026-02-03T12:00Z", "24h", "7d")
         ) from None

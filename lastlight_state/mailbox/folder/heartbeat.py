@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from lastlight_state.clock import to_millis
+from lastlight_state.clock import of_file
 from lastlight_state.jsonl import places
 from lastlight_state.mailbox.folder import HEARTBEAT
 
@@ -36,4 +36,4 @@ def last_beat(folder: Path) -> datetime | None:
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
-    return to_millis(datetime.fromtimestamp(found.st_mtime_ns // 1_000_000 / 1000, UTC))
+    return of_file(found.st_mtime_ns)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lastlight_state.clock import of_file
 from lastlight_state.conversations import runtime, words
 from lastlight_state.conversations.arguments import (
     BranchTree,
@@ -91,7 +92,7 @@ def _draft(folder: Path, lenient: bool) -> Draft:
         branches.append(branch)
         loose += outside
     moments = sorted(_moments([message for branch in branches for message in branch.messages] + loose))
-    changed = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, UTC)
+    changed = of_file((folder / MANIFEST).stat().st_mtime_ns)
     times, rough = _times(manifest, moments, changed)
     branches.sort(key=lambda one: moment_of(one.branch.created_at) or changed)
     session = _session(folder, manifest, times, rough, noticed)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.clock import to_millis
+from lastlight_state.clock import of_file, to_millis
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, UnsafePath
 from lastlight_state.jsonl import places
@@ -105,7 +104,7 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: Into) -> StatePiece:
         data, changed = _read(messages_folder / f"{session_id}{paths.LOG_SUFFIX}")
     except FileNotFoundError:
         index = home.sessions / INDEX
-        data, changed = b"", datetime.fromtimestamp(index.stat()[stat.ST_MTIME], UTC)
+        data, changed = b"", _changed(index.stat())
     value["messages"] = _messages(data, noticed, adapts)
     source.confirm()
     return StatePiece(files.state_of(value, session_id), tree, noticed, changed)
@@ -134,4 +133,9 @@ def _read(file: Path) -> tuple[bytes, datetime]:
         found = os.fstat(opened.fileno())
         if found.st_size > files.MAX_BYTES:
             raise PayloadTooLarge(file.name, limit=files.MAX_BYTES, actual=found.st_size)
-        return opened.read(), datetime.fromtimestamp(found[stat.ST_MTIME], UTC)
+        return opened.read(), _changed(found)
+
+
+def _changed(status: os.stat_result) -> datetime:
+    """When a file was changed, in whole seconds."""
+    return of_file(status.st_mtime_ns // 1_000_000_000 * 1_000_000_000)

@@ -7,11 +7,12 @@ import os
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lastlight_state.clock import of_file
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
@@ -51,7 +52,7 @@ def _read(file: Path, into: Into) -> TeamPiece:
     )
     began = moment_of(told.get("created_at"))
     noticed["created_at_approximate"] += began is None
-    began = began or datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    began = began or of_file(file.stat().st_mtime_ns)
     letters = [
         reader.letter(f"messages[{i}]", one, began) for i, one in enumerate(_list("messages", told.get("messages")))
     ]

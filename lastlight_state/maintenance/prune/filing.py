@@ -23,8 +23,9 @@ from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES, Pr
 from lastlight_state.receipts import Receipt, steps
 from lastlight_state.settings import Settings
 
-#: How many logs a receipt names at a time, and how many of them a plan.
-TOGETHER, _SAMPLES = 100, 20
+#: How many logs a receipt names at a time, and how many of them a plan. As many fit a receipt, however long their
+#: names are: two of 255 bytes each, of which JSON may write every one as six.
+TOGETHER, _SAMPLES = 20, 20
 #: Logs by their keys, with what goes of each.
 Going: TypeAlias = dict[str, Size]
 

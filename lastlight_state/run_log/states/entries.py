@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lastlight_state.clock import of_file
 from lastlight_state.db.valid import identifier
 from lastlight_state.errors import StateError
 from lastlight_state.run_log import words
@@ -17,7 +17,6 @@ from lastlight_state.run_log.tree import StateFile
 
 _TEXT = 500
 _PATH_BYTES = 4096
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def normal(where: str, path: str) -> str:
@@ -30,7 +29,7 @@ def entry_of(file: StateFile) -> SessionEntry | None:
     try:
         state = files.load(file.path, file.session_id)
     except StateError as error:
-        changed = _EPOCH + timedelta(milliseconds=file.changed_ns // 1_000_000)
+        changed = of_file(file.changed_ns)
         return SessionEntry(
             session_id=file.session_id, updated_at=changed, size_bytes=file.size, problem=str(error)[:_TEXT]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from lastlight_state.conversations import NewSession
 from lastlight_state.errors import Conflict, InvalidValue, NotFound
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.files.agents import AgentLogs
+from lastlight_state.maintenance.prune.filing import TOGETHER
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.run_log import RunLog
 from lastlight_state.testing import Database
@@ -267,3 +269,25 @@ def _with_logs(database: Database, *sessions: str) -> StateStore:
         old_log(store, session_id)
     database.clock.advance(seconds=31 * DAY)
     return store
+
+
+@pytest.mark.parametrize("name", [b"bad\xff", b"x" * 253])
+def test_a_folder_whose_name_no_log_can_have_stays(name: bytes, database: Database) -> None:
+    """maintenance OP-93: the logs beside it go."""
+    store = _with_logs(database, "s-1")
+    folder = project(store) / os.fsdecode(name)
+    put_old(folder / RAW_NAME, b"of no log")
+    age(folder)
+    assert store.maintenance.prune.plan(AGENTS).counts == ONE
+    assert store.maintenance.prune.run(AGENTS).counts == ONE
+    assert os.listdir(project(store)) == [folder.name]  # noqa: PTH208 - a name, not a path
+
+
+def test_many_logs_with_the_longest_names_fit_a_receipt(database: Database) -> None:
+    """maintenance OP-93: JSON writes a control character as six."""
+    store = database.open()
+    folder = store.settings.agent_sessions / "projects" / ("\1" * 250)
+    for number in range(TOGETHER + 1):
+        put_old(folder / (chr(1) * 245 + f"{number:03}.jsonl"), LINE)
+    database.clock.advance(seconds=31 * DAY)
+    assert store.maintenance.prune.run(AGENTS).counts["line_files"] == TOGETHER + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,10 +18,12 @@ import sqlalchemy as sa
 
 from lastlight_state.agent_log import paths, removal
 from lastlight_state.agent_log.tree import LogTree
+from lastlight_state.clock import of_file
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, among
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, UnsafePath
+from lastlight_state.jsonl import places
 from lastlight_state.maintenance.prune.files.tree import Seen, Size
 from lastlight_state.maintenance.prune.places import Place
 from lastlight_state.maintenance.references import PROTECTIONS, family, rows
@@ -30,7 +32,6 @@ from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: How long a removal waits for an append, in seconds. A log that is old has none.
 _WAIT = 1.0
 _unfinished = sa.and_(EXECUTIONS.c.finished_at.is_(None), EXECUTIONS.c.success.is_(None))
@@ -110,19 +111,21 @@ class AgentLogs:
         for slug in self._tree.slugs()[0]:
             directory = self._tree.projects / slug
             if not directory.is_symlink():
-                there = {log.session_id: -log.age for log in self._tree.logs(slug)[0]}
+                there = {log.session_id: log.changed_at for log in self._tree.logs(slug)[0]}
                 for session_id, changed in {**_folders(directory), **there}.items():
-                    yield _EPOCH + timedelta(milliseconds=changed), f"{slug}/{session_id}"
+                    yield changed, f"{slug}/{session_id}"
 
 
-def _folders(directory: Path) -> dict[str, int]:
-    """The folders of logs, and when one of their names changed last, in milliseconds."""
-    found: dict[str, int] = {}
+def _folders(directory: Path) -> dict[str, datetime]:
+    """The folders of what can be the name of a log, and when one of their names changed last."""
+    found: dict[str, datetime] = {}
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
+            if places.component_problem(entry.name + paths.LOG_SUFFIX):
+                continue
             inner = [Path(entry.path, name) for name in (paths.RAW, paths.SUBAGENTS)]
             if entry.is_dir(follow_symlinks=False) and any(path.is_dir() for path in inner):
-                found[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+                found[entry.name] = of_file(entry.stat(follow_symlinks=False).st_mtime_ns)
     return found
 
 
