@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -66,10 +66,18 @@ def taken(path: Path, *, checked: bool) -> PrivateCopy:
         pairs = [part for suffix in suffixes for part in (f"{path}{suffix}", f"{copy.path}{suffix}")]
         command = [sys.executable, "-I", "-c", _COPY, *pairs]
         done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - our own interpreter
-        if done.returncode == 0 and before == mark_of(path):
+        if before == mark_of(path):
+            _refuse_failed(done)
             _recover(copy.path, checked=checked)
             return copy
     raise BackendBusy("the file of a crashed writer changed while it was copied")
+
+
+def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
+    """Raise `BackendUnavailable` for a copy that failed although nobody changed the file."""
+    if done.returncode != 0:
+        *_, told = ["what lies beside it is no regular file", *done.stderr.decode(errors="replace").splitlines()]
+        raise BackendUnavailable(f"a writer died, and its file cannot be copied to be read: {told:.200}")
 
 
 def _private_folder(mark: Mark) -> tuple[Path, int]:
@@ -108,8 +116,7 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 def _recover(copy: Path, *, checked: bool) -> None:
     """Bring the copy to its last commit. Raises `BackendUnavailable` for one that is damaged, if it is ``checked``."""
-    journal = Path(f"{copy}-journal")
-    if journal.exists() and journal.read_bytes()[-len(_NAMES_ANOTHER) :] == _NAMES_ANOTHER:
+    if _ending(Path(f"{copy}-journal"), len(_NAMES_ANOTHER)) == _NAMES_ANOTHER:
         raise BackendUnavailable(
             "the file's journal names another journal, which is not followed", reason="not_a_database"
         )
@@ -123,6 +130,14 @@ def _recover(copy: Path, *, checked: bool) -> None:
         answer = str(error)
     if answer != "ok":
         raise BackendUnavailable(f"the file of a crashed writer cannot be read: {answer}", reason="not_a_database")
+
+
+def _ending(file: Path, length: int) -> bytes:
+    """The last bytes of a file; none of one that is missing or shorter."""
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(-length, os.SEEK_END)
+        return opened.read()
+    return b""
 
 
 def _checked(connection: sqlite3.Connection) -> str:

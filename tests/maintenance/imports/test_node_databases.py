@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from support.maintenance.run_folders import bytes_of
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.doctor.records import Finding, Report
+from lastlight_state.maintenance.imports import node_databases
+from lastlight_state.maintenance.imports.foreign import Foreign, Row
 from lastlight_state.testing import Database
 from lastlight_state.workflows import NodeRef, WorkflowRun
 
@@ -458,3 +461,21 @@ def test_the_command_imports_the_database(sqlite_database: Database, source: Pat
     _review(source)
     said = lastlight_state("import", source, "--dry-run", "--url", sqlite_database.url, "--json")
     assert (said.code, said.data["kind"], said.data["units"]) == (0, "smithers-db", {"imported": 2})
+
+
+def test_runs_are_read_as_they_are_imported(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-53: their rows are not held together."""
+    read: list[str] = []
+    rows = Foreign.rows
+
+    def counted(self: Foreign, table: str, *rest: Any) -> Iterator[Row]:
+        for row in rows(self, table, *rest):
+            read.append(table)
+            yield row
+
+    monkeypatch.setattr(Foreign, "rows", counted)
+    for number in range(3):
+        put(source, "runs", run_id=f"r{number}")
+    with closing(node_databases.parts(source)) as parts:
+        next(parts)
+        assert read == ["_smithers_runs"]

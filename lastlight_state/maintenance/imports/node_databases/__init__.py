@@ -45,7 +45,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
     known = set()
     left = [name for name in _left(source) if "run_id" in source.columns(name)]
     outputs = _outputs(source)
-    for row in list(source.rows(_RUNS, "ORDER BY created_at_ms, run_id")):
+    for row in source.rows(_RUNS, "ORDER BY created_at_ms, run_id"):
         known.add(row["run_id"])
         yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left, outputs))
     named = {one for table in units.OF_RUNS for one in source.values(table, "run_id")}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from lastlight_state.db import valid
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, id_of, mapped, moment
 from lastlight_state.workflows import words
+
+#: A node in an iteration.
+Place: TypeAlias = tuple[str, int]
 
 _ID, _NODE = cells.name(words.ID), cells.name(words.NODE_ID)
 _TEXT = cells.text(words.LABEL)
@@ -119,12 +122,16 @@ def attempt(terms: Terms, row: Row) -> Row:
     return {**made, "details": found.others(_PLACED_ATTEMPT, words.DETAIL)}
 
 
-def node(terms: Terms, row: Row, attempts: Sequence[Row]) -> Row:
+def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
+    """The last attempt of each node in each iteration, of attempts in their order."""
+    return {(one["node_id"], one["iteration"]): one for one in attempts}
+
+
+def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
     """The state of a node. What it waits for stands in the last of its ``attempts``."""
     found = Found(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
     state = found.must("state", partial(mapped, _STATES))
-    own = [one for one in attempts if (one["node_id"], one["iteration"]) == (name, iteration)]
     return {
         "run_id": found.must("run_id", _ID),
         "node_id": name,
@@ -134,7 +141,7 @@ def node(terms: Terms, row: Row, attempts: Sequence[Row]) -> Row:
         "output_table": found.may("output_table", cells.name(words.ID)) if row.get("output_table") else None,
         "label": found.may("label", _TEXT),
         "updated_at": found.must("updated_at_ms", moment),
-        **_node_wait(state, own[-1] if own else None),
+        **_node_wait(state, attempts.get((name, iteration))),
     }
 
 

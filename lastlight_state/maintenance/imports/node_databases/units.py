@@ -53,14 +53,16 @@ def piece(source: Foreign, row: Row, left: Sequence[str], outputs: Sequence[str]
         terms.noticed[f"{table.removeprefix('_smithers_')}_left"] += count
     target = ("workflow_run", given["workflow_runs"][0]["id"])
     draft = RowDraft(target, "workflow_runs", digest([row, found, produced]), given, terms.noticed)
-    calls = [work.tool_call(terms, one, given.get("executions", ())) for one in found.get("_smithers_tool_calls", ())]
+    executions = {one["id"] for one in given.get("executions", ())}
+    calls = [work.tool_call(terms, one, executions) for one in found.get("_smithers_tool_calls", ())]
     return RunPiece(draft, calls, produced, into)
 
 
 def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
     run = runs.run(terms, row)
     attempts = [runs.attempt(terms, one) for one in found.get("_smithers_attempts", ())]
-    nodes = [runs.node(terms, one, attempts) for one in found.get("_smithers_nodes", ())]
+    last = runs.last_attempts(attempts)
+    nodes = [runs.node(terms, one, last) for one in found.get("_smithers_nodes", ())]
     loops = [runs.loop(terms, one) for one in found.get("_smithers_ralph", ())]
     approvals = [questions.approval(terms, one, run) for one in found.get("_smithers_approvals", ())]
     requests = [questions.request(terms, one, run) for one in found.get("_smithers_human_requests", ())]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -28,8 +28,11 @@ _PLACED_SANDBOX = {
 _SCORED = ("node_id", "iteration", "attempt", "scorer_id", "source")
 
 
-def tool_call(terms: Terms, row: Row, executions: Sequence[Row]) -> Row:
-    """A tool call without a number: there calls are numbered within their attempt, here within the run."""
+def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
+    """A tool call without a number: there calls are numbered within their attempt, here within the run.
+
+    ``executions`` are the ids of those that there are.
+    """
     found = Found(terms, "_smithers_tool_calls", row, "seq")
     run_id, node = found.must("run_id", _NAME), found.must("node_id", _NAME)
     place = [found.must(name, valid.number) for name in ("iteration", "attempt", "seq")]
@@ -40,7 +43,7 @@ def tool_call(terms: Terms, row: Row, executions: Sequence[Row]) -> Row:
         "node_id": node,
         "iteration": place[0],
         "attempt": place[1],
-        "execution_id": execution if any(one["id"] == execution for one in executions) else None,
+        "execution_id": execution if execution in executions else None,
         "call_id": fitting(":".join(map(str, (node, *place))), 256),
         "tool_name": found.must("tool_name", _NAME),
         "status": found.must("status", partial(mapped, _TOOL_STATUSES)),
