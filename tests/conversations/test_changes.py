@@ -117,6 +117,17 @@ def test_a_feed_that_was_trimmed_says_so(every_backend: StateStore) -> None:
             missing()
 
 
+def test_a_trimmed_feed_whose_counter_was_behind_gives_no_number_again(store: Any, database: Database) -> None:
+    """conversations CV-32: also where no entry is left that tells the last number."""
+    c = database.open().conversations
+    branch = begun(database.open(), "a")
+    last = c.changes.head(branch.session_id)
+    database.raw().execute("UPDATE sessions SET change_seq = 1")
+    assert store.conversations.changes.trim(branch.session_id, below=100) == last
+    c.branches.append(branch.id, said("b"))
+    assert [one.seq for one in c.changes.after(branch.session_id, last)] == [last + 1]
+
+
 def test_those_who_subscribed_are_told_what_was_committed(every_backend: StateStore) -> None:
     """conversations CV-31, case 36: nothing of what is rolled back, and whatever another one raises."""
     c = every_backend.conversations

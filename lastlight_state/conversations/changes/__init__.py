@@ -134,8 +134,14 @@ class Changes(Repository):
 
     def trim(self, session_id: str, *, below: int) -> int:
         """Remove the entries with a number below this; how many they were. Who reads after them is told so."""
-        values = {"session_id": valid.sought("session_id", session_id), "below": valid.number("below", below)}
-        return self._once(lambda unit: unit.change(sql.TRIM, values), repeatable=True)
+        this = {"session_id": valid.sought("session_id", session_id)}
+        values = {**this, "below": valid.number("below", below)}
+
+        def trim(unit: Unit) -> int:
+            unit.change(sql.SETTLE, this)  # an entry that is gone cannot refuse its number
+            return unit.change(sql.TRIM, values)
+
+        return self._once(trim, repeatable=True)
 
     def _arrivals(
         self,

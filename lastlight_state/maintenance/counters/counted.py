@@ -94,14 +94,16 @@ _STREAMS = {
 }
 _s, _r = SESSIONS.c, RUNS.c
 
+INBOX_COUNTER = Counter(INBOXES.c.next_ord, INBOXES.c.owner, DELIVERIES.c.ord, DELIVERIES.c.owner, 1)
+CHANGES_COUNTER = Counter(_s.change_seq, _s.id, CHANGES.c.seq, CHANGES.c.session_id, 0)
 COUNTERS: tuple[Counter, ...] = (
     *(
         Counter(SEQUENCES.c.next_seq, SEQUENCES.c.run_id, numbered, numbered.table.c.run_id, 1, stream)
         for stream, numbered in _STREAMS.items()
     ),
     Counter(_r.transition_seq, _r.id, TRANSITIONS.c.seq, TRANSITIONS.c.run_id, 0),
-    Counter(INBOXES.c.next_ord, INBOXES.c.owner, DELIVERIES.c.ord, DELIVERIES.c.owner, 1),
+    INBOX_COUNTER,
     Counter(_s.transition_seq, _s.id, MOVES.c.seq, MOVES.c.session_id, 0),
-    Counter(_s.change_seq, _s.id, CHANGES.c.seq, CHANGES.c.session_id, 0),
+    CHANGES_COUNTER,
     Counter(PROGRESSIONS.c.next_ord, PROGRESSIONS.c.id, LINKS.c.ord, LINKS.c.progression_id, 1),
 )

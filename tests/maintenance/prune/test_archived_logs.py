@@ -160,8 +160,8 @@ def test_a_prune_with_logs_that_is_killed_goes_on_as_if_nothing_had_happened(
     """maintenance OP-30, OP-31, case 12: before the rows went, after them, and amid the files of a log."""
     store = _with_old_runs(fresh_database, {"run": "s-1"})
     plan, was = store.maintenance.prune.plan(policy), there(store)
-    given = [fresh_database.url, store.settings.state_dir, policy.archive, fresh_database.clock.now().isoformat()]
-    died = subprocess.run([sys.executable, PROGRAM, *map(str, given), place], capture_output=True, check=False)
+    given = fresh_database.url, store.settings.state_dir, fresh_database.clock.now().isoformat(), place, policy.archive
+    died = subprocess.run([sys.executable, PROGRAM, *map(str, given)], capture_output=True, check=False)
     assert (died.returncode, died.stderr) == (-signal.SIGKILL, b"")
     [killed] = store.receipts.list()
     assert len(store.workflows.runs.list()) == (place == "archived")

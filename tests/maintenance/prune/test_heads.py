@@ -192,6 +192,25 @@ def test_the_feed_of_a_session_that_runs_waits_or_is_held_stays(store: Any, data
     assert store.maintenance.prune.plan(FED).victims == ("held",)
 
 
+def test_a_counter_that_is_behind_its_rows_gives_no_number_again(store: Any, database: Database) -> None:
+    """maintenance OP-79: of an inbox and of a feed; one that is ahead is left alone."""
+    talks, raw = database.open(), database.raw()
+    sent(talks, "ana", "a", "b", "c")
+    sent(talks, "bo", "d", "e")
+    branch = begun(talks, "f", "g")
+    last = talks.conversations.changes.head(branch.session_id)
+    raw.execute("UPDATE exchange_inboxes SET next_ord = CASE owner WHEN 'ana' THEN 1 ELSE 9 END")
+    raw.execute("UPDATE sessions SET change_seq = 0")
+    database.clock.advance(seconds=31 * DAY)
+    for policy in (EXCHANGED, FED):
+        assert store.maintenance.prune.run(policy).counts
+    for owner, kept in (("ana", [2, 3]), ("bo", [1, 9])):
+        sent(talks, owner, f"late to {owner}", acked=False)
+        assert numbers(database, "exchange_deliveries", owner) == kept
+    talks.conversations.branches.append(branch.id, said("h"))
+    assert numbers(database, "session_changes", branch.session_id) == [last, last + 1]
+
+
 def test_batches_of_inboxes_are_bounded_by_rows_and_a_stopped_one_goes_on(store: Any, database: Database) -> None:
     """maintenance OP-28, OP-31, case 8, case 10: the totals are those of an undisturbed prune."""
     raw, old = database.raw(), database.clock.now() - timedelta(days=40)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.maintenance import killed_with_logs
 from support.maintenance.old_logs import LINE, RAW_NAME, age, old_log, project, put_old, there
 from support.run_log.logs import header, id_of
 
@@ -167,6 +171,23 @@ def test_a_prune_of_logs_that_is_interrupted_goes_on_and_counts_all(
     [receipt] = store.receipts.list()
     assert (receipt.state, len(there(store))) == ("interrupted", 3 if after else 6)
     done = store.maintenance.prune.resume(receipt.id)
+    assert (done.state, done.counts, there(store)) == ("done", plan.counts, {})
+
+
+@pytest.mark.parametrize(("place", "left"), [("committed", 6), ("half", 4)])
+def test_a_prune_of_logs_that_is_killed_is_taken_over_and_counts_all(
+    fresh_database: Database, place: str, left: int
+) -> None:
+    """maintenance OP-31, OP-93, case 8, agent-log L-121: before the first log, or when its folder is gone."""
+    store = _with_logs(fresh_database, "s-1", "s-2")
+    plan = store.maintenance.prune.plan(AGENTS)
+    given = fresh_database.url, store.settings.state_dir, fresh_database.clock.now().isoformat(), place
+    program = [sys.executable, killed_with_logs.__file__, *map(str, given)]
+    died = subprocess.run(program, capture_output=True, check=False)
+    assert (died.returncode, died.stderr, len(there(store))) == (-signal.SIGKILL, b"", left)
+    [killed] = store.receipts.list()
+    fresh_database.clock.advance(seconds=660)
+    done = store.maintenance.prune.resume(killed.id)
     assert (done.state, done.counts, there(store)) == ("done", plan.counts, {})
 
 

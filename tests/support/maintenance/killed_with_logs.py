@@ -1,8 +1,8 @@
-"""A prune with logs that is killed at one place.
+"""A prune with logs, or of logs, that is killed at one place.
 
-``python killed_with_logs.py URL STATE_DIR ARCHIVE NOW PLACE`` prunes all old runs with their logs, and is killed with
-SIGKILL between the archive and the removal of the rows (``archived``), between the commit and the first log
-(``committed``), or when some files of a log are gone (``half``).
+``python killed_with_logs.py URL STATE_DIR NOW PLACE ARCHIVE`` prunes all old runs with their logs, and without ARCHIVE
+all old logs of agents. It dies by SIGKILL between the archive and the removal of the rows (``archived``), between
+the commit and the first log (``committed``), or when some files of a log are gone (``half``).
 """
 
 import os
@@ -41,14 +41,15 @@ def fails_at_the_log(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def main() -> None:
-    url, state_dir, archive, now, place = sys.argv[1:]
+    url, state_dir, now, place, *archives = sys.argv[1:]
+    policies = [PrunePolicy("runs", keep_n=0, archive=archive, with_logs="yes") for archive in archives]
     clock = FrozenClock(datetime.fromisoformat(now))
     with StateStore.open(url, clock=clock, state_dir=state_dir) as store:
         if place == "half":
             os.unlink = fails_at_the_log(os.unlink)
         else:
             setattr(*PLACES[place], die)
-        store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=archive, with_logs="yes"))
+        store.maintenance.prune.run(*policies or [PrunePolicy("agent-logs", keep_n=0)])
 
 
 if __name__ == "__main__":

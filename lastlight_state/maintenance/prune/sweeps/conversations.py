@@ -10,6 +10,7 @@ from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, M
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db.statements import bind
 from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.counters.counted import CHANGES_COUNTER, INBOX_COUNTER
 from lastlight_state.maintenance.prune.kinds.threads import removed_unused
 from lastlight_state.maintenance.prune.sweeps.heads import Freed, Heads
 from lastlight_state.maintenance.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, family, rows
@@ -34,6 +35,7 @@ EXCHANGE = Heads(
     key=INBOXES.c.owner,
     owner=_d.owner,
     number=_d.ord,
+    counter=INBOX_COUNTER,
     age=_d.acked_at,
     waits=sa.and_(_d.acked_at.is_(None), _d.delivered_at < bind("cutoff", _d.delivered_at)),
     freed=Freed(
@@ -46,6 +48,7 @@ CHANGES_SWEEP = Heads(
     key=SESSIONS.c.id,
     owner=_c.session_id,
     number=_c.seq,
+    counter=CHANGES_COUNTER,
     age=_c.at,
     protections=PROTECTIONS,
     locks=True,

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.counters.counted import Counter as Numbering
 from lastlight_state.maintenance.prune.sweeps.keys import Keys
 from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.maintenance.references import family, rows
@@ -40,6 +41,7 @@ class Heads(OneStage):
 
     ``key``          the owner's key, in the table of owners
     ``owner``        the column of the rows that holds it, with ``number`` their primary key
+    ``counter``      what gives the next number of an owner
     ``age``          from when on a row is not needed any more; one that has none ends the prefix
     ``waits``        rows that have no age although they are as old: an owner whose first row is one counts as
                      ``not_ended``
@@ -53,6 +55,7 @@ class Heads(OneStage):
     key: sa.Column[Any]
     owner: sa.Column[Any]
     number: sa.Column[Any]
+    counter: Numbering
     age: sa.Column[Any]
     waits: sa.ColumnElement[bool] | None = None
     protections: Mapping[str, sa.ColumnElement[bool]] = field(default_factory=dict)
@@ -93,6 +96,7 @@ class Heads(OneStage):
         held: set[str] = set()
         more = False
         judged = list(self._judged(unit, terms, here, Counter()))
+        self._settle(unit, judged)
         for key, limit in list(self._going(unit, terms, judged, most=left + 1)):
             if left <= 0:
                 more = True
@@ -142,6 +146,11 @@ class Heads(OneStage):
                 if row["first"] < limit:
                     yield row["key"], limit
 
+    def _settle(self, unit: Unit, keys: list[str]) -> None:
+        """Let the counters of these owners know all numbers. A row that is gone cannot refuse its number any more."""
+        for row in rows(unit, self.statements.late, keys):
+            unit.row(self.counter.mend, {"key": row["key"]})
+
     def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
         """The number before which at most so many rows are, and not beyond the limit."""
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
@@ -175,10 +184,16 @@ class Statements:
         before = at < bind("limit", at)
         self.judge = _of_owners(heads, _first_rows(heads))
         self.limits = _of_owners(heads, _ends(heads))
+        self.late = family(lambda keys: _late(heads.counter).where(heads.key.in_(keys)).order_by(heads.key))
         self.cut = prepared(sa.select(at).where(this).order_by(at).limit(number(1)).offset(_MOST))
         self.count = prepared(sa.select(sa.func.count()).select_from(at.table).where(this, before))
         self.remove = prepared(sa.delete(at.table).where(this, before))
         self.held = _held(heads, this, before)
+
+
+def _late(counter: Numbering) -> sa.Select[Any]:
+    """The owners whose counter is behind: another program brought rows in, or a row was restored by hand."""
+    return sa.select(counter.key.label("key")).where(counter.behind)
 
 
 def _of_owners(heads: Heads, values: Mapping[str, sa.ColumnElement[Any]]) -> Family:
