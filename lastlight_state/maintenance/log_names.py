@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
+from lastlight_state.jsonl import places
 from lastlight_state.maintenance.references import family, rows
 from lastlight_state.messaging.tables import SESSIONS
 from lastlight_state.workflows.tables import EXECUTIONS
@@ -28,8 +29,8 @@ NAMING: Mapping[str, Family] = {str(column.table.name): _counting(column) for co
 
 
 def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
-    """How many rows of these tables name each of these agents' sessions."""
-    keys = list(session_ids)
+    """How many rows of these tables name each of these agents' sessions. Nobody names what is no name of a log."""
+    keys = [one for one in session_ids if not places.component_problem(one)]
     found: Counter[str] = Counter()
     for table in tables:
         for row in rows(unit, NAMING[table], keys):

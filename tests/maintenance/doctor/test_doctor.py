@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -460,6 +461,16 @@ def test_files_that_are_links_or_were_left_behind_are_told_and_torn_ones_without
     found = findings(state_store, only=["DOC-05", "DOC-11"])
     assert [(finding.check, finding.count) for finding in found] == [("DOC-05", 2), ("DOC-11", 1), ("DOC-11", 1)]
     assert str(found[1].remedy) == f"lastlight-state repair '{torn}' --seal"
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_log_whose_name_is_no_text_is_known_by_nobody(scene: Scene, *, deep: bool) -> None:
+    """maintenance DOC-10: and the check goes on."""
+    odd = scene.store.settings.agent_sessions / "projects/p" / os.fsdecode(b"odd\xff.jsonl")
+    odd.parent.mkdir(parents=True)
+    odd.write_text("{}\n")
+    [told] = [one for one in findings(scene.store, deep=deep) if one.check == "DOC-10"]
+    assert (told.message, told.samples) == ("no execution and no session knows these logs", (str(odd),))
 
 
 def test_a_run_may_name_many_executions(scene: Scene) -> None:
