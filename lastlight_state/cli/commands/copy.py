@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -37,6 +37,13 @@ TABLES = (
 @click.option("--migrate-target", is_flag=True, help="Make the schema in an empty target.")
 @click.option("--resume", is_flag=True, help="Go on with a copy that was interrupted.")
 @click.option("--batch-rows", metavar="N", type=int, default=5_000, show_default=True, help="Rows of one transaction.")
+@click.option(
+    "--leave-column",
+    "leave_columns",
+    metavar="TABLE.COLUMN",
+    multiple=True,
+    help="Leave this column behind, which another program added; several times.",
+)
 def run(
     call: Call, target: str | None, target_file: Path | None, *, dry_run: bool, migrate_target: bool, **options: Any
 ) -> Answer:
@@ -45,26 +52,35 @@ def run(
     The source is the database that --url names. Nothing is written to it, and it may be in use: one moment of it is
     copied. Line files and mailboxes are no part of it. Until the copy has ended the target cannot be opened.
     """
-    if options["resume"] and (dry_run or migrate_target):
-        raise InvalidValue("--resume", "must not be given with --dry-run or --migrate-target")
+    if options["resume"] and (dry_run or migrate_target or options["leave_columns"]):
+        raise InvalidValue("--resume", "must not be given with --dry-run, --migrate-target or --leave-column")
     settings, url = settings_of(call, read_only=True), other_url(call, target, target_file)
     with closing(connected(call, settings, glance=True)) as backend, StateStore(backend, settings) as store:
         verify(existing(backend))
         call.location = f"{backend.location} to {urls.redacted(url)}"  # either may fail
         if dry_run:
-            plan = store.maintenance.copy.plan(url, schema=options["target_schema"])
+            leaving = options["leave_columns"]
+            plan = store.maintenance.copy.plan(url, schema=options["target_schema"], leave_columns=leaving)
             return Answer({"dry_run": True, **plan.model_dump()}, lambda screen: _planned(plan, screen))
         report = _report(call, store.maintenance.copy, url, migrate=migrate_target, **options)
     return Answer({"dry_run": False, **report.model_dump()}, lambda screen: _copied(report, screen))
 
 
 def _report(
-    call: Call, copy: Copy, url: str, *, migrate: bool, resume: bool, target_schema: str | None, batch_rows: int
+    call: Call,
+    copy: Copy,
+    url: str,
+    *,
+    migrate: bool,
+    resume: bool,
+    target_schema: str | None,
+    leave_columns: Sequence[str],
+    **options: Any,
 ) -> CopyReport:
-    tell = _teller(call)
+    options |= {"schema": target_schema, "on_progress": _teller(call)}
     if resume:
-        return copy.resume(url, schema=target_schema, batch_rows=batch_rows, on_progress=tell)
-    return copy.run(url, schema=target_schema, migrate=migrate, batch_rows=batch_rows, on_progress=tell)
+        return copy.resume(url, **options)
+    return copy.run(url, migrate=migrate, leave_columns=leave_columns, **options)
 
 
 def _teller(call: Call) -> Callable[[CopyProgress], None]:
@@ -92,4 +108,6 @@ def _planned(plan: CopyPlan, screen: Screen) -> Iterator[object]:
 def _copied(report: CopyReport, screen: Screen) -> Iterator[object]:
     yield f"copied {report.rows} rows from {report.source} to {report.target}, and compared every table"
     yield from screen.table(TABLES, [table for table in report.tables if table.rows])
+    for column in report.left_columns:
+        yield f"left behind: {column}"
     yield f"receipt {report.receipt_id}; line files and mailboxes are not copied: take their folders along"

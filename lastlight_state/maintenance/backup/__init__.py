@@ -47,15 +47,15 @@ class Backup(Repository):
         database that is damaged itself, and `BackendUnavailable` where the folder cannot be written, or one that
         belongs to the backup not be read. The manifest names what holds up nothing and is left out: a damaged file of
         a mailbox, an attachment or folder that cannot be opened, what is no regular file among the line files, a file
-        whose name is not UTF-8, and what lies too deep (64 folders, 2,000 bytes).
+        whose name is not UTF-8, what lies too deep (64 folders, 2,000 bytes), and of Postgres columns that other
+        programs added to tables of this library.
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)
         self._refuse_among_logs(place)
         restoring.refuse_present(place)
         with restoring.translated(place), _made(place) as made:
-            self._copy_database(made / DATABASE)
-            left_out: dict[str, str] = {}
+            left_out = self._copy_database(made / DATABASE)
             if with_logs:
                 for inside, root in zip(LINES, self._settings.line_directories, strict=True):
                     for path, problem in line_copies.copy_all(root, made / inside):
@@ -131,14 +131,17 @@ class Backup(Repository):
         if any(whole.is_relative_to(root.resolve()) for root in own):
             raise InvalidValue("folder", "must not be below the directories of line files or mailboxes")
 
-    def _copy_database(self, path: Path) -> None:
+    def _copy_database(self, path: Path) -> dict[str, str]:
+        """Copy it to a file. Returns the columns of other programs that the file has not, if there are such."""
+        left: tuple[str, ...] = ()
         if not self._reading(lambda unit: databases.snapshot(unit, path)):
-            Copy(self._context).run(path, migrate=True)
+            left = Copy(self._context).run(path, migrate=True, leave_columns=None).left_columns
         if self._backend.disturbed:
             raise Conflict("another process wrote to the file meanwhile", code="source_changed")
         found = databases.damages(path)
         if found:
             raise Conflict(f"the database is damaged: {found[0]}", code="damaged_backup", problems=found)
+        return dict.fromkeys(left, "a column that this library does not know")
 
 
 def _file_of(url: str | Path) -> Path | None:

@@ -27,7 +27,7 @@ class Manifest(Record):
     has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names what is no
     part of it, each with the reason: of mailboxes what is damaged or cannot be opened, among line files what is no
     regular file, and of both what lies too deep and files whose name is not UTF-8, with its other bytes spelled with
-    backslashes.
+    backslashes; of Postgres also ``table.column`` of those that other programs added to tables of this library.
     """
 
     format: int = 1

@@ -76,7 +76,8 @@ class Bundles(Repository):
                 file.seek(0)
                 file.truncate()
                 chosen, logged = selection.selected(view, kind, found), self._settings if with_logs else None
-                made = written(file, view, (kind, found, revision), chosen, logged, hidden)
+                left = selection.left_columns(view, kind)
+                made = written(file, view, (kind, found, revision), chosen, logged, hidden, left)
                 selection.refuse_unregistered(view, made.tables)
                 return made
 

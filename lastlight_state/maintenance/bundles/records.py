@@ -60,7 +60,8 @@ class Bundle(Record):
 
     ``revision`` is the schema of the database that it came from. ``context`` names the other sessions and branches
     that are in the bundle only because branches of this session were forked from theirs, ``redacted`` what was left
-    out on request.
+    out on request. ``left_columns`` are those, as ``table.column``, that another program added to tables of this
+    library and that held something there: no bundle has them.
     """
 
     format: int
@@ -69,6 +70,7 @@ class Bundle(Record):
     revision: str
     context: Mapping[str, tuple[str, ...]]
     redacted: tuple[str, ...] = ()
+    left_columns: tuple[str, ...] = ()
     parts: tuple[BundlePart, ...]
 
     @property

@@ -29,7 +29,7 @@ from lastlight_state.db import reconcile
 from lastlight_state.db.statements import Family, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import references
+from lastlight_state.maintenance import references, unknown_columns
 from lastlight_state.maintenance.bundles import around, lines
 from lastlight_state.maintenance.copy.subjects import Subject, batches, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
@@ -41,6 +41,14 @@ from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 #: Makes of a row the one that is written.
 Marking = Callable[[lines.Row], lines.Row]
 
+#: The tables of a record of each kind that revisions make.
+_TABLES = {
+    "run": (RUNS, *(column.table for column in RUN_TABLES)),
+    "session": (
+        *(SESSIONS, BRANCHES, PROGRESSIONS, LINKS, MESSAGES, TRANSITIONS, CHANGES),
+        *(INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS),
+    ),
+}
 #: Rows that are decoded together.
 _ROWS = 100
 
@@ -133,6 +141,11 @@ def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> Non
                 f"{table.name}.{more[0]} is not declared to the library: attach the table with all its columns",
                 code="unregistered_columns",
             )
+
+
+def left_columns(unit: Unit, kind: str) -> list[str]:
+    """Columns with values that other programs added to the tables of a record of this kind: no bundle has them."""
+    return unknown_columns.filled(unit, _TABLES[kind])
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:

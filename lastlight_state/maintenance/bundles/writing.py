@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from lastlight_state.db.unit import Unit
@@ -19,10 +20,12 @@ def written(
     chosen: selection.Selection,
     settings: Settings | None,
     redact: tuple[str, ...] = (),
+    left_columns: Sequence[str] = (),
 ) -> Bundle:
     """Write a bundle and return what it holds. ``named`` is its kind, its id and the revision of the schema.
 
-    Without ``settings`` it has no logs. ``redact`` names what it leaves out, in order.
+    Without ``settings`` it has no logs. ``redact`` names what it leaves out, in order; ``left_columns`` what it cannot
+    hold.
     """
     kind, key, revision = named
     with Archive(file) as archive:
@@ -36,6 +39,7 @@ def written(
             revision=revision,
             context=chosen.context,
             redacted=redact,
+            left_columns=tuple(left_columns),
             parts=tuple(archive.parts),
         )
         archive.finish(bundle)

@@ -6,7 +6,7 @@ target cannot be opened, so that nobody works on half of the data; a copy that w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -17,7 +17,7 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import StoreScope, TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import unknown_columns, work
 from lastlight_state.maintenance.copy import contents, target as targets
 from lastlight_state.maintenance.copy.differences import differing
 from lastlight_state.maintenance.copy.records import CopiedTable, CopyPlan, CopyProgress, CopyReport
@@ -35,7 +35,9 @@ OnProgress = Callable[[CopyProgress], object]
 class Copy(Repository):
     """``store.maintenance.copy``"""
 
-    def plan(self, target: str | Path, *, schema: str | None = None) -> CopyPlan:
+    def plan(
+        self, target: str | Path, *, schema: str | None = None, leave_columns: Collection[str] | None = ()
+    ) -> CopyPlan:
         """What `run` would copy: rows and a digest of every table, and what the target cannot hold.
 
         Reads the whole source at one moment and writes nothing to either side. Raises `Conflict` ``target_not_empty``
@@ -47,7 +49,7 @@ class Copy(Repository):
             if not targets.is_empty(backend):
                 targets.prepare(source.backend, backend, migrated=False)
                 context.scope.viewing(lambda unit: _refuse(source, unit))
-            return self._planned(source, context, None)[0]
+            return self._planned(source, context, None, leave_columns)[0]
 
     def run(
         self,
@@ -56,6 +58,7 @@ class Copy(Repository):
         schema: str | None = None,
         migrate: bool = False,
         batch_rows: int = 5_000,
+        leave_columns: Collection[str] | None = (),
         on_progress: OnProgress | None = None,
         actor: str | None = None,
     ) -> CopyReport:
@@ -63,11 +66,15 @@ class Copy(Repository):
 
         ``target`` is a URL or path, ``schema`` the one of Postgres; ``migrate`` makes our tables in an empty database.
         The source may be written to meanwhile: what is copied is one moment of it. One batch has at most
-        ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each. Raises as `plan`, `Conflict`
+        ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each. ``leave_columns`` names columns as
+        ``table.column`` that other programs added to tables of this library: those that hold anything must be named, or
+        all left with None, and the report tells which were. Raises as `plan`, `Conflict`
         ``cannot_be_copied`` with its problems before anything is made or written, and `Conflict` ``copies_differ``,
         after which the target stays unfinished.
         """
-        return self._copied(target, schema, batch_rows, on_progress, migrate=migrate, actor=actor)
+        return self._copied(
+            target, schema, batch_rows, on_progress, migrate=migrate, actor=actor, leave_columns=leave_columns
+        )
 
     def resume(
         self,
@@ -95,6 +102,7 @@ class Copy(Repository):
         migrate: bool = False,
         resumed: bool = False,
         actor: str | None = None,
+        leave_columns: Collection[str] | None = (),
     ) -> CopyReport:
         valid.flag("migrate", migrate)
         most = valid.number("batch_rows", batch_rows, least=1, most=MOST_ROWS)
@@ -108,7 +116,9 @@ class Copy(Repository):
             elif unfinished is None:
                 targets.prepare(source.backend, backend, migrated=False)
                 context.scope.viewing(lambda unit: _refuse(source, unit))
-            plan, copied, given = self._planned(source, context, tell)
+            if unfinished is not None:
+                leave_columns = receipts.get(unfinished).policy.get("left_columns", ())
+            plan, copied, given = self._planned(source, context, tell, leave_columns)
             _refuse_problems(plan)
             if makes:
                 targets.prepare(source.backend, backend, migrated=True)
@@ -125,13 +135,21 @@ class Copy(Repository):
                 self._refuse_disturbed()
                 receipts.finish(transfer.receipt)
             context.scope.reading(lambda unit: _analyze(unit, copied))
-            return CopyReport(source=plan.source, target=plan.target, receipt_id=receipt.id, tables=plan.tables)
+            return CopyReport(
+                source=plan.source,
+                target=plan.target,
+                receipt_id=receipt.id,
+                tables=plan.tables,
+                left_columns=plan.left_columns,
+            )
 
     def _planned(
-        self, source: Unit, context: Context, tell: OnProgress | None
+        self, source: Unit, context: Context, tell: OnProgress | None, leave_columns: Collection[str] | None
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
         """The plan, the tables in order, and `numbers`, which a role may lack the right to read."""
         copied, problems = _copied_tables(source)
+        left = unknown_columns.filled(source, [one.table for one in copied if not one.is_output])
+        problems += _unnamed(left, leave_columns)
         given = numbers(source, copied)
         target = context.scope.backend
         judge = (
@@ -149,6 +167,7 @@ class Copy(Repository):
             target=target.location,
             revision=read_state(source.backend).revision or "",
             tables=tuple(tables),
+            left_columns=tuple(left),
             problems=tuple(problems),
         )
         return plan, copied, given
@@ -203,10 +222,20 @@ def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
     return subjects(table for name, table in outputs.items() if name in there), problems
 
 
+def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
+    """What is wrong with columns that would stay behind, and are not among those that may. None: all may."""
+    permitted = left if named is None else valid.several("leave_columns", named)
+    return [
+        f"{column} is not a column that this library knows, and would stay behind: name it among those to leave"
+        for column in left
+        if column not in permitted
+    ]
+
+
 def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
     """Begin in a target that is still empty: from now on nobody can open it."""
     _refuse(source, unit)
-    policy = {"source": plan.source, "revision": plan.revision}
+    policy = {"source": plan.source, "revision": plan.revision, "left_columns": list(plan.left_columns)}
     receipts = Receipts(context.within(TransactionScope(unit, context.scope.metrics)))
     return receipts.begin("copy", policy=policy, owner=work.owner(), actor=actor)
 

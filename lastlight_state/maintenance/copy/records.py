@@ -17,11 +17,16 @@ class CopiedTable(Record):
 
 
 class _Tables(Record):
-    """Tables of a copy from one database to another; locations are without passwords."""
+    """Tables of a copy from one database to another; locations are without passwords.
+
+    ``left_columns`` are those, as ``table.column``, that other programs added to tables of this library and that hold
+    something: no copy has them.
+    """
 
     source: str
     target: str
     tables: tuple[CopiedTable, ...]
+    left_columns: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -52,12 +52,12 @@ class Archiver:
         """Write these records; the digest of each one's bundle, and the rows of all by table.
 
         A run that cannot be read is left out. A session that cannot be read is `CorruptData`: others share its rows.
-        Raises `Conflict` ``unregistered_columns`` where rows of output tables hold more than a bundle would.
+        Raises `Conflict` ``unregistered_columns`` where tables hold more than a bundle would.
         """
         digests: dict[str, str] = {}
         rows: Counter[str] = Counter()
-        if self.kind == "run" and keys:
-            selection.refuse_unregistered(unit)
+        if keys:
+            self._refuse_more(unit)
         with translated(self.folder):
             for key in keys:
                 try:
@@ -68,6 +68,15 @@ class Archiver:
                     continue
                 rows.update(_rows(bundle))
         return digests, rows
+
+    def _refuse_more(self, unit: Unit) -> None:
+        if self.kind == "run":
+            selection.refuse_unregistered(unit)
+        for column in selection.left_columns(unit, self.kind):
+            raise Conflict(
+                f"{column} was added by another program, and no bundle has it: keep its values elsewhere and empty it",
+                code="unregistered_columns",
+            )
 
     def name_of(self, key: str, digest: str) -> str:
         """The name of a record's bundle in the folder."""

@@ -91,6 +91,17 @@ def test_a_backup_is_restored_onto_an_empty_postgres(
         backup.restore(folder, postgres_database.url)
 
 
+def test_columns_of_other_programs_are_in_the_file_or_named(fresh_database: Database, folder: Path) -> None:
+    """maintenance OP-45: a file is copied with everything in it, Postgres table by table."""
+    store, raw = fresh_database.open(), fresh_database.raw()
+    store.workflows.overrides.put("wf", enabled=True)
+    raw.execute("ALTER TABLE workflow_overrides ADD COLUMN theirs text DEFAULT 'x'")
+    manifest = store.maintenance.backup.create(folder)
+    left = {"workflow_overrides.theirs": "a column that this library does not know"}
+    assert manifest.left_out == (left if fresh_database.name == "postgresql" else {})
+    assert store.maintenance.backup.verify(folder) == manifest
+
+
 def test_a_place_that_cannot_be_written_is_named(sqlite_database: Database, folder: Path) -> None:
     """maintenance OP-45, OP-47, case 57."""
     backup = sqlite_database.open().maintenance.backup

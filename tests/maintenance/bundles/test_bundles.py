@@ -179,6 +179,18 @@ def test_rows_that_a_bundle_would_not_hold_whole_are_not_exported(database: Data
     assert set(export("run", "other", tmp_path / "other.zip").tables) == {"workflow_runs", "run_transitions"}
 
 
+def test_a_bundle_names_the_columns_of_other_programs_that_it_has_not(fresh_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-60: those that hold anything."""
+    store = fresh_database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    for column, value in (("theirs", "'x'"), ("empty", "NULL")):
+        fresh_database.raw().execute(f"ALTER TABLE workflow_runs ADD COLUMN {column} text")
+        fresh_database.raw().execute(f"UPDATE workflow_runs SET {column} = {value}")
+    bundle = store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    assert bundle.left_columns == ("workflow_runs.theirs",)
+    assert store.maintenance.bundles.read(tmp_path / "run.zip") == bundle
+
+
 def _write(store: StateStore, name: str, text: str) -> None:
     path = store.settings.agent_sessions / "projects/-app" / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -369,6 +369,31 @@ def test_a_column_that_the_registry_does_not_know_is_no_silent_loss(sqlite_datab
     assert not there.exists()
 
 
+def test_columns_of_other_programs_stay_behind_only_if_they_are_named(fresh_database: Database, there: Path) -> None:
+    """maintenance OP-57: of an adopted database there are such; NULL in every row loses nothing."""
+    store = fresh_database.open()
+    store.workflows.overrides.put("wf", enabled=True)
+    for column, value in (("theirs", "'x'"), ("empty", "NULL")):
+        fresh_database.raw().execute(f"ALTER TABLE workflow_overrides ADD COLUMN {column} text")
+        fresh_database.raw().execute(f"UPDATE workflow_overrides SET {column} = {value}")
+    copy, named = store.maintenance.copy, ("workflow_overrides.theirs",)
+    with pytest.raises(Conflict, match="theirs is not a column that this library knows") as caught:
+        copy.run(there, migrate=True)
+    assert (caught.value.code, there.exists()) == ("cannot_be_copied", False)
+    assert copy.plan(there, leave_columns=named).problems == ()
+    with pytest.raises(RuntimeError, match="stop"):
+        copy.run(there, migrate=True, leave_columns=named, batch_rows=1, on_progress=_stop_at_copied)
+    report = copy.resume(there)
+    assert (report.left_columns, copy.plan(there.with_name("other")).left_columns) == (named, named)
+    with pytest.raises(InvalidValue, match="leave_columns"):
+        copy.plan(there.with_name("other"), leave_columns="theirs")
+
+
+def _stop_at_copied(progress: CopyProgress) -> None:
+    if progress.phase == "copied":
+        raise RuntimeError("stop")
+
+
 def test_an_attached_table_with_a_column_that_nobody_declared_is_no_silent_loss(
     database: Database, tmp_path: Path
 ) -> None:

@@ -89,13 +89,13 @@ def test_crons_are_told_whose_last_three_fires_failed(database: Database) -> Non
     assert told(store, "DOC-15") == {"cron_schedules: the last 3": ("three",)}
 
 
-def test_a_place_with_two_active_chat_sessions_is_told_and_so_are_retired_duplicates(database: Database) -> None:
+def test_a_place_with_two_active_chat_sessions_is_told_and_so_are_retired_duplicates(fresh_database: Database) -> None:
     """messaging M-71: the first is possible only without the index that forbids it."""
-    store, raw = database.open(), database.raw()
+    store, raw = fresh_database.open(), fresh_database.raw()
     first = store.messaging.sessions.create(ConversationKey("p", "c", "u")).id
     store.messaging.sessions.create(ConversationKey("p", "c", "u", thread_id="t"))
     raw.execute("DROP INDEX uq_messaging_sessions_active_key")
-    now = database.clock.now()
+    now = fresh_database.clock.now()
     row = {"platform": "p", "channel_id": "c", "user_id": "u", "created_at": now, "last_activity_at": now}
     insert(raw, "messaging_sessions", {"id": "z", **row})
     duplicate = {"deactivated_at": now, "deactivated_reason": "duplicate", "active": False}

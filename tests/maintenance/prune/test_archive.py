@@ -183,6 +183,27 @@ def test_rows_that_a_bundle_would_not_hold_whole_are_not_removed(database: Datab
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["runs", "sessions"])
+def test_rows_are_not_removed_of_which_another_programs_column_would_be_lost(
+    fresh_database: Database, folder: Path, kind: str
+) -> None:
+    """maintenance OP-30: NULL in every row loses nothing."""
+    store, raw = _with_an_old_run(fresh_database), fresh_database.raw()
+    store.conversations.sessions.create(NewSession("old", status="running"))
+    store.conversations.lifecycle.transition("old", "completed")
+    fresh_database.clock.advance(seconds=31 * DAY)
+    for table in ("workflow_runs", "sessions"):
+        raw.execute(f"ALTER TABLE {table} ADD COLUMN theirs text")
+        raw.execute(f"UPDATE {table} SET theirs = 'x'")
+    policy = PrunePolicy(kind, keep_n=0, archive=folder)
+    with pytest.raises(Conflict, match="theirs was added") as caught:
+        store.maintenance.prune.run(policy)
+    assert (caught.value.code, list(folder.iterdir())) == ("unregistered_columns", [])
+    raw.execute(f"UPDATE {'workflow_runs' if kind == 'runs' else 'sessions'} SET theirs = NULL")
+    assert store.maintenance.prune.run(policy).state == "done"
+    assert len(list(folder.iterdir())) == 1
+
+
 def test_an_archive_that_cannot_be_is_refused(database: Database, folder: Path) -> None:
     """maintenance OP-25, OP-30: before there is a receipt."""
     store = _with_an_old_run(database)
