@@ -36,10 +36,23 @@ def test_a_dry_run_says_what_the_copy_then_does(source: Database, tmp_path: Path
     done = copy(source, "--to", there, "--migrate-target", "--json")
     assert (done.code, done.data["tables"]) == (0, planned.data["tables"])
     assert {*planned.data, *done.data} == {
-        "dry_run", "source", "target", "tables", "revision", "problems", "receipt_id"
+        "dry_run", "source", "target", "tables", "left_columns", "revision", "problems", "receipt_id"
     }  # fmt: skip
     refused = copy(source, "--to", there, "--json")
     assert (refused.code, refused.error) == (1, "target_not_empty")
+
+
+def test_a_column_of_another_program_stays_behind_where_it_is_named(fresh_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-57, OP-71."""
+    fresh_database.open().workflows.overrides.put("wf", enabled=True)
+    fresh_database.raw().execute("ALTER TABLE workflow_overrides ADD COLUMN theirs text DEFAULT 'x'")
+    there, named = tmp_path / "there.db", ("--leave-column", "workflow_overrides.theirs")
+    refused = copy(fresh_database, "--to", there, "--migrate-target", "--json")
+    assert (refused.code, refused.error) == (1, "cannot_be_copied")
+    assert copy(fresh_database, "--to", there, "--dry-run", *named, "--json").data["problems"] == []
+    done = copy(fresh_database, "--to", there, "--migrate-target", *named)
+    assert "left behind: workflow_overrides.theirs" in done.out
+    assert copy(fresh_database, "--to", there, "--resume", *named).code == 2
 
 
 def test_people_see_the_progress_and_the_tables(source: Database, tmp_path: Path) -> None:

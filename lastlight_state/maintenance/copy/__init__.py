@@ -116,9 +116,8 @@ class Copy(Repository):
             elif unfinished is None:
                 targets.prepare(source.backend, backend, migrated=False)
                 context.scope.viewing(lambda unit: _refuse(source, unit))
-            if unfinished is not None:
-                leave_columns = receipts.get(unfinished).policy.get("left_columns", ())
-            plan, copied, given = self._planned(source, context, tell, leave_columns)
+            leaving = leave_columns if unfinished is None else receipts.get(unfinished).policy["left_columns"]
+            plan, copied, given = self._planned(source, context, tell, leaving)
             _refuse_problems(plan)
             if makes:
                 targets.prepare(source.backend, backend, migrated=True)
@@ -135,13 +134,7 @@ class Copy(Repository):
                 self._refuse_disturbed()
                 receipts.finish(transfer.receipt)
             context.scope.reading(lambda unit: _analyze(unit, copied))
-            return CopyReport(
-                source=plan.source,
-                target=plan.target,
-                receipt_id=receipt.id,
-                tables=plan.tables,
-                left_columns=plan.left_columns,
-            )
+            return CopyReport(receipt_id=receipt.id, **plan.shared())
 
     def _planned(
         self, source: Unit, context: Context, tell: OnProgress | None, leave_columns: Collection[str] | None

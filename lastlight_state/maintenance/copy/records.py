@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lastlight_state.db.records import Record
 
 
@@ -27,6 +29,10 @@ class _Tables(Record):
     target: str
     tables: tuple[CopiedTable, ...]
     left_columns: tuple[str, ...] = ()
+
+    def shared(self) -> dict[str, Any]:
+        """What a plan and its report have in common, by name."""
+        return {name: getattr(self, name) for name in _Tables.model_fields}
 
     @property
     def rows(self) -> int:
