@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from lastlight_state.agent_log import Outcome
 from lastlight_state.agent_log.agents import Recent
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.db import watch as watches
-from lastlight_state.errors import StateError
+from lastlight_state.errors import MisuseError, StateError, StoreClosed
 from lastlight_state.ids import IdSource
 from lastlight_state.journal.frames.cache import FrameCache
 from lastlight_state.journal.writer.queue import Entry, Queue
@@ -66,6 +66,43 @@ def test_who_begins_to_wait_has_a_turn_of_its_own() -> None:
     with_turn = outcome_of_waiting(watch, "_lock", waiting.__enter__, lambda: seen.append(len(watch._waiting)))
     waiting.__exit__(None, None, None)
     assert (with_turn, seen) == (None, [0])
+
+
+class _Guarded(watches.Watch[str]):
+    """Tells which of its changes were made without its lock."""
+
+    def __init__(self, read: Callable[[Collection[str]], dict[str, int]]) -> None:
+        super().__init__(read)
+        self.changes: list[tuple[str, bool]] = []
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "changes" in self.__dict__ and name != "changes":
+            self._seen(name)
+        super().__setattr__(name, value)
+
+    def _wake(self, keys: Collection[str]) -> None:
+        self._seen("_wake")
+        super()._wake(keys)
+
+    def _seen(self, name: str) -> None:
+        self.changes.append((name, self._lock._is_owned()))  # type: ignore[attr-defined]
+
+
+def _refused(_: Collection[str]) -> dict[str, int]:
+    raise MisuseError("the store was closed")
+
+
+def test_a_watch_changes_nothing_but_in_its_turn() -> None:
+    """house H-43: from the first who waits to its end, whoever ends it."""
+    watch, refused = _Guarded(lambda keys: dict.fromkeys(keys, 1)), _Guarded(_refused)
+    with watch.waiting_for(["k"], 0.001):
+        assert watch.grown({"k": 0}, 30) == {"k": 1}
+        watch.end()
+    with refused.waiting_for(["k"], 0.001), pytest.raises(StoreClosed):
+        refused.grown({"k": 0}, 30)
+    for one in (watch, refused):
+        assert {"_thread", "_threads", "_idle", "_waiting", "_closed", "_wake"} == {name for name, _ in one.changes}
+        assert [name for name, was_owned in one.changes if not was_owned] == []
 
 
 def test_one_thread_is_started_for_a_place_of_a_lane() -> None:

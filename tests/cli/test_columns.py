@@ -9,12 +9,32 @@ from pkgutil import walk_packages
 from lastlight_state import cli
 from lastlight_state.cli.screen import Column
 
-#: The titles under which numbers stand; and those tables where others do, which name something else elsewhere.
+#: The titles under which numbers stand; and the columns where some do, of a title that names something else elsewhere.
 NUMBERS = """
     ATTEMPT BEHIND BRANCHES BYTES COST COUNT DISPATCHED INBOUND IS ITERATION LINE MESSAGES MS NUMBER OFFSET OUTBOUND
     MUST_BE RECORDS ROWS SCORE SECONDS SECTIONS SEQ TURNS
 """.split()
-ALSO = {"MESSAGES ID", "INPUTS REVISION", "BRANCHES AT"}
+NUMBERS_HERE = {
+    "demo.report.MESSAGES ID",
+    "views.kinds.MESSAGES ID",
+    "views.output_kinds.INPUTS REVISION",
+    "views.talk_kinds.BRANCHES AT",
+}
+#: The same for ids, names that are ids, and times, of which a part is of no use.
+WHOLE = """
+    AFTER ASKED AT CREATED EXPIRES FAILED FOR GIVEN GROUP HEARTBEAT ID KEY LAST_SIGN MESSAGE NEXT NUMBER OF PARENT
+    RECEIVED REVISION RUN SCORED SEQ SESSION STARTED UPDATED WRITTEN
+""".split()
+WHOLE_HERE = {
+    "commands.repair.FILES FILE",
+    "commands.run_log.FINDINGS CODE",
+    "views.kinds.CRONS LAST",
+    "views.kinds.CRONS NAME",
+    "views.output_kinds.CACHE STORED",
+    "views.output_kinds.OUTPUTS TABLE",
+    "views.output_kinds.ROWS NODE",
+}
+CUT_HERE = {"views.talk_kinds.BRANCHES AT"}
 
 
 def _columns() -> Iterator[tuple[str, Column]]:
@@ -23,15 +43,21 @@ def _columns() -> Iterator[tuple[str, Column]]:
             for name, value in vars(import_module(module.name)).items():
                 for column in value if isinstance(value, tuple) else ():
                     if isinstance(column, Column):
-                        yield f"{module.name}.{name} {column.title}", column
+                        place = ".".join(module.name.split(".")[-2:])
+                        yield f"{place}.{name} {column.title}", column
 
 
-def _holds_numbers(name: str, column: Column) -> bool:
-    return column.title.replace(" ", "_") in NUMBERS or name.rpartition(".")[2] in ALSO
+def _among(titles: list[str], here: set[str]) -> set[str]:
+    return {name for name, column in _columns() if column.title.replace(" ", "_") in titles or name in here}
 
 
 def test_numbers_stand_at_the_right_of_their_column_and_all_else_at_the_left() -> None:
     """maintenance OP-71."""
     found = dict(_columns())
     assert len(found) > 200
-    assert [name for name, column in found.items() if column.right != _holds_numbers(name, column)] == []
+    assert {name for name, column in found.items() if column.right} == _among(NUMBERS, NUMBERS_HERE)
+
+
+def test_ids_and_times_are_never_cut() -> None:
+    """maintenance OP-71."""
+    assert {name for name, column in _columns() if column.keep} == _among(WHOLE, WHOLE_HERE) - CUT_HERE

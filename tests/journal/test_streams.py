@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from support.sent import recorded
@@ -12,7 +13,7 @@ from support.workflows.steps import started, together
 
 from lastlight_state import StateStore
 from lastlight_state.errors import CorruptData, FrameChainBroken, UnsavedEvents
-from lastlight_state.journal import EventFilter, NewEvent, WriterOptions
+from lastlight_state.journal import EventFilter, NewEvent, SandboxChanges, WriterOptions
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.signals import Signals
 from lastlight_state.migrations import scripts
@@ -112,3 +113,19 @@ def test_an_append_sends_the_same_statements_however_long_the_journal_is(databas
         journal.events.append_many(run_id, [NewEvent("b")] * 300)
         assert append("third") == short
         assert not any("notify" in sql.lower() for sql in short)
+
+
+def test_what_has_a_number_is_one_run_s(every_backend: StateStore) -> None:
+    """journal J-2: two runs have the same numbers, and each gets its own."""
+    journal, runs = every_backend.journal, [started(every_backend).id for _ in range(2)]
+    for run in runs:
+        journal.events.append(run, "said", {"of": run})
+        journal.signals.send(run, "sent", run)
+        journal.frames.append(run, {"kind": "text", "text": run})
+        journal.tool_calls.create(run, "read", input=run)
+        journal.sandboxes.put(run, "box", SandboxChanges(runtime="docker"))
+    for run in runs:
+        found: list[Any] = [one.get(run, 0) for one in (journal.events, journal.signals, journal.tool_calls)]
+        found += [journal.frames.get(run, 0), journal.sandboxes.get(run, "box")]
+        assert [one.run_id for one in found] == [run] * 5
+        assert (found[0].payload, found[1].payload, found[3].tree["text"]) == ({"of": run}, run, run)

@@ -59,7 +59,7 @@ def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> N
     assert (stored(host), host.inbox.list().items) == ([], ())
     host.inbox.send("m", kind="chat", content={"attachments": [{"name": "a", "data": ""}]})
     assert (host.folder / "inbox/m/a").read_bytes() == b""
-    for content in ([None], None, {"attachments": "none"}, {"attachments": [None, 3]}):
+    for content in ([None], None, {"attachments": "none"}, {"attachments": [None, 3, "data", ["data"]]}):
         assert host.inbox.send(kind="chat", content=content).content == content
 
 

@@ -50,6 +50,18 @@ def test_chunks_of_a_person_go_with_what_they_are_of(store: Any, database: Datab
     assert store.maintenance.erase.run("ana").counts == {}
 
 
+def test_chunks_of_others_that_have_the_same_id_elsewhere_stay(store: Any, database: Database) -> None:
+    """maintenance OP-32: an id is one within its namespace."""
+    talks = database.open().conversations
+    _talk(talks, "free", "ana")
+    _put_chunks(talks, "m-free")
+    for space in ("a", "z"):
+        talks.vectors.put(space, [NewChunk("c-m-free", "text", [1.0], document_id="d")])
+    policy = RedactPolicy(message_ids=["m-free"])
+    assert store.maintenance.redact.run(policy).counts == {"messages": 1, "vectors": 2}
+    assert (_chunks(talks), _chunks(talks, "a"), _chunks(talks, "z")) == ([], ["c-m-free"], ["c-m-free"])
+
+
 def test_executions_behind_a_person_s_chats_and_sessions_lose_their_texts(store: Any, database: Database) -> None:
     """maintenance OP-77: usage and times stay, and so does an agent session that another user has, too."""
     opened = database.open()

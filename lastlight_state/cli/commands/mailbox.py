@@ -26,7 +26,7 @@ SESSIONS = (
     Column("SESSION", lambda found: found.session, keep=True),
     Column("INBOUND", lambda found: found.inbound_bytes, right=True),
     Column("OUTBOUND", lambda found: found.outbound_bytes, right=True),
-    Column("HEARTBEAT", lambda found: found.heartbeat_at),
+    Column("HEARTBEAT", lambda found: found.heartbeat_at, keep=True),
 )
 FINDINGS = (
     Column("FILE", lambda finding: finding.file),

@@ -19,7 +19,7 @@ from lastlight_state.maintenance.reap import ENDS
 SESSIONS = (
     Column("SESSION", lambda one: one.id, keep=True),
     Column("OWNER", lambda one: one.owner),
-    Column("LAST SIGN", lambda one: one.last_sign),
+    Column("LAST SIGN", lambda one: one.last_sign, keep=True),
 )
 
 

@@ -28,7 +28,7 @@ BRANCHES = (
     column("CREATED", "created_at", keep=True),
 )
 TRANSITIONS = (
-    column("SEQ", right=True),
+    column("SEQ", keep=True, right=True),
     column("BRANCH", "branch_id"),
     column("FROM", "previous_status"),
     column("TO", "status"),

@@ -17,6 +17,7 @@ from lastlight_state.conversations import NewSession, SessionPatch
 from lastlight_state.db.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance.prune.sweeps import keys
 from lastlight_state.maintenance.prune.sweeps.conversations import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.testing import Database, racing
 
@@ -209,6 +210,20 @@ def test_a_counter_that_is_behind_its_rows_gives_no_number_again(store: Any, dat
         assert numbers(database, "exchange_deliveries", owner) == kept
     talks.conversations.branches.append(branch.id, said("h"))
     assert numbers(database, "session_changes", branch.session_id) == [last, last + 1]
+
+
+def test_named_inboxes_are_looked_at_once_each_however_many(
+    store: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-26, OP-28."""
+    talks, owners = database.open(), [f"o{n}" for n in range(5)]
+    for owner in owners:
+        sent(talks, owner, f"to {owner}", f"more to {owner}", acked=owner != "o1")
+    database.clock.advance(seconds=31 * DAY)
+    monkeypatch.setattr(keys, "LOOK", 2)
+    plan = store.maintenance.prune.plan(PrunePolicy("exchange", ids=owners))
+    assert (plan.victims, plan.protected) == (("o0", "o2", "o3", "o4"), {"not_ended": 1})
+    assert store.maintenance.prune.run(PrunePolicy("exchange", ids=owners)).counts == plan.counts
 
 
 def test_batches_of_inboxes_are_bounded_by_rows_and_a_stopped_one_goes_on(store: Any, database: Database) -> None:

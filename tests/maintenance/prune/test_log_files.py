@@ -108,15 +108,15 @@ def test_a_log_that_somebody_needs_stays(database: Database, use: Callable[[Stat
     assert set(there(store)) == {"s-1.jsonl", f"s-1/{RAW_NAME}", "s-1/subagents/agent-1.jsonl"}
 
 
-@pytest.mark.parametrize("odd", ["young", "link"])
+@pytest.mark.parametrize("odd", ["young", "of the cutoff", "link"])
 def test_a_log_with_a_young_file_or_a_link_in_its_folder_stays(database: Database, odd: str) -> None:
     """maintenance OP-93, agent-log L-121: log and folder go together."""
     store = _with_logs(database, "s-1")
     folder = project(store) / "s-1"
-    if odd == "young":
-        age(folder / RAW_NAME, 2 * DAY)
-    else:
+    if odd == "link":
         (folder / "raw/link").symlink_to(folder)
+    else:
+        age(folder / RAW_NAME, 2 * DAY if odd == "young" else DAY)
     plan = store.maintenance.prune.plan(AGENTS)
     assert (plan.protected, plan.counts, store.maintenance.prune.run(AGENTS).counts) == ({"changed": 1}, {}, {})
     assert len(there(store)) == 3

@@ -139,6 +139,8 @@ def test_a_schema_that_is_too_deep_to_be_checked_is_refused() -> None:
         ({"uniqueItems": True}, [1, 1], ("response", "does not satisfy uniqueItems: true")),
         ({"oneOf": [{}, {}]}, 1, ("response", "does not satisfy oneOf")),
         ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, ("response.a.b", "missing")),
+        ({"required": ["k" * 81]}, {}, (f"response.{'k' * 80}", "missing")),
+        ({"additionalProperties": {"type": "null"}}, {"k" * 81: 1}, (f"response.{'k' * 80}", "not of type null")),
     ],
 )
 def test_a_problem_is_told_by_path_and_rule(schema: Any, response: Any, problem: tuple[str, str]) -> None:

@@ -185,6 +185,15 @@ def test_a_finish_is_repeated_after_its_restarts_were_allowed(store: StateStore,
     assert store.workflows.runs.finish(run.id, "failed", claim=claim) == allowed
 
 
+def test_a_finish_is_repeated_whoever_ended_other_runs(store: StateStore, raw: Raw) -> None:
+    """workflows W-27."""
+    one, other = started(store), started(store)
+    claims = [raw.hold(one.id), *(raw.hold(other.id) for _ in range(2))]
+    ended = [store.workflows.runs.finish(claim.run_id, "failed", claim=claim) for claim in (claims[0], claims[-1])]
+    for run, claim in zip(ended, (claims[0], claims[-1]), strict=True):
+        assert store.workflows.runs.finish(run.id, "failed", claim=claim) == run
+
+
 def test_a_finish_by_another_claim_is_not_the_same(store: StateStore, raw: Raw) -> None:
     """workflows W-14, W-27."""
     run = started(store)
