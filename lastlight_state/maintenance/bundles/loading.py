@@ -43,7 +43,7 @@ from lastlight_state.outputs.catalog.registry import ALL, Registered
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.receipts import Receipt
 from lastlight_state.settings import Settings
-from lastlight_state.workflows.tables import RUNS
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
 #: Rows that are compared and inserted together.
 _ROWS = 500
@@ -93,7 +93,8 @@ class Loading:
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 
     def missing_logs(self, settings: Settings) -> list[logs.Missing]:
-        """The logs that are not there."""
+        """The logs that are not there. Raises for a log that is no part of such a bundle."""
+        self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
         return logs.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
@@ -205,6 +206,14 @@ class Loading:
             self._refuse_unnamed(row.get("member"), self._members)
         if table is DELIVERIES:
             self._refuse_unnamed(row.get("message_id"), self._ids_of(MESSAGES))
+
+    def _refuse_other_logs(self) -> None:
+        """Raise for a log of an agent's session that no row names."""
+        naming = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id) if self._bundle.logs else ()
+        named = {row.get(column.name) for column in naming for row in self._rows_of(column.table)} - {None}
+        for part in self._bundle.logs:
+            if logs.session_of(part.name) not in named:
+                raise damaged(part.name, f"does not belong to the {self.kind} {self._id!r:.80}")
 
     def _refuse_unnamed(self, found: object, allowed: Collection[str]) -> None:
         if found not in allowed:

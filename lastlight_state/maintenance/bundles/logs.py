@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lastlight_state.agent_log.paths import LOG_SUFFIX, RAW, SUBAGENTS, is_safe_id
 from lastlight_state.errors import AlreadyExists
@@ -42,6 +42,16 @@ def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str,
             for path in sorted(root.glob(f"projects/*/{pattern}")):
                 if path.is_file() and not path.is_symlink() and not path.name.endswith(UNFINISHED):
                     yield f"{LINES[0]}/{path.relative_to(root).as_posix()}", path
+
+
+def session_of(name: str) -> str | None:
+    """The agent's session to whose log a name in a bundle belongs; None for any other name."""
+    if not name.startswith(f"{LINES[0]}/"):
+        return None
+    _, _, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
+    if rest:
+        return session
+    return session.removesuffix(LOG_SUFFIX) if session.endswith(LOG_SUFFIX) else None
 
 
 def content(path: Path) -> Iterator[bytes]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.agent_log.paths import LOG_SUFFIX
 from lastlight_state.conversations import tables as talks
 from lastlight_state.ids import series
 from lastlight_state.journal.tables import SCORES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.backup.records import LINES
+from lastlight_state.maintenance.bundles import logs
 from lastlight_state.maintenance.bundles.lines import Row
 from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.workflows.executions.outputs import POINTER
@@ -107,11 +107,10 @@ class Renaming:
 
     def log(self, name: str) -> str:
         """The new name of a log: the folder, or the file, that has the name of an agent's session."""
-        if not name.startswith(f"{LINES[0]}/"):
+        old = logs.session_of(name)
+        if old is None:
             return name
-        inside = PurePosixPath(name).relative_to(LINES[0]).parts
-        _, project, session, *rest = inside
-        old = session.removesuffix(LOG_SUFFIX) if not rest else session
+        _, project, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
         new = self._ids["log"].get(old, old)
         return str(PurePosixPath(LINES[0], "projects", project, session.replace(old, new, 1), *rest))
 

@@ -32,6 +32,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "an absolute name": (add("/etc/x"), "damaged_bundle"),
     "a name with a backslash": (add("logs/agent-sessions/projects/-app/a\\b"), "damaged_bundle"),
     "a name that no file can have": (add("logs/agent-sessions/projects/-app/" + "x" * 300), "damaged_bundle"),
+    "a log of another session": (add(LOG), "damaged_bundle"),
+    "a log of a run": (add("logs/sessions/2026/02/03/other.jsonl"), "damaged_bundle"),
     "a name of nothing that bundles have": (add("more.txt"), "damaged_bundle"),
     "another content": (lambda parts: parts.update({RUNS: parts[RUNS].replace(b'"wf"', b'"WF"')}), "damaged_bundle"),
     "a part that is not named": (lambda parts: parts.update({LOG: b"{}\n"}), "damaged_bundle"),
