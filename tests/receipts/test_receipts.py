@@ -52,6 +52,7 @@ def test_what_is_no_receipt_is_not_found_and_nothing_unknown_is_written(every_ba
         lambda: receipts.begin("tidy", owner="a", policy={}),
         lambda: receipts.begin("prune", owner="a", policy=[1]),
         lambda: receipts.begin("prune", owner=" ", policy={}),
+        lambda: receipts.resume("none", owner=" "),
         lambda: receipts.list(state="gone"),
         lambda: receipts.step("a", counts={}),
         lambda: receipts.finish(begun(every_backend), "running"),

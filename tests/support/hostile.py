@@ -102,15 +102,20 @@ def calls(store: StateStore, known: Mapping[str, Any], *, share: float, seed: in
     """Calls of every method with one hostile argument each; of all these a random share, always some of each method."""
     chance = random.Random(seed)
     for path, method in methods(store):
-        hints = _hints(method)
-        parameters = [p for p in list(inspect.signature(method).parameters.values())[1:] if p.kind is not p.VAR_KEYWORD]
-        plain = {p.name: plausible(p.name, hints.get(p.name, Any), known) for p in parameters if p.default is p.empty}
+        hints, plain = taken(method, known)
         yield Call(path, plain, "", seed)
-        for parameter in parameters:
-            hint = hints.get(parameter.name, Any)
-            for value in [*HOSTILE, *_broken_groups(parameter.name, hint, known)]:
+        for name, hint in hints.items():
+            for value in [*HOSTILE, *_broken_groups(name, hint, known)]:
                 if chance.random() < share:
-                    yield Call(path, {**plain, parameter.name: value}, parameter.name, seed)
+                    yield Call(path, {**plain, name: value}, name, seed)
+
+
+def taken(method: Callable[..., Any], known: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The types of a method's arguments by their names, and plausible values of those that must be given."""
+    hints = _hints(method)
+    parameters = [p for p in list(inspect.signature(method).parameters.values())[1:] if p.kind is not p.VAR_KEYWORD]
+    kinds = {p.name: hints.get(p.name, Any) for p in parameters}
+    return kinds, {p.name: plausible(p.name, kinds[p.name], known) for p in parameters if p.default is p.empty}
 
 
 def plausible(name: str, hint: Any, known: Mapping[str, Any]) -> Any:
