@@ -21,7 +21,8 @@ SILENCE = timedelta(minutes=10)
 # Limits in bytes of UTF-8.
 ID = 256
 SCOPE = OWNER = ACTOR = 256
-POLICY = COUNTS = CURSOR = 64 * 1024
+POLICY = 1024 * 1024  # a prune names up to 500 ids, however long they are
+COUNTS = CURSOR = 64 * 1024
 ERROR = 16 * 1024
 
 #: What `NotFound` calls a receipt.

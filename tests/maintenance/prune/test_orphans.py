@@ -18,6 +18,7 @@ from lastlight_state.conversations import NewBranch, NewSession
 from lastlight_state.db.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance.prune.checks import MOST_KEYS
 from lastlight_state.maintenance.prune.sweeps import orphans as sql
 from lastlight_state.testing import Database, racing
 
@@ -300,3 +301,13 @@ def test_every_statement_about_orphans_finds_its_rows_by_an_index(database: Data
     for statement in statements:
         plan = plan_of(database, store, statement, values, in_order=True)
         assert not plan.scans_the_table, plan
+
+
+def test_as_many_ids_as_a_policy_takes_fit_a_receipt_however_long_they_are(database: Database) -> None:
+    """maintenance OP-29, OP-91: what a plan takes, a run does."""
+    store = database.open()
+    names = [f"{number:0256}" for number in range(MOST_KEYS)]
+    strays(database, *names)
+    policy = PrunePolicy("orphans", ids=names)
+    assert store.maintenance.prune.plan(policy).counts == store.maintenance.prune.run(policy).counts
+    assert left(database) == set()
