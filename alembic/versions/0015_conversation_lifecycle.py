@@ -23,7 +23,25 @@ JSON = sa.Text().with_variant(postgresql.JSONB(), "postgresql")
 
 _HISTORY = "session_transitions"
 _PROBE = "INSERT OR IGNORE INTO maintenance_permits (receipt_id, probe) VALUES ('replace', NULL)"
-_REPLACED = f"SELECT RAISE(ABORT, 'rows of {_HISTORY} are never replaced')"
+_REPLACED = (
+    f"{_PROBE}; SELECT RAISE(ABORT, 'rows of {_HISTORY} are never replaced') "
+    "WHERE EXISTS (SELECT 1 FROM maintenance_permits WHERE receipt_id = 'replace')"
+)
+_STAYS = f"rows of {_HISTORY} never change"
+_EMPTIED = f"{_STAYS}: only actor, reason_summary and evidence can become NULL"
+
+
+def _changes_more(differs: str) -> str:
+    """Whether an update does more than to empty what was said of a change. ``differs`` is how NULL is compared."""
+    fixed = "id session_id branch_id seq previous_status status reason_code source created_at".split()
+    told = "actor reason_summary evidence".split()
+    return " OR ".join(
+        [
+            *(f"NEW.{name} {differs} OLD.{name}" for name in fixed),
+            *(f"(NEW.{name} IS NOT NULL AND NEW.{name} {differs} OLD.{name})" for name in told),
+        ]
+    )
+
 
 SQLITE = (
     (
@@ -33,12 +51,19 @@ SQLITE = (
     ),
     (
         f"CREATE TRIGGER {_HISTORY}_no_update BEFORE UPDATE ON {_HISTORY} FOR EACH ROW "
-        f"BEGIN SELECT RAISE(ABORT, 'rows of {_HISTORY} never change'); END"
+        f"WHEN NOT EXISTS (SELECT 1 FROM maintenance_permits) BEGIN SELECT RAISE(ABORT, '{_STAYS}'); END"
     ),
     (
-        f"CREATE TRIGGER {_HISTORY}_no_replace BEFORE INSERT ON {_HISTORY} FOR EACH ROW "
-        f"BEGIN {_PROBE}; {_REPLACED} WHERE EXISTS "
-        "(SELECT 1 FROM maintenance_permits WHERE receipt_id = 'replace'); END"
+        f"CREATE TRIGGER {_HISTORY}_only_emptied BEFORE UPDATE ON {_HISTORY} FOR EACH ROW "
+        f"WHEN {_changes_more('IS NOT')} BEGIN SELECT RAISE(ABORT, '{_EMPTIED}'); END"
+    ),
+    f"CREATE TRIGGER {_HISTORY}_no_replace BEFORE INSERT ON {_HISTORY} FOR EACH ROW BEGIN {_REPLACED}; END",
+    (
+        f"CREATE TRIGGER {_HISTORY}_keys_stay BEFORE UPDATE OF rowid, _rowid_, oid, id, session_id, seq ON {_HISTORY} "
+        "FOR EACH ROW WHEN NEW.rowid <> OLD.rowid "
+        f"OR (EXISTS (SELECT 1 FROM {_HISTORY} WHERE id = NEW.id AND rowid <> OLD.rowid)) "
+        f"OR (EXISTS (SELECT 1 FROM {_HISTORY} WHERE session_id = NEW.session_id AND seq = NEW.seq "
+        f"AND rowid <> OLD.rowid)) BEGIN {_REPLACED}; END"
     ),
 )
 POSTGRES = (
@@ -52,7 +77,11 @@ POSTGRES = (
     ),
     (
         f"CREATE TRIGGER {_HISTORY}_no_update BEFORE UPDATE ON {_HISTORY} FOR EACH ROW "
-        f"EXECUTE FUNCTION lastlight_refuse('rows of {_HISTORY} never change')"
+        f"EXECUTE FUNCTION lastlight_refuse_unless_permitted('{_STAYS}', 'any')"
+    ),
+    (
+        f"CREATE TRIGGER {_HISTORY}_only_emptied BEFORE UPDATE ON {_HISTORY} FOR EACH ROW "
+        f"WHEN ({_changes_more('IS DISTINCT FROM')}) EXECUTE FUNCTION lastlight_refuse('{_EMPTIED}')"
     ),
 )
 additive_sql = SQLITE + POSTGRES

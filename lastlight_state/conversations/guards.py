@@ -33,8 +33,14 @@ APPEND_ONLY = declare(
         Guard(f"{_LINKS}_no_truncate", _LINKS, "truncate", f"{_LINKS} is append-only", permit="any"),
         *no_replacement(_LINKS, Key(("progression_id", "ord"))),
         *append_only(_TRANSITIONS, permit="reset"),
-        *no_update(_TRANSITIONS),
-        *no_replacing_insert(_TRANSITIONS),
+        Guard(
+            f"{_TRANSITIONS}_no_update",
+            _TRANSITIONS,
+            "update",
+            f"rows of {_TRANSITIONS} never change",
+            permit="any",
+        ),
+        *no_replacement(_TRANSITIONS, Key(("id",)), Key(("session_id", "seq"))),
         *(guard for table in _EXCHANGE for guard in append_only(table)),
         *(guard for table, keys in _EXCHANGE.items() for guard in no_replacement(table, *keys)),
     ]
@@ -50,6 +56,29 @@ ORIGIN = declare(
             "update",
             "where a branch comes from never changes",
             when=" OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _ORIGIN),
+        )
+    ]
+)
+
+_CHANGED = (
+    *("id", "session_id", "branch_id", "seq", "previous_status", "status", "reason_code", "source", "created_at"),
+)
+_TOLD = ("actor", "reason_summary", "evidence")
+
+#: A change of status stays for ever. Who made it and what was said of it can be emptied, for a person who is erased.
+EMPTIED = declare(
+    [
+        Guard(
+            f"{_TRANSITIONS}_only_emptied",
+            _TRANSITIONS,
+            "update",
+            f"rows of {_TRANSITIONS} never change: only actor, reason_summary and evidence can become NULL",
+            when=" OR ".join(
+                [
+                    *(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _CHANGED),
+                    *(f"(NEW.{name} IS NOT NULL AND NEW.{name} IS DISTINCT FROM OLD.{name})" for name in _TOLD),
+                ]
+            ),
         )
     ]
 )

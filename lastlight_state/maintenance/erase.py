@@ -23,7 +23,7 @@ from lastlight_state.db.statements import Family, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
-from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages
+from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages, transitions
 from lastlight_state.maintenance.redact.messages import Row
 from lastlight_state.maintenance.redact.records import ErasePlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
@@ -117,6 +117,7 @@ class Found(NamedTuple):
     branches: list[str]
     chats: list[str]
     agent_sessions: list[str]
+    transitions: list[str]
 
 
 #: Does one transaction's part of the work, and returns the rows by table.
@@ -141,10 +142,11 @@ class Erase(Repository):
         Messages that the person sent or received, and those of the person's sessions, are emptied as `Redact` does it,
         without the person's name and without metadata; one that also stands in the session of another user stays,
         unless the person sent or received it. The person's sessions and branches lose user, name and extra, sessions
-        their metadata too. Chunks of these messages, sessions and branches are removed. Chats of the person are removed
-        with their messages, and so are the inbox of the person in the exchange and the memberships in channels.
-        Executions of the agent sessions behind these chats and sessions lose their texts, unless another user has the
-        agent session, too; log files are not touched. What stands in a held session stays.
+        their metadata too. Chunks of these messages, sessions and branches are removed. Changes of status that the
+        person made, and those of the person's sessions and branches, lose actor, reason and evidence. Chats of the
+        person are removed with their messages, and so are the inbox of the person in the exchange and the memberships
+        in channels. Executions of the agent sessions behind these chats and sessions lose their texts, unless another
+        user has the agent session, too; log files are not touched. What stands in a held session stays.
 
         Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
         it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
@@ -186,6 +188,7 @@ def _found(unit: Unit, person: str) -> Found:
         [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
         sorted(behind),
+        transitions.of(unit, person),
     )
 
 
@@ -223,6 +226,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     counts = Counter(
         {"sessions": len(found.free), "branches": len(found.branches), "messaging_sessions": len(found.chats)}
     )
+    counts["session_transitions"] = len(found.transitions)
     counts += inboxes.counted(unit, person)
     counts["executions"] = executions.counted(unit, executions.own(unit, found.agent_sessions, person))
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
@@ -247,6 +251,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     """The work in transactions. Sessions come after the messages, and are looked at again under their locks."""
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
+    yield from (partial(_transitions, ids) for ids in chunks(found.transitions))
     yield lambda unit, _receipt, _at: inboxes.forget(unit, person)
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
@@ -271,7 +276,12 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
     counts = _empty(person, late, unit, receipt, at)
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
     counts += _executions(unit, person, locked)
+    counts["session_transitions"] += transitions.empty_of(unit, [key])
     return counts + Counter(sessions=unit.change(*_FORGET_SESSIONS.of([key])))
+
+
+def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
+    return Counter(session_transitions=transitions.empty(unit, ids))
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:

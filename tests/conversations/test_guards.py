@@ -33,6 +33,27 @@ def test_a_history_never_changes(every_backend: StateStore, raw: Raw) -> None:
         raw("UPDATE session_transitions SET status = 'completed'")
 
 
+@pytest.mark.parametrize("emptied", ["actor", "reason_summary", "evidence"])
+def test_of_a_history_what_was_said_of_a_change_can_be_emptied_with_a_permit(
+    every_backend: StateStore, raw: Raw, emptied: str
+) -> None:
+    """conversations CV-15, case 28: nothing else of it, and to nothing else than NULL."""
+    _ended(every_backend)
+    with pytest.raises(Exception, match="never change"):
+        raw(f"UPDATE session_transitions SET {emptied} = NULL")
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('r')")
+    raw(f"UPDATE session_transitions SET {emptied} = NULL")
+    for change in (
+        f"{emptied} = '{{}}'",
+        "status = 'completed'",
+        "reason_code = 'a.b.c'",
+        f"{emptied} = NULL, seq = 9",
+    ):
+        with pytest.raises(Exception, match="never change"):
+            raw(f"UPDATE session_transitions SET {change}")
+    raw("DELETE FROM maintenance_permits")
+
+
 @pytest.mark.parametrize("table", WORDS)
 def test_known_words_never_change(every_backend: StateStore, raw: Raw, table: str) -> None:
     """conversations CV-1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,10 +14,10 @@ from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
 
 from lastlight_state import Conflict, InvalidValue, NotFound
-from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession, Reason
 from lastlight_state.db.statements import Family
 from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
-from lastlight_state.maintenance.redact import chunks, executions, messages
+from lastlight_state.maintenance.redact import chunks, executions, messages, transitions
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
@@ -212,6 +213,35 @@ def test_the_inbox_of_a_person_goes_and_those_of_others_stay(store: Any, databas
     assert store.maintenance.erase.run("ana").counts == {}
 
 
+def test_what_was_said_of_changes_of_status_goes_with_the_person(store: Any, database: Database) -> None:
+    """maintenance OP-77: of the person's sessions and branches, and of what the person changed; the changes stay."""
+    talks = database.open().conversations
+    said = Reason("run.failed.exit_code", summary="Ana gave up", actor="bob", evidence={"who": "ana"})
+    for name, user in (("own", "ana"), ("others", "bob"), ("kept", "ana")):
+        talks.sessions.create(NewSession(name, user=user, status="running"))
+        talks.branches.create(name, NewBranch(id=name, user="ana" if name == "others" else None))
+        talks.lifecycle.transition(name, "failed", reason=said)
+    talks.lifecycle.transition("others", "failed", branch_id="others", reason=said)
+    talks.sessions.create(NewSession("acted", user="bob", status="running"))
+    talks.lifecycle.transition("acted", "failed", reason=replace(said, actor="ana"))
+    talks.sessions.hold("kept", reason="inquiry")
+    before = counts(database)
+    plan = store.maintenance.erase.plan("ana")
+    done = store.maintenance.erase.run("ana").counts
+    assert done == plan.counts == {"branches": 1, "session_transitions": 3, "sessions": 1}
+    assert difference(before, counts(database)) == {}
+    spoken = {(one.session_id, one.branch_id) for one in _failed(talks) if one.reason_summary is not None}
+    assert spoken == {("others", None), ("kept", None)}
+    emptied = [one for one in _failed(talks) if one.reason_summary is None]
+    assert {(one.actor, one.evidence, one.reason_code) for one in emptied} == {(None, None, "run.failed.exit_code")}
+    assert store.maintenance.erase.run("ana").counts == {}
+
+
+def _failed(talks: Any) -> list[Any]:
+    sessions = ("own", "others", "kept", "acted")
+    return [one for name in sessions for one in talks.lifecycle.history(name).items if one.status == "failed"]
+
+
 def test_metadata_of_a_redacted_message_go_with_the_person(store: Any, database: Database) -> None:
     """maintenance OP-77: also if the person neither sent nor received it."""
     talks = database.open()
@@ -235,7 +265,7 @@ def test_statements_about_messages_find_them_by_an_index(database: Database) -> 
         "after_id": "",
         **dict.fromkeys(("after_at", "cutoff"), now),
     }
-    modules = (messages, chunks, executions, erasing)
+    modules = (messages, chunks, executions, transitions, erasing)
     families = [one for module in modules for one in vars(module).values() if isinstance(one, Family)]
     for statement in (redacting.OLDER, erasing._SENT, erasing._RECEIVED, *(one.of(["a", "b"])[0] for one in families)):
         plan = plan_of(database, store, statement, values, in_order=True)
