@@ -37,7 +37,7 @@ def test_a_cron_of_a_workflow_that_is_switched_off_fires_and_dispatches_nothing(
     crons.put("c", CronSpec("0 * * * *", target="wf"), next_run_at=frozen_clock.now())
     store.workflows.overrides.put("wf", enabled=False)
     [claim] = crons.take_due(owner="w")
-    assert (crons.get("c").enabled, store.workflows.overrides.is_enabled(claim.target)) == (True, False)
+    assert (claim.target, crons.get("c").enabled, store.workflows.overrides.is_enabled("wf")) == ("wf", True, False)
     fire = store.schedules.fires.finish(claim, FireOutcome(dispatched=0, note="workflow disabled"))
     assert (fire.status, fire.dispatched, fire.note) == ("ok", 0, "workflow disabled")
     assert store.schedules.fires.health(["c"])["c"].failure_streak == 0
