@@ -41,14 +41,6 @@ from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 #: Makes of a row the one that is written.
 Marking = Callable[[lines.Row], lines.Row]
 
-#: The tables of a record of each kind that revisions make.
-_TABLES = {
-    "run": (RUNS, *(column.table for column in RUN_TABLES)),
-    "session": (
-        *(SESSIONS, BRANCHES, PROGRESSIONS, LINKS, MESSAGES, TRANSITIONS, CHANGES),
-        *(INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS),
-    ),
-}
 #: Rows that are decoded together.
 _ROWS = 100
 
@@ -145,7 +137,7 @@ def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> Non
 
 def left_columns(unit: Unit, kind: str) -> list[str]:
     """Columns with values that other programs added to the tables of a record of this kind: no bundle has them."""
-    return unknown_columns.filled(unit, _TABLES[kind])
+    return unknown_columns.filled(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
