@@ -109,6 +109,17 @@ def exact_text(amount: Decimal) -> str:
     return format(amount.normalize(), "f") if amount else "0"
 
 
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether objects and arrays stand in one another more than ``levels`` deep."""
+    found = [value]
+    for _ in range(levels + 1):
+        found = [one for one in found if isinstance(one, dict | list | tuple)]
+        if not found:
+            return False
+        found = [child for one in found for child in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
 def check_text(where: str, text: str) -> None:
     """Refuse what one of the databases cannot store in a text: NUL characters and lone surrogates."""
     problem = _text_problem(text)

@@ -136,6 +136,19 @@ def test_nesting_is_bounded() -> None:
         codec.encode("context", nested(3), max_bytes=LARGE, max_depth=2)
 
 
+def test_levels_are_counted_without_recursion() -> None:
+    """maintenance OP-38: how deep a recursion may go differs from one Python to the next."""
+    deep: Any = "a text"
+    for _ in range(50_000):
+        deep = {"child": [deep]}
+    assert codec.is_deeper(deep, 99_999)
+    assert not codec.is_deeper(deep, 100_000)
+    assert not codec.is_deeper("a text", 0)
+    assert codec.is_deeper((), 0)
+    while isinstance(deep, dict):  # the end of a value this deep is a recursion, too
+        deep = deep["child"].pop()
+
+
 def test_bytes_of_utf8_are_bounded_and_not_characters() -> None:
     """house H-33."""
     assert codec.encode("context", "é" * 4, max_bytes=10) == '"éééé"'

@@ -61,11 +61,13 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as a text that can be stored. Raises `InvalidValue` for one that is nested too deeply."""
-    try:
-        text = value if isinstance(value, str) else json.dumps(value, default=repr)
-    except RecursionError:
-        raise InvalidValue("value", "is nested too deeply") from None
+    """A value as a text that can be stored. Raises `InvalidValue` for one with more levels than a line may have.
+
+    How many Python itself could write differs from version to version.
+    """
+    if codec.is_deeper(value, codec.LINE_DEPTH):
+        raise InvalidValue("value", "is nested too deeply")
+    text = value if isinstance(value, str) else json.dumps(value, default=repr)
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\u0000")
 
 
