@@ -7,7 +7,6 @@ the file is shorter, or has other bytes there, the mark does not hold, and a rea
 from __future__ import annotations
 
 import base64
-import binascii
 import struct
 import zlib
 from pathlib import Path
@@ -56,7 +55,7 @@ def mark_of_text(where: str, text: str) -> Mark:
     """The mark of `Mark.to_text`. Raises `InvalidValue` for any other text."""
     try:
         offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
-    except (ValueError, TypeError, binascii.Error, struct.error):
+    except (ValueError, struct.error):
         raise InvalidValue(where, "damaged, or not a cursor") from None
     if checked > min(offset, _CHECKED_BYTES):
         raise InvalidValue(where, "damaged, or not a cursor")

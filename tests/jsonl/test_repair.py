@@ -122,6 +122,15 @@ def test_each_part_of_a_file_is_named_by_what_it_is(path: Path) -> None:
     assert [part.kind for part in account.parts][:3] == ["torn", "recovered", "nul_bytes"]
 
 
+def test_the_first_thousand_parts_that_are_not_sound_are_told(path: Path) -> None:
+    """agent-log L-111: all are counted."""
+    path.write_bytes(whole(0) + b"\n" + b"?\n" * 1_001 + whole(1) + b"\n")
+    account = repair.scan(path, is_record)
+    assert (account.sections["bad_json"], account.sections["record"]) == (1_001, 2)
+    assert {part.kind for part in account.parts} == {"bad_json"}
+    assert len(account.parts) == 1_000
+
+
 def test_a_line_past_the_limit_goes_to_the_rejects_in_parts(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +171,18 @@ def test_an_existing_target_is_never_overwritten(path: Path, tmp_path: Path) -> 
             attempt()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["clean", path.name, damaged.name, rejects.name]
     assert (clean.read_bytes(), damaged.read_bytes(), path.read_bytes()) == (b"mine", b"mine", DAMAGED)
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.rejects"])
+@pytest.mark.parametrize("leads_to", ["nowhere", "copy", "copy.rejects"])
+def test_a_link_where_a_copy_would_be_is_a_file_that_exists(path: Path, name: str, leads_to: str) -> None:
+    """agent-log L-111: wherever it leads, and be it in a circle."""
+    path.write_bytes(DAMAGED)
+    link = path.with_name(name)
+    link.symlink_to(leads_to)
+    with pytest.raises(AlreadyExists):
+        repair.salvage(path, is_record, to=path.with_name("copy"))
+    assert sorted(entry.name for entry in path.parent.iterdir()) == [name, path.name]
 
 
 def test_a_link_is_left_alone(path: Path, tmp_path: Path) -> None:

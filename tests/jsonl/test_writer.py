@@ -268,6 +268,20 @@ def test_a_stopped_holder_of_the_lock_makes_others_busy_and_nothing_is_written(p
     assert read(path).numbers == [0, 2]
 
 
+@pytest.mark.parametrize("deed", ["append", "seal", "held"])
+def test_the_lock_is_free_after_each_call(path: Path, deed: str) -> None:
+    """agent-log L-23: also while the writer keeps its file open."""
+    with LineWriter(path) as writer:
+        writer.append(one(0))
+        if deed == "seal":
+            writer.seal()
+        if deed == "held":
+            with writer.held():
+                pass
+        with path.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_a_lock_that_comes_free_in_time_is_taken(path: Path) -> None:
     """agent-log L-23."""
     path.write_bytes(b"")

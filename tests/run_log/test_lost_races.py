@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.between import before
-from support.run_log.logs import NOW, RUN, SESSION, files_below, kinds, read, start
+from support.run_log.logs import (
+    NOW,
+    OTHER_RUN,
+    RUN,
+    SESSION,
+    files_below,
+    head,
+    id_of,
+    kinds,
+    line,
+    put,
+    read,
+    run_log,
+    start,
+)
 
-from lastlight_state.errors import AlreadyExists, StaleVersion
+from lastlight_state.errors import AlreadyExists, BackendBusy, StaleVersion
+from lastlight_state.jsonl.writer import LineWriter
 from lastlight_state.run_log import RunLog, SessionState, locks
+from lastlight_state.run_log.runs import heads
 
 
 def _state(number: int) -> SessionState:
@@ -162,3 +180,52 @@ def test_a_run_to_which_a_record_came_late_is_not_removed(log: RunLog, monkeypat
     assert happened
     assert (done.run_ids, done.skipped) == ((), 1)
     assert kinds(read(log)[0])[-1] == "tool.output"
+
+
+@pytest.mark.parametrize("was_listed", [False, True])
+@pytest.mark.parametrize(("is_link", "skipped"), [(False, 0), (True, 2)])
+def test_runs_that_go_while_they_are_listed_are_left_out(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch, was_listed: bool, is_link: bool, skipped: int
+) -> None:
+    """run-log RL-62: one that is gone is passed over, and one that cannot be opened any more is counted."""
+    days = {RUN: "2026/02/03", OTHER_RUN: "2026/02/03", id_of(1): "2026/02/02"}
+    asked = {"type": "text", "text": "go"}
+    paths = [put(log, [head(run), line("run.start", run, input=asked)], run, day) for run, day in days.items()][:2]
+    if was_listed:
+        log.runs.list()
+
+    def go() -> None:
+        for path in paths:
+            path.unlink()
+            if is_link:
+                path.symlink_to(path.name)
+
+    happened = before(monkeypatch, heads, "open_run", go)
+    page = log.runs.list()
+    assert happened
+    assert ([entry.run_id for entry in page], page.skipped) == ([id_of(1)], skipped)
+
+
+@pytest.mark.parametrize("name", ["put", "update", "clear"])
+def test_a_snapshot_is_left_alone_while_another_holds_its_lock(tmp_path: Path, name: str) -> None:
+    """run-log RL-71, RL-73, RL-76."""
+    log = run_log(tmp_path, lock_timeout=0)
+    log.states.put(_state(1))
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: log.states.put(_state(2)),
+        "update": lambda: log.states.update(SESSION, lambda _: _state(2)),
+        "clear": lambda: log.states.clear(SESSION),
+    }
+    with locks.acquire(log.root / "sessions" / "state" / ".locks" / SESSION, 1), pytest.raises(BackendBusy):
+        calls[name]()
+    assert log.states.get(SESSION).invoke_seq == 1
+
+
+def test_a_log_to_which_another_program_appends_is_not_packed(tmp_path: Path) -> None:
+    """run-log RL-82: one that takes the lock of appends and none of the run."""
+    log = run_log(tmp_path, lock_timeout=0)
+    _ended(log)
+    path = log.runs.path(RUN)
+    with LineWriter(path) as other, other.held(), pytest.raises(BackendBusy):
+        log.runs.pack(RUN)
+    assert files_below(log.root / "sessions" / "2026") == [f"02/03/{RUN}.jsonl"]

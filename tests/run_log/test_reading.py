@@ -90,6 +90,14 @@ def test_recovered_records_are_marked_and_of_this_run(log: RunLog) -> None:
     assert kinds(read(log)[0]) == ["header"]
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("x.acme.note", 2), ("later", 1), ("agent.later", 1), (7, 1)])
+def test_a_record_is_recovered_by_a_type_that_is_known_or_custom(log: RunLog, kind: Any, expected: int) -> None:
+    """run-log RL-32: any other object may be a part of the torn one."""
+    put(log, raw(head()) + b"\n" + raw(event(1))[:30] + raw(line("x") | {"type": kind}) + b"\n")
+    records, reading = read(log)
+    assert (len(records), reading.recovered) == (expected, expected - 1)
+
+
 def test_an_object_inside_a_torn_record_is_not_returned(log: RunLog) -> None:
     """run-log RL-32, case 3."""
     torn = raw(line("run.start", input={"type": "text", "text": "go"}))

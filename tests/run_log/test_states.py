@@ -203,6 +203,24 @@ def test_snapshots_damaged_at_one_moment_keep_a_name_each(log: RunLog) -> None:
     assert [name[-2:] for name in kept[1:]] == ["-2", "-3"]
 
 
+def test_a_damaged_snapshot_takes_no_name_from_a_link(log: RunLog) -> None:
+    """run-log RL-74: not even from one that leads nowhere."""
+    path = leave(log, "{")
+    link = path.with_name(f"{path.name}.bad-20260203T120030.000Z")
+    link.symlink_to("nowhere")
+    log.states.put(state(), force=True)
+    assert link.is_symlink()
+    assert path.with_name(link.name + "-2").read_text() == "{"
+
+
+def test_a_directory_in_the_place_of_a_snapshot_is_not_cleared(log: RunLog) -> None:
+    """run-log RL-76."""
+    path_of(log).mkdir(parents=True)
+    with pytest.raises(BackendUnavailable):
+        log.states.clear(SESSION)
+    assert path_of(log).is_dir()
+
+
 def test_a_directory_in_the_place_of_a_snapshot_is_corrupt(log: RunLog) -> None:
     """run-log RL-74, case 45."""
     path_of(log).mkdir(parents=True)

@@ -110,6 +110,18 @@ def test_a_run_that_is_there_is_not_started_again(log: RunLog) -> None:
     assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl"]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_run_is_not_started_beside_a_link_of_its_name(log: RunLog, suffix: str) -> None:
+    """run-log RL-20, RL-04: wherever the link leads, and if it leads nowhere."""
+    plain = put(log, b"")
+    plain.unlink()
+    link = plain.with_name(plain.name + suffix)
+    link.symlink_to("nowhere")
+    with pytest.raises(AlreadyExists):
+        start(log)
+    assert [entry.name for entry in link.parent.iterdir()] == [link.name]
+
+
 def test_a_file_system_without_links_gets_the_header_all_the_same(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """run-log RL-20."""
 
@@ -221,6 +233,22 @@ def test_numbers_grow_and_a_refused_record_leaves_no_gap(log: RunLog) -> None:
             with pytest.raises(InvalidValue):
                 writer.context(percent)
     assert [value.get("seq") for value in lines_of(writer.path)[1:]] == [0, 5, 6, 7, 1, 4, 4, 1]
+
+
+@pytest.mark.parametrize("percent", [0, 0.0, 0.5, 99.9, 100])
+def test_what_is_left_of_the_context_is_a_share_of_it(log: RunLog, percent: float) -> None:
+    """run-log RL-29."""
+    with start(log) as writer:
+        writer.context(percent)
+    assert lines_of(writer.path)[1]["context_left_percent"] == percent
+
+
+@pytest.mark.parametrize("percent", [-0.1, -1, 100.1, 101, float("nan"), float("inf"), -float("inf")])
+def test_more_or_less_than_a_share_of_the_context_is_refused(log: RunLog, percent: float) -> None:
+    """run-log RL-29."""
+    with start(log) as writer, pytest.raises(InvalidValue, match="context_left_percent"):
+        writer.context(percent)
+    assert len(lines_of(writer.path)) == 1
 
 
 def test_behind_the_end_only_late_outputs_and_custom_records_follow(log: RunLog) -> None:

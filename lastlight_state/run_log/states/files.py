@@ -80,10 +80,13 @@ def encoded(state: SessionState) -> bytes:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put these bytes in the file's place. For the holder of the session's lock. Raises `BackendUnavailable`."""
+    """Put these bytes in the file's place. For the holder of the session's lock, which has made the directory.
+
+    Raises `BackendUnavailable`.
+    """
     temporary = f".{path.name}.tmp"
     try:
-        with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
+        with places.directory(path.parent, base=places.ROOT) as (held, _):
             with suppress(FileNotFoundError):  # left behind by a put that was killed
                 os.unlink(temporary, dir_fd=held)
             try:
@@ -94,8 +97,6 @@ def replace(path: Path, data: bytes) -> None:
                     os.unlink(temporary, dir_fd=held)
                 raise
             places.sync(held)
-            for directory in changed:
-                files.sync_directory(directory)
     except OSError as error:
         raise files.failure(error, path) from error
 
