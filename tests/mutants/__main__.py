@@ -127,19 +127,15 @@ def _run(change: Change, tree: Path, *words: str) -> str:
 
 def _likely(change: Change, tree: Path) -> list[str]:
     """The test files whose paths share most words with the changed file: they are run first."""
-    words = _words(change.file) - {"lastlight", "state", "py", "init", *_words(change.package)}
+    words = drawn.words(change.file) - {"lastlight", "state", "py", "init", *drawn.words(change.package)}
     given = [tree / "tests" / path for path in change.tests.split()]
     files = [file for path in given for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])]
-    shared = {file: len(words & _words(file.relative_to(tree).as_posix())) for file in files}
+    shared = {file: len(words & drawn.words(file.relative_to(tree).as_posix())) for file in files}
     races = [file for file in files if "look" in file.stem or "race" in file.stem] if "lock" in change.old else []
     of_kind = {Path(name).name for names in drawn.OF_KIND.values() for name in names.split()}
     races += [file for file in files if file.name in ("test_snapshot.py", *of_kind)]
     likely = sorted((file for file in files if shared[file]), key=lambda file: -shared[file])
     return [file.relative_to(tree).as_posix() for file in dict.fromkeys([*likely, *races])]
-
-
-def _words(path: str) -> set[str]:
-    return {word.rstrip("s") for word in re.findall(r"[a-z]+", path)}
 
 
 def _report(outcomes: dict[Change, str]) -> None:

@@ -6,6 +6,7 @@ The kinds are those of the hand-written changes. A seed draws the same changes f
 from __future__ import annotations
 
 import random
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def drawn(count: int, seed: int) -> list[Change]:
                 changes[change.file, change.old] = change
                 made += 1
     return chance.sample(list(changes.values()), len(changes))
+
+
+def words(path: str) -> set[str]:
+    """The words of a path: files whose paths share many belong together."""
+    return {word.rstrip("s") for word in re.findall(r"[a-z]+", path)}
 
 
 def _places() -> tuple[dict[str, dict[str, list[tuple[Path, Edit]]]], dict[str, int]]:

@@ -1,0 +1,183 @@
+"""pytest plugin: collects the tests once and tries each change in a fork, with tests that run the changed lines.
+
+    coverage run --rcfile=tests/mutants/coveragerc -m pytest -p mutants.recording
+    PYTHONPATH=tests pytest -p mutants.forked --changes 100 --seed 2033 --recorded .mutants
+
+A change costs a second or two so, not a minute. What is made when a module is imported cannot be changed in a fork:
+these changes are said to be ``elsewhere``, and ``python -m mutants`` tries them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from _pytest.runner import runtestprotocol
+from coverage import CoverageData
+from mutants import drawn
+from mutants.change import Change
+from mutants.replacing import Elsewhere, functions, replace, replacements
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The context of lines that ran at the import of their module.
+IMPORTED = "imported"
+#: Seconds for the tests of one change, and how long the last of them may take beyond.
+MOST_SECONDS, LAST = 40, 30
+SLOWER = ("postgres", "async")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--changes", type=int, required=True, help="how many changes to draw")
+    parser.addoption("--seed", type=int, required=True)
+    parser.addoption("--recorded", type=Path, required=True, help="the file of coverage's data")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Try the changes instead of running the tests."""
+    trials = Trials(session, Recorded(session.config.getoption("recorded"), session.items))
+    changes = drawn.drawn(session.config.getoption("changes"), session.config.getoption("seed"))
+    outcomes: Counter[str] = Counter()
+    for change in changes:
+        outcome, test = trials.outcome(change)
+        outcomes[outcome] += 1
+        _say(session, f"{change.name:9} {outcome:9} {change.kind:10} {change.file} {test}")
+        if outcome not in ("noticed", "elsewhere"):
+            _say(session, change.difference)
+    _say(session, ", ".join(f"{number} {outcome}" for outcome, number in outcomes.most_common()))
+    return True
+
+
+class Recorded:
+    """Which tests run which lines, from the data of a run with `mutants.recording`."""
+
+    def __init__(self, file: Path, items: Sequence[pytest.Item]) -> None:
+        self._data = CoverageData(str(file))
+        self._data.read()
+        self._items: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in sorted(items, key=lambda item: any(word in item.nodeid for word in SLOWER)):
+            self._items[item.nodeid.partition("[")[0]].append(item)
+
+    def at_import(self, place: str, lines: range) -> bool:
+        """Whether one of the lines runs when its module is imported."""
+        return IMPORTED in self._contexts(place, lines)
+
+    def tests(self, place: str, lines: range) -> Iterator[pytest.Item]:
+        """The tests that run one of the lines: each at first in its cheapest variant, the likeliest files before."""
+        words = drawn.words(place)
+        names = sorted(self._contexts(place, lines) & self._items.keys())
+        random.Random(place).shuffle(names)
+        names.sort(key=lambda name: -len(words & drawn.words(name.partition("::")[0])))
+        yield from (self._items[name][0] for name in names)
+        yield from (item for name in names for item in self._items[name][:0:-1])
+
+    def _contexts(self, place: str, lines: range) -> set[str]:
+        found = self._data.contexts_by_lineno(str(ROOT / place))
+        return {context for line in lines for context in found.get(line, ())}
+
+
+class Trials:
+    """Tries changes in forks of this process."""
+
+    def __init__(self, session: pytest.Session, recorded: Recorded) -> None:
+        self._session = session
+        self._recorded = recorded
+        self._functions = functions(str(ROOT / "lastlight_state"))
+        self._unsound: dict[str, bool] = {}
+
+    def outcome(self, change: Change) -> tuple[str, str]:
+        """``noticed`` and the test, or ``survived``, ``uncovered``, ``hung``, ``elsewhere``."""
+        text = (ROOT / change.file).read_text()
+        lines = _changed_lines(text, change)
+        try:
+            codes = replacements(str(ROOT / change.file), text, change.applied(text))
+        except Elsewhere:
+            return "elsewhere", ""
+        if self._recorded.at_import(change.file, lines):
+            return "elsewhere", ""
+        tests = [test for test in self._recorded.tests(change.file, lines) if not self._unsound.get(test.nodeid)]
+        replaced = [(function, code) for place, code in codes.items() for function in self._functions[place]]
+        outcome, name = self._forked(lambda: replace(replaced), tests)
+        if name and self._is_unsound(name, tests):
+            return self.outcome(change)
+        return outcome if tests else "uncovered", name
+
+    def _is_unsound(self, name: str, tests: Sequence[pytest.Item]) -> bool:
+        """Whether the test fails in a fork without any change, too."""
+        if name not in self._unsound:
+            alone = [test for test in tests if test.nodeid == name]
+            self._unsound[name] = self._forked(lambda: None, alone)[0] != "survived"
+        return self._unsound[name]
+
+    def _forked(self, change: Callable[[], None], tests: Sequence[pytest.Item]) -> tuple[str, str]:
+        with TemporaryDirectory() as folder:
+            child = os.fork()
+            if not child:
+                os.setpgid(0, 0)
+                self._run(change, tests, Path(folder))
+            ended = _ended(child, time.monotonic() + MOST_SECONDS + LAST)
+            failed = Path(folder, "failed")
+            name = failed.read_text() if failed.exists() else ""
+        return ("noticed" if name else "survived" if ended else "hung"), name
+
+    def _run(self, change: Callable[[], None], tests: Sequence[pytest.Item], folder: Path) -> None:
+        """Runs the tests until one fails or the time is up. Does not return."""
+        until = time.monotonic() + MOST_SECONDS
+        try:
+            self._session.config._tmp_path_factory._basetemp = folder / "tests"  # type: ignore[attr-defined]
+            (folder / "tests").mkdir()
+            change()
+            for test, following in zip(tests, [*tests[1:], None], strict=True):
+                if any(report.failed for report in runtestprotocol(test, log=False, nextitem=following)):
+                    (folder / "failed").write_text(test.nodeid)
+                    break
+                if time.monotonic() > until:
+                    break
+            self._session._setupstate.teardown_exact(None)
+        finally:
+            os._exit(0)
+
+
+def _changed_lines(text: str, change: Change) -> range:
+    """The lines that go, without those that only say where."""
+    old, new = change.old.splitlines(), change.new.splitlines()
+    same = _same(old, new)
+    behind = _same(old[same:][::-1], new[same:][::-1])
+    first = text[: text.index(change.old)].count("\n") + 1
+    return range(first + same, first + len(old) - behind)
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines are the same at the beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _ended(child: int, until: float) -> bool:
+    """Waits for the child, and ends it and its own children."""
+    ended = False
+    while not ended and time.monotonic() < until:
+        ended = os.waitpid(child, os.WNOHANG)[0] == child
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if not ended:
+        os.waitpid(child, 0)
+    return ended
+
+
+def _say(session: pytest.Session, text: str) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    capture = session.config.pluginmanager.get_plugin("capturemanager")
+    assert reporter is not None
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        reporter.write_line(text)
