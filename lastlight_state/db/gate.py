@@ -71,10 +71,8 @@ def _refuse_unfit(
 def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] | None:
     """Where in a value something does not fit its annotation, and what; None where all of it fits."""
     origin, inner = get_origin(hint), get_args(hint)
-    if depth > _MOST_DEPTH or hint is Any or isinstance(hint, TypeVar | str | typing.ForwardRef):
+    if depth > _MOST_DEPTH or hint is Any:
         return None
-    if origin is typing.Annotated:
-        return _problem(where, value, inner[0], depth)
     if origin in (Union, types.UnionType):
         problems = [_problem(where, value, one, depth + 1) for one in inner]
         return None if None in problems else _of_union(where, value, inner, problems)
@@ -84,7 +82,7 @@ def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] |
     kind = origin if origin is not None else hint
     if kind is None:
         kind = type(None)
-    if not isinstance(kind, type):
+    if not isinstance(kind, type):  # a variable, or a name that stands for something else
         return None
     if not _is_one(value, kind):
         return _expected(where, _name(hint), value)
