@@ -47,9 +47,7 @@ class Retry:
         except BackendError as error:
             return self.again(attempt, error, repeatable=repeatable, label=label)
 
-    def again(
-        self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool = False, label: str | None = None
-    ) -> T:
+    def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool, label: str | None = None) -> T:
         """The result of a repetition after the first attempt failed with ``error``, or the last error."""
         repeats, in_doubt, end = 0, False, self._end()
         while True:

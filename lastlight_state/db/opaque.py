@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 import orjson
@@ -20,7 +19,7 @@ def unpack(where: str, text: str) -> Any:
     """The value of `pack`. Raises `InvalidValue` for other text."""
     try:
         return orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
-    except (ValueError, TypeError, binascii.Error):
+    except (ValueError, TypeError):
         raise damaged(where) from None
 
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.guards import statements_of
 
+from lastlight_state.backends.base import Mode
 from lastlight_state.backends.postgres import errors as postgres_errors
 from lastlight_state.backends.sqlite import errors as sqlite_errors
+from lastlight_state.db.guards import Guard
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,
@@ -49,6 +52,8 @@ def sqlite_error(name: str, kind: type[sqlite3.Error] = sqlite3.OperationalError
         ("SQLITE_CONSTRAINT_FOREIGNKEY", Conflict, {}),
         ("SQLITE_CONSTRAINT_NOTNULL", Conflict, {}),
         ("SQLITE_CONSTRAINT_CHECK", Conflict, {}),
+        ("SQLITE_CONSTRAINT_ROWID", Conflict, {}),
+        ("SQLITE_READONLY_ROLLBACK", BackendUnavailable, {"outcome": "none"}),
     ],
 )
 def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[str, Any]) -> None:
@@ -75,6 +80,10 @@ def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[
         ("53100", BackendUnavailable, {"outcome": "none"}),
         ("53300", BackendUnavailable, {"outcome": "none"}),
         ("28P01", BackendUnavailable, {"outcome": "none"}),
+        ("57P04", BackendUnavailable, {"outcome": "none", "repeats": 1, "reason": "connection"}),
+        ("28000", BackendUnavailable, {"outcome": "none"}),
+        ("3D000", BackendUnavailable, {"outcome": "none"}),
+        ("22P05", InvalidValue, {"where": "text", "problem": "a character that the database cannot store"}),
         ("42501", BackendUnavailable, {"outcome": "none", "reason": "permission"}),
         ("25006", ReadOnlyTransaction, {}),
         ("23505", Conflict, {}),
@@ -138,3 +147,21 @@ def test_what_the_databases_refuse_has_one_code_on_both(database: Database, code
         driver.execute("BEGIN")
     error = store.backend.translate(raised.value)
     assert (type(error), error.code) == (Conflict, code)
+
+
+def test_what_a_guard_refuses_is_told_in_its_own_words(fresh_database: Database) -> None:
+    """house H-37, H-51."""
+    store = fresh_database.open()
+    store.workflows.overrides.put("w", enabled=False)
+    with store.transaction() as tx:
+        for statement in statements_of(
+            Guard("w_kept", "workflow_overrides", "delete", "it's kept"), store.backend.name
+        ):
+            tx.connection.exec_driver_sql(statement)
+    checkout = store.backend.acquire(Mode.WRITE)
+    with pytest.raises(store.backend.driver_errors) as raised:
+        checkout.driver.execute("DELETE FROM workflow_overrides")
+    store.backend.rollback(checkout)
+    store.backend.release(checkout)
+    error = store.backend.translate(raised.value)
+    assert (type(error), error.code, str(error)) == (Conflict, "refused_by_database", "it's kept")

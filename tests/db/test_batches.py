@@ -44,6 +44,13 @@ def test_many_rows_come_back_as_they_were_given(scratch: StateStore) -> None:
     assert insert(scratch, rows) == [{**one, "json": told[one["json"]]} for one in rows]
 
 
+@pytest.mark.parametrize("text", ["a\tb", "a\nb", "a\rb", "a\\b", r"\N", r"\.", ""], ids=ascii)
+def test_a_text_means_nothing_where_it_is_the_only_one_of_its_kind(scratch: StateStore, text: str) -> None:
+    """house H-32: many rows are sent at once, and each such character has a meaning there."""
+    rows = [row(1, kind="plain"), row(2, kind=text), row(3, kind="plain")]
+    assert [one["kind"] for one in insert(scratch, rows)] == ["plain", text, "plain"]
+
+
 def test_values_of_derived_types_are_stored_as_what_they_are_derived_from(scratch: StateStore) -> None:
     """house H-32"""
     [found] = insert(scratch, [row(1, kind=Kind.TABBED, number=Size.LARGE)])

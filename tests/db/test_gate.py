@@ -32,7 +32,7 @@ def nested(what: Any, depth: int) -> list[Any]:
 
 
 def lists_of(hint: Any, depth: int) -> Any:
-    return reduce(lambda inner, _: list[inner], range(depth), hint)
+    return reduce(lambda inner, _: list[inner], range(depth), hint)  # type: ignore[valid-type]
 
 
 def taking(hint: Any) -> Callable[[Any], list[Any]]:

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, Field
 from support.outputs.shapes import a_run
 
-from lastlight_state import StateStore
+from lastlight_state import Settings, StateStore
+from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, ReadOnlyTransaction
 from lastlight_state.testing import Database, FrozenClock
 
@@ -220,3 +221,35 @@ def test_a_view_asks_of_its_moment_and_a_transaction_does_not(every_backend: Sta
         assert len(tx.connection.execute(made.table.select()).all()) == 1
         with pytest.raises(MisuseError):
             tx.outputs.query.rows("SELECT 1")
+
+
+@pytest.mark.parametrize(("timeout", "said"), [(7, "7s"), (1.5, "1500ms")])
+def test_the_server_gets_the_timeout_to_the_millisecond(postgres_database: Database, timeout: float, said: str) -> None:
+    """outputs A-2: the connection has its own again afterwards."""
+    store = postgres_database.open(settings=Settings(statement_timeout=11, pool_size=1))
+    asked = "SELECT current_setting('statement_timeout')"
+    assert store.outputs.query.rows(asked, timeout=timeout).rows == ((said,),)
+    with Checkout(Mode.READ, store.backend) as checkout:
+        assert checkout.driver.execute(asked).fetchone() == ("11s",)
+
+
+def test_a_timeout_below_a_millisecond_is_not_none(postgres_database: Database) -> None:
+    """outputs A-2: the server takes 0 for no timeout at all."""
+    with pytest.raises(BackendUnavailable) as raised:
+        postgres_database.open().outputs.query.rows("SELECT pg_sleep(30)", timeout=0.0004)
+    assert raised.value.details["reason"] == "statement_timeout"
+
+
+def test_what_a_query_was_refused_does_not_stay_refused(sqlite_database: Database) -> None:
+    """outputs A-2: the connection that it used is used again, by whoever comes next."""
+    store = sqlite_database.open()
+    short, long = (f"SELECT 'a' LIKE '{'a' * length}'" for length in (100, 101))
+    small, large = (f"SELECT length(zeroblob({2**26 + more}))" for more in (0, 1))
+    with store.view() as view:
+        for refused, permitted in ((long, short), (large, small)):
+            with pytest.raises(InvalidValue):
+                view.outputs.query.rows(refused)
+            assert len(view.outputs.query.rows(permitted).rows) == 1
+    with Checkout(Mode.READ, store.backend) as checkout:
+        for sql in (long, large, "PRAGMA cache_size"):
+            assert checkout.driver.execute(sql).fetchone()

@@ -121,7 +121,7 @@ def _recover(copy: Path, *, checked: bool) -> None:
             "the file's journal names another journal, which is not followed", reason="not_a_database"
         )
     try:
-        with closing(sqlite3.connect(copy)) as connection:
+        with closing(sqlite3.connect(copy, timeout=0)) as connection:  # nobody has a lock on it who would let go
             connection.execute("PRAGMA synchronous = OFF")
             answer = _checked(connection) if checked else _read(connection)
     except sqlite3.Error as error:

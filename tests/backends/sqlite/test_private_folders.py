@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -130,3 +131,26 @@ def test_without_locks_a_folder_has_a_name_under_which_nobody_removes_it(
 def test_a_place_that_cannot_be_listed_is_left_alone(tmp_path: Path) -> None:
     """maintenance OP-16: making the copy tells what is wrong with it."""
     private_folders.remove_left(str(tmp_path / "missing"))
+
+
+def test_a_folder_that_cannot_be_locked_for_want_of_descriptors_is_not_left(place: Path) -> None:
+    """maintenance OP-16: nothing is left behind."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            private_folders.make(str(place))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert _names(place) == set()
+
+
+def test_to_look_for_what_was_left_keeps_no_descriptor_open(place: Path) -> None:
+    """maintenance OP-16: a descriptor of a folder that stays would hold its lock."""
+    (_left(place, f"{PREFIX}deep") / "folder").mkdir()
+    _left(place)
+    private_folders.remove_left(str(place))
+    held = [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
+    assert not [target for target in held if place in target.parents]
