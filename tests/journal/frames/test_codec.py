@@ -53,6 +53,21 @@ def test_a_tree_fit_for_xml_is_all_there() -> None:
     assert step.attrib == {"id": "s1", "note": 'say "hi"\n'}
 
 
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [("a", "a"), ("xmlish", "_xmlish"), ("XML", "_XML"), ("1a", "_1a"), ("", "_"), ("a b", "a_b"), ("-", "_-")],
+)
+def test_a_name_that_xml_does_not_allow_is_another(tag: str, name: str) -> None:
+    """journal R-11: those that begin with its own name among them."""
+    assert render(json.loads(codec.canonical(element(tag)))) == f"<{name}/>"
+
+
+def test_props_of_one_name_in_xml_are_all_there() -> None:
+    """journal R-11."""
+    tree = element("a", **{"x y": 1, "x-y": 2, "x\ty": 3, "x:y": 4})
+    assert sorted(ET.fromstring(render(tree)).attrib) == ["x-y", "x_y", "x_y_", "x_y__"]
+
+
 def test_the_canonical_text_has_one_order_of_keys() -> None:
     """journal C-2: and what was left out is empty."""
     tree = {"children": [], "props": {"b": {"z": 1, "a": [1.0]}, "a": "ä"}, "tag": "t", "kind": "element"}
@@ -96,6 +111,29 @@ def test_a_tree_has_limits() -> None:
         codec.canonical(element("a", deep))
     with pytest.raises(PayloadTooLarge):
         codec.canonical(text("x" * 4 * 1024 * 1024))
+
+
+def nested(levels: int, wrap: Any) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"x": value}], ids=["lists", "objects"])
+@pytest.mark.parametrize("above", [0, 3])
+def test_what_an_element_holds_has_as_many_levels_as_elements_in_its_place(wrap: Any, above: int) -> None:
+    """journal J-3: lists and objects of a prop count with the elements above them."""
+
+    def tree(levels: int) -> Any:
+        found = element("a", x=nested(levels, wrap))
+        for _ in range(above):
+            found = element("a", found)
+        return found
+
+    assert codec.canonical(tree(118 - above))
+    with pytest.raises(InvalidValue, match="nested deeper"):
+        codec.canonical(tree(119 - above))
 
 
 def test_values_that_python_takes_for_equal_are_changes() -> None:
