@@ -12,13 +12,17 @@ from support.agent_log.logs import SESSION, agent_log, said, text
 from support.run_log.logs import run_log, start
 from support.turns import outcome_of_waiting
 
+from lastlight_state import StateStore
 from lastlight_state.agent_log import Outcome
 from lastlight_state.agent_log.agents import Recent
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.db import watch as watches
+from lastlight_state.db.scope import StoreScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
 from lastlight_state.ids import IdSource
+from lastlight_state.journal import JournalWriter
 from lastlight_state.journal.frames.cache import FrameCache
+from lastlight_state.journal.writer.opened import Opened
 from lastlight_state.journal.writer.queue import Entry, Queue
 from lastlight_state.jsonl.writer import LineWriter
 from lastlight_state.metrics import Metrics
@@ -126,6 +130,16 @@ def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:
     late = outcome_of_waiting(watches, "_making_lock", lambda: of("queue"))
     assert of("queue") is late
     assert len(scope.before_close) == 1
+
+
+def test_the_writers_of_a_store_are_closed_with_it_once_whoever_opens_the_first(state_store: StateStore) -> None:
+    """house H-43."""
+    opened, scope = state_store._context.remember(Opened), state_store._scope
+    assert isinstance(scope, StoreScope)
+    late = outcome_of_waiting(opened, "_lock", state_store.journal.writer)
+    assert isinstance(late, JournalWriter)
+    state_store.journal.writer()
+    assert scope.before_close.count(opened.close) == 1
 
 
 LINES: dict[str, Call] = {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from support.open_files import nothing_is_left_open  # noqa: F401 - of every test here
 from support.workflows.steps import Raw, started
 
 from lastlight_state import StateStore

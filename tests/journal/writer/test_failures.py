@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from itertools import count
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from support.journal import queued_writer
 from support.workflows.steps import all_pages, started
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.errors import BackendBusy, MisuseError, StoreClosed, UnsavedEvents
-from lastlight_state.journal import LineFileMirror, WriterOptions
+from lastlight_state.errors import BackendBusy, BackendUnavailable, MisuseError, StoreClosed, UnsavedEvents
+from lastlight_state.journal import LineFileMirror, NewEvent, WriterOptions
 from lastlight_state.journal.writer import opened
 from lastlight_state.testing import Database
 
@@ -68,7 +69,46 @@ def test_a_writer_that_is_closed_hands_back_what_it_could_not_store(database: Da
     with pytest.raises(StoreClosed):
         pending.wait()
     writer.close()
+    assert (writer.stats().queued, writer.stats().queued_bytes) == (0, 0)
     assert store.journal.events.count(run_id) == 0
+
+
+def test_events_wait_while_the_disk_is_full(sqlite_database: Database) -> None:
+    """journal W-8, W-9: none is given up, and all are stored once there is room."""
+    store = sqlite_database.open(settings=IMPATIENT)
+    run_id, raw = started(store).id, sqlite_database.raw()
+    with store.transaction() as tx:
+        present = tx.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        tx.connection.exec_driver_sql(f"PRAGMA max_page_count = {present}")
+    with store.journal.writer() as writer:
+        for i in range(4):
+            writer.append(run_id, "a", {"i": i, "text": "x" * 50_000})
+        with pytest.raises(UnsavedEvents) as raised:
+            writer.flush()
+        assert isinstance(raised.value.__cause__, BackendUnavailable)
+        assert ([event.payload["i"] for event in raised.value.waiting], raised.value.failures) == ([0, 1, 2, 3], ())
+        with store.transaction() as tx:
+            tx.connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+        writer.flush()
+        assert (writer.stats().stored, writer.stats().failed) == (4, 0)
+    assert raw.execute("SELECT count(*) FROM run_events").fetchone() == (4,)
+
+
+def test_the_pauses_between_attempts_double_up_to_the_longest(database: Database) -> None:
+    """journal W-8: and the first attempt that succeeds ends them."""
+    store = database.open(settings=IMPATIENT)
+    run_id = started(store).id
+    core = store.journal.writer()._core
+    holder = block(database)
+    core.queue.offer(core.entry(run_id, NewEvent("a")))
+    pauses = []
+    for _ in range(8):
+        core.saver.run_here()
+        pauses.append(core.saver._pause)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    holder.execute("ROLLBACK")  # type: ignore[attr-defined]
+    core.saver.run_here()
+    assert (core.saver._pause, core.saver.stored) == (0.0, 1)
 
 
 def test_a_batch_whose_commit_was_not_answered_is_stored_once(postgres_database: Database) -> None:
@@ -157,6 +197,33 @@ def test_what_the_end_of_the_interpreter_cannot_store_is_told(
         opened._flush_all()
     writer.close()
     assert store.journal.events.count(run_id) == 2
+
+
+@pytest.mark.logs("the interpreter ends with 1 events queued")
+def test_the_end_of_the_interpreter_stores_without_a_thread_what_it_can(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-12: no thread begins there any more. It ends at the first failure, and a later end goes on from it."""
+    monkeypatch.setattr(opened, "EXIT_SECONDS", 0.01)
+    store = sqlite_database.open(settings=IMPATIENT)
+    run_id = started(store).id
+    writer = store.journal.writer(WriterOptions(max_batch=2))
+    with monkeypatch.context() as ending:
+        ending.setattr(threading.Thread, "start", _no_threads)
+        with sqlite_database.open().transaction():
+            writer.append(run_id, "a")
+            opened._flush_all()
+        assert writer.stats().queued == 1
+        for _ in range(4):
+            writer.append(run_id, "a")
+        opened._flush_all()
+        assert (writer.stats().queued, writer.stats().stored) == (0, 5)
+    assert writer.append(run_id, "a").wait(30) == 5
+    writer.close()
+
+
+def _no_threads(thread: threading.Thread) -> None:
+    raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
 EVERY = [pytest.param(5, id="some lines"), pytest.param(1, id="lines", marks=pytest.mark.soak)]

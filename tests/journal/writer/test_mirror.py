@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from support.workflows.steps import started
 
 from lastlight_state import StateStore
-from lastlight_state.errors import InvalidValue, UnsafePath
+from lastlight_state.errors import BackendUnavailable, InvalidValue, UnsafePath
 from lastlight_state.journal import Event, LineFileMirror, NewEvent
 
 LINE = {"run_id", "seq", "type", "payload", "occurred_at", "node_id", "event_id"}
@@ -61,6 +62,31 @@ def test_a_file_is_caught_up_with_wherever_it_ends(every_backend: StateStore, ru
     assert (json.loads(last)["seq"], torn) == (599, last[: len(torn)])
     mirror([events.get(run_id, 5)])
     assert len(path.read_text().splitlines()) == 601
+
+
+def test_a_file_that_cannot_be_read_gets_no_line_twice(
+    state_store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-18: where it ends is not known, so nothing is appended."""
+    run_id = started(state_store).id
+    state_store.journal.events.append_many(run_id, [NewEvent("a")] * 3)
+    mirror = LineFileMirror(state_store.journal.events, tmp_path / "log")
+    assert mirror.catch_up(run_id) == 3
+    state_store.journal.events.append(run_id, "b")
+    opened = os.open
+
+    def unreadable(path: Any, flags: int, *args: Any, **options: Any) -> int:
+        if str(path).endswith(".jsonl") and not flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, *args, **options)
+
+    with monkeypatch.context() as denied:
+        denied.setattr(os, "open", unreadable)
+        with pytest.raises(BackendUnavailable, match="Permission denied"):
+            mirror.catch_up(run_id)
+    assert seqs(mirror.path_of(run_id)) == [0, 1, 2]
+    assert mirror.catch_up(run_id) == 1
+    assert seqs(mirror.path_of(run_id)) == [0, 1, 2, 3]
 
 
 @pytest.mark.logs("further failures of it are only counted")

@@ -242,6 +242,27 @@ def test_a_run_whose_journal_was_pruned_goes_on_with_numbers_that_were_never_giv
     assert pruned.maintenance.doctor.examine(deep=True, skip=["DOC-03"], only=["DOC-12"]).findings == ()
 
 
+@pytest.mark.parametrize("counters", ["DELETE FROM run_sequences", "UPDATE run_sequences SET next_seq = 1"])
+def test_numbers_go_on_also_where_the_counters_did_not_know_them(database: Database, counters: str) -> None:
+    """maintenance OP-90; journal Q-2, Q-4: rows that another program wrote, with no counter or one behind them."""
+    store, raw = database.open(), database.raw()
+    journalled(store, "old")
+    for edit in (
+        "INSERT INTO maintenance_permits (receipt_id) VALUES ('edit')",
+        counters,
+        "DELETE FROM maintenance_permits",
+    ):
+        raw.execute(edit)
+    database.clock.advance(seconds=31 * DAY)
+    store.maintenance.prune.run(OLD)
+    assert left(database, "old") == REST
+    written = store.journal
+    assert written.events.append("old", "more").seq == 4
+    assert written.signals.send("old", "go").seq == 2
+    assert written.tool_calls.create("old", "grep").seq == 2
+    assert written.frames.append("old", tree(3)).frame_no == 3
+
+
 def test_a_bundle_from_before_the_prune_brings_the_journal_back(database: Database, tmp_path: Path) -> None:
     """maintenance OP-61, OP-90: its rows have the numbers that they had, and the next prune removes them again."""
     store = database.open()
