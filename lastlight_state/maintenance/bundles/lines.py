@@ -6,7 +6,7 @@ A message's class is written by its name: each database numbers the classes itse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -95,8 +95,8 @@ def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> A
         raise ValueError(f"{name}: a value of another type")
     try:
         return read(value)
-    except (InvalidOperation, OverflowError) as error:
-        raise ValueError(f"{name}: not a number") from error
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"{name}: not such a value") from error
 
 
 def _is_odd(value: Any, written: type) -> bool:

@@ -61,7 +61,7 @@ def content(path: Path) -> Iterator[bytes]:
         if path.name.endswith(LOG_SUFFIX):
             left = whole(path, left)
         file.seek(0)
-        while left > 0 and (chunk := file.read(min(left, _CHUNK))):
+        while chunk := file.read(min(left, _CHUNK)):
             left -= len(chunk)
             yield chunk
 

@@ -75,7 +75,7 @@ class CopyPiece:
     @property
     def _unfinished(self) -> str:
         """The name that the file has until it is whole."""
-        return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()[:32]}.tmp"
+        return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()}.tmp"
 
     def _clear(self, held: int) -> None:
         """Remove that name. One that a killed import left may be a second name of a log: it is never written to."""

@@ -13,7 +13,7 @@ _BLOCK = 1024 * 1024
 
 def blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
     """The next bytes of a file, as many as there are of them."""
-    while size and (block := file.read(min(size, _BLOCK))):
+    while block := file.read(min(size, _BLOCK)):
         size -= len(block)
         yield block
 

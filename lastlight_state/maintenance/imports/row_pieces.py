@@ -23,8 +23,6 @@ Row = Mapping[str, Any]
 #: What one unit stores: rows by table.
 Given = Mapping[str, Sequence[Row]]
 
-_NO_LIMIT = 2**40
-
 
 @dataclass(frozen=True)
 class Growth:
@@ -120,7 +118,7 @@ def _key(table: sa.Table, row: Row) -> Any:
 
 
 def _parameter(column: sa.Column[Any], value: Any) -> Any:
-    return codec.encode(column.name, value, max_bytes=_NO_LIMIT) if is_json(column) and value is not None else value
+    return codec.encode_bytes(column.name, value).decode() if is_json(column) and value is not None else value
 
 
 @lru_cache(maxsize=256)

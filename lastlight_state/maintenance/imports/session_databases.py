@@ -265,8 +265,8 @@ class _Session:
         begun = moment_of(self._row.get("started_at")) or moment_of(self._row["created_at"])
         rest = "WHERE entity_type = 'session' AND entity_id = ? ORDER BY created_at, rowid"
         rows = list(self._source.rows("status_transitions", rest, [self._row["id"]]))
-        if rows and not rows[0].keys() >= _CHANGED:
-            raise InvalidValue("status_transitions", f"lacks a column of {', '.join(sorted(_CHANGED))}")
+        if rows and (lacking := sorted(_CHANGED - rows[0].keys())):
+            raise InvalidValue("status_transitions", f"lacks the column {lacking[0]}")
         self._note(rows)
         last: str | None = None
         for row in rows:

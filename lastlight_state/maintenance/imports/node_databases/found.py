@@ -130,5 +130,5 @@ def fitting(text: str, max_bytes: int) -> str:
 
 
 def _plain(where: str, value: Any) -> Any:
-    codec.encode(where, value, max_bytes=2**40)
+    codec.encode_bytes(where, value)
     return value

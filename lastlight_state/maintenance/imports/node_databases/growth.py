@@ -94,7 +94,7 @@ GROWTHS: dict[str, Growth] = {
         (
             SCORES,
             Growth(
-                lambda stored, row: stored["superseded_at"] is None and row["superseded_at"] is not None,
+                lambda stored, _: stored["superseded_at"] is None,
                 frozenset(SCORES.c.keys()) - {"superseded_at"},
                 ("superseded_at",),
             ),
