@@ -60,7 +60,7 @@ class RunSummary(Record):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        if values["owner"] is None and values["repo"] is not None:
+        if values["owner"] is None:
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
         if "totals" not in values:
             values["totals"] = NO_TOTALS

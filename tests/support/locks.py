@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy.dialects import postgresql
 
 import lastlight_state
+from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.statements import Family, Statement
 
 PAGE = Path(__file__).parents[1] / "fixtures" / "locks.txt"
@@ -57,6 +58,8 @@ def _all() -> Iterator[tuple[str, Statement | Family]]:
 def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement | Family]]:
     if isinstance(value, Statement | Family):
         yield name, value
+    elif isinstance(value, Filtered) and value._beside is None:  # the others want more than filters
+        yield name, value.of({})[0]
     elif depth and isinstance(value, Mapping):
         for key, one in value.items():
             yield from _within(f"{name}[{key!r}]", one, depth - 1)

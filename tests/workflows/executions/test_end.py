@@ -138,7 +138,7 @@ def test_a_late_failure_never_overwrites_a_success(store: StateStore) -> None:
     """workflows W-52, case 49."""
     executions, execution = store.workflows.executions, begun(store)
     first = executions.finish(execution.id, "succeeded")
-    with pytest.raises(LostRace) as caught:
+    with pytest.raises(LostRace, match="has already ended: succeeded") as caught:
         executions.finish(execution.id, "failed", failure=BOOM)
     assert caught.value.details["found"] == "succeeded"
     assert executions.get(execution.id) == first

@@ -138,6 +138,14 @@ def test_attempts_count_by_node_and_iteration(store: StateStore) -> None:
     assert sibling.attempt == 1
 
 
+def test_an_attempt_that_only_the_node_has_counted_is_not_counted_again(store: StateStore, raw: Raw) -> None:
+    """workflows W-50: its execution may be that of another program."""
+    executions, run, node = store.workflows.executions, started(store), NodeRef("a")
+    executions.start("deploy:a", run_id=run.id, node=node)
+    raw("UPDATE run_nodes SET last_attempt = 2")
+    assert executions.start("deploy:a", run_id=run.id, node=node).attempt == 3
+
+
 def test_concurrent_starts_of_a_node_get_different_attempts(every_backend: StateStore) -> None:
     """workflows W-50, case 17."""
     executions, run = every_backend.workflows.executions, started(every_backend)

@@ -98,6 +98,7 @@ def test_a_reference_out_of_the_schema_is_refused_and_never_fetched(
         {"$ref": reference, "title": "x", "minimum": 1},
         {"properties": {"a": {"items": {"$dynamicRef": reference}}}, "title": "x", "minimum": 1},
         {"$ref": "#/x", "x": {"$ref": reference}, "title": "x", "minimum": 1},
+        {"$id": "http://example.org/root", "$ref": reference, "title": "x", "minimum": 1},
     ):
         with pytest.raises(InvalidValue):
             check_schema("schema", schema)
