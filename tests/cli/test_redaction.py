@@ -97,6 +97,15 @@ def test_no_failure_shows_the_password(tmp_path: Path) -> None:
             assert not shows_a_password(said), said
 
 
+def test_a_password_that_begins_as_another_one_is_hidden_whole() -> None:
+    """maintenance OP-70: and one of four characters is long enough to be looked for by itself."""
+    for order in (("land", "landing", "lan"), ("landing", "lan", "land")):
+        secrets = Secrets()
+        for password in order:
+            secrets.learn(password)
+        assert secrets.hidden("landing land lan") == "*** *** lan"
+
+
 @pytest.mark.parametrize(
     ("text", "hidden"),
     [

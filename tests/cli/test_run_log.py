@@ -95,8 +95,15 @@ def test_a_check_fails_on_errors_and_a_copy_is_made_of_a_damaged_log(log: RunLog
     assert said(log, "run-log", "salvage", RUN, "--to", copy).out == "sound: nothing to do\n"
     put(log, dump_line(head()) + b"noise\n")
     assert said(log, "run-log", "salvage", RUN, "--to", copy).out == f"wrote {copy}\nwrote {copy}.rejects\n"
-    for wrong in (("run-log", "salvage", RUN), ("run-log", "show"), ("run-log", "odd"), ("session-state", "show")):
-        assert said(log, *wrong).code == 2
+    for *wrong, lacks in (
+        ("run-log", "salvage", RUN, "--to"),
+        ("run-log", "show", "ID"),
+        ("run-log", "odd", "ACTION"),
+        ("session-state", "show", "ID"),
+        ("session-state", "odd", "ACTION"),
+    ):
+        refused = said(log, *wrong)
+        assert (refused.code, refused.err.startswith(f"lastlight-state: {lacks}: ")) == (2, True)
 
 
 def test_states_are_listed_shown_deleted_and_reconstructed(log: RunLog) -> None:

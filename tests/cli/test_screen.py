@@ -76,6 +76,26 @@ def test_on_a_terminal_columns_are_cut_to_its_width_but_never_ids() -> None:
     assert "…" in lines[2]
 
 
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (43, "0123456789abcdef  a text of words  7 of 100"),
+        (42, "0123456789abcdef  a text of wor…  7 of 100"),
+        (40, "0123456789abcdef  a text of w…  7 of 100"),
+        (20, "0123456789abcdef  a text of w…  7 of 100"),
+    ],
+)
+def test_a_column_is_cut_as_far_as_needed_and_no_shorter_than_twelve_places(
+    monkeypatch: pytest.MonkeyPatch, width: int, line: str
+) -> None:
+    """maintenance OP-71: the widest one first; what just fits is whole."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    screen = Screen(stream := Terminal(), colour=False)
+    for drawn in screen.table(COLUMNS, [("0123456789abcdef", "a text of words", "7 of 100")]):
+        screen.write(drawn)
+    assert stream.getvalue().splitlines()[1] == line
+
+
 def test_a_terminal_too_narrow_for_the_ids_still_gets_them_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-71."""
     monkeypatch.setenv("COLUMNS", "20")

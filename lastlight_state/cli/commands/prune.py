@@ -71,7 +71,8 @@ def _refuse_policy(**given: Any) -> None:
     """Refuse a policy beside a receipt."""
     for name, value in given.items():
         if value is not None and value is not False and value != ():
-            raise InvalidValue(f"--{name.replace('_', '-')}", "must not be given with --resume: the receipt has it")
+            flag = "--id" if name == "ids" else f"--{name.replace('_', '-')}"
+            raise InvalidValue(flag, "must not be given with --resume: the receipt has it")
 
 
 def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | None = None) -> Answer:
