@@ -94,7 +94,7 @@ def _later(before: Place, row: Row, column: str) -> datetime:
 def _numbers(told: Told, facts: list[_Placed]) -> list[int]:
     """The last number of each list that has numbers, after these facts."""
     last = dict(zip(NUMBERED, told.numbers, strict=True))
-    last.update({fact.place[1]: fact.place[2] for fact in facts if fact.is_own and fact.place[1] in last})
+    last.update({fact.place[1]: fact.place[2] for fact in facts if fact.place[1] in last})
     return [last[rank] for rank in NUMBERED]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.cli.calls import Said, lastlight_state
@@ -84,6 +85,18 @@ def test_a_run_is_followed_until_its_writer_is_gone(log: RunLog, monkeypatch: py
     followed = said(log, "run-log", "tail", id_of(7), "--follow", "--json")
     thread.join()
     assert lines(followed.out)[-1]["records"] == 51
+
+
+def test_a_log_that_is_removed_while_it_is_followed_is_told_after_its_records(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-71, OP-72: the last object says what went wrong."""
+    with start(log, id_of(7)) as writer:
+        monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: writer.path.unlink()))
+        followed = said(log, "run-log", "tail", id_of(7), "--follow", "--json")
+    record, last = lines(followed.out)
+    assert (followed.code, "error" in record) == (1, False)
+    assert (last["ok"], last["error"]["code"]) == (False, "not_found")  # type: ignore[index]
 
 
 def test_a_check_fails_on_errors_and_a_copy_is_made_of_a_damaged_log(log: RunLog, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -213,6 +214,17 @@ def test_both_must_have_the_same_schema(here: StateStore, there: Path) -> None:
         migrate(backend, "0011")
     with pytest.raises(NotMigrated, match="lastlight-state migrate"):
         here.maintenance.copy.run(there, migrate=True)
+
+
+def test_a_target_of_a_later_version_is_refused(here: StateStore, there: Path) -> None:
+    """maintenance OP-51: also where this version may work on it."""
+    StateStore.open(there).close()
+    with closing(sqlite3.connect(there)) as raw:
+        raw.execute("UPDATE lastlight_state_version SET version_num = '9999'")
+        raw.commit()
+    for attempt in (here.maintenance.copy.plan, here.maintenance.copy.run):
+        with pytest.raises(SchemaMismatch, match="the target at 9999: migrate one"):
+            attempt(there)
 
 
 def test_a_copy_that_was_interrupted_cannot_be_opened_and_is_resumed(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import resource
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 from support.filled_store import TRIGGER
 
 from lastlight_state import StateStore
-from lastlight_state.errors import BackendUnavailable, Conflict
+from lastlight_state.errors import BackendUnavailable, ClaimLost, Conflict
 from lastlight_state.maintenance import CopyPlan, CopyProgress, CopyReport
 from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.settings import Settings
@@ -67,6 +68,22 @@ def test_a_copy_that_is_cut_after_every_batch_is_equal_in_the_end(sqlite_databas
     with StateStore.open(there) as copied:
         assert contents(copied.maintenance.copy.plan(tmp_path / "unmade.db")) == contents(report)
         assert contents(report) == contents(copy.plan(tmp_path / "unmade.db"))
+
+
+def test_a_copy_that_somebody_else_took_over_ends_and_says_so(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-56: as a loss of its receipt, and not as one of the target."""
+    there = tmp_path / "there.db"
+
+    def taken(progress: CopyProgress) -> None:
+        if progress.phase == "copied":
+            with closing(sqlite3.connect(there)) as raw:
+                raw.execute("UPDATE maintenance_receipts SET epoch = epoch + 1")
+                raw.commit()
+
+    with pytest.raises(ClaimLost):
+        filled(sqlite_database).maintenance.copy.run(there, migrate=True, on_progress=taken)
+    with closing(sqlite3.connect(there)) as raw:
+        assert raw.execute("SELECT state FROM maintenance_receipts").fetchall() == [("running",)]
 
 
 def test_a_copy_from_postgres_to_postgres_is_resumed(postgres_database: Database, tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ def test_a_log_goes_after_its_conversation(database: Database, policy: PrunePoli
     assert receipt.counts.items() >= {"sessions": 1, **FILES}.items()
 
 
+def test_a_log_that_is_archived_stays_unless_it_is_to_go(database: Database, policy: PrunePolicy) -> None:
+    """maintenance OP-29, OP-30: its run goes alone, and the bundle has the log, too."""
+    store = _with_old_runs(database, {"run": "s-1"})
+    was = there(store)
+    receipt = store.maintenance.prune.run(replace(policy, with_logs="no"))
+    assert (receipt.counts["workflow_runs"], "line_files" in receipt.counts, there(store)) == (1, False, was)
+
+
 def _execution(store: StateStore) -> None:
     store.workflows.executions.start("s", session_id="s-1", trigger=Trigger("t", "chat"))
 
@@ -104,6 +112,20 @@ def test_a_log_that_is_named_after_the_removal_of_its_record_stays(
     happened = before(monkeypatch, ArchivedLogs, "free", lambda: _execution(store))
     receipt = store.maintenance.prune.run(policy)
     assert (happened, receipt.counts["workflow_runs"], there(store)) == (["free"], 1, was)
+
+
+def test_a_log_is_not_counted_that_somebody_else_removed_who_needs_its_name(
+    database: Database, policy: PrunePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-30."""
+    store = _with_old_runs(database, {"run": "s-1"})
+
+    def began_anew() -> None:
+        _execution(store)
+        rmtree(project(store))
+
+    before(monkeypatch, ArchivedLogs, "free", began_anew)
+    assert "line_files" not in store.maintenance.prune.run(policy).counts
 
 
 def test_a_log_that_several_runs_share_goes_with_the_last_of_them(database: Database, policy: PrunePolicy) -> None:
