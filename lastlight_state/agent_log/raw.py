@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,9 +46,11 @@ class Raw:
                 continue
             except OSError as error:
                 raise files.failure(error, path) from error
-            if raw_files.digest_of(file.fileno()) == sha256:
-                return file
-            file.close()
+            with ExitStack() as unless_sound:
+                unless_sound.callback(file.close)
+                if raw_files.digest_of(file.fileno(), path) == sha256:
+                    unless_sound.pop_all()
+                    return file
             reason = "damaged: the content has another hash"
         raise NotFound(_KIND, sha256, reason=reason)
 
@@ -79,12 +82,13 @@ class Raw:
             raise files.failure(error, directory) from error
 
     def _is_sound(self, log: Path, digest: str) -> bool:
+        path = raw_files.directory_of(log) / (digest + raw_files.SUFFIX)
         try:
-            descriptor = files.open_to_read(raw_files.directory_of(log) / (digest + raw_files.SUFFIX), base=places.ROOT)
+            descriptor = files.open_to_read(path, base=places.ROOT)
         except OSError:
             return False
         try:
-            return raw_files.digest_of(descriptor) == digest
+            return raw_files.digest_of(descriptor, path) == digest
         finally:
             os.close(descriptor)
 

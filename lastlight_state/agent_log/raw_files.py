@@ -18,6 +18,7 @@ from typing import Any
 from lastlight_state.agent_log import paths
 from lastlight_state.ids import new_id
 from lastlight_state.jsonl import files, places
+from lastlight_state.jsonl.reader import read_at
 from lastlight_state.jsonl.writer import SyncWord
 
 SUFFIX = ".txt"
@@ -55,11 +56,11 @@ def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
     return {"sha256": digest, "bytes": len(data), "chars": units}
 
 
-def digest_of(descriptor: int) -> str:
-    """The hash of an open file's content, read in blocks."""
+def digest_of(descriptor: int, path: Path) -> str:
+    """The hash of an open file's content, read in blocks. Raises `BackendUnavailable` when it cannot be read."""
     found = hashlib.sha256()
     offset = 0
-    while block := os.pread(descriptor, _BLOCK_BYTES, offset):
+    while block := read_at(descriptor, path, _BLOCK_BYTES, offset):
         found.update(block)
         offset += len(block)
     return found.hexdigest()

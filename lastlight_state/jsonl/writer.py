@@ -213,7 +213,10 @@ class LineWriter:
         self._size_left = size + len(data)
 
     def _ends_in_newline(self, size: int) -> bool:
-        return os.pread(self._descriptor, 1, size - 1) == _NEWLINE
+        try:
+            return os.pread(self._descriptor, 1, size - 1) == _NEWLINE
+        except OSError as error:
+            raise files.failure(error, self.path) from error
 
     def _flush(self) -> None:
         if self._descriptor == _CLOSED:

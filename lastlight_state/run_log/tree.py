@@ -80,7 +80,10 @@ class RunTree:
                         yield day, self.sessions / year / month / name
 
     def find(self, run_id: str) -> RunFile | None:
-        """The log of this run: two looks for each day, the newest first. Raises `UnsafePath`, `InvalidValue`."""
+        """The log of this run: two looks for each day, the newest first.
+
+        Raises `UnsafePath`, `InvalidValue`, `BackendUnavailable`.
+        """
         paths.readable_id("run_id", run_id)
         for day, directory in self.days():
             for name in _names(run_id):
@@ -161,11 +164,13 @@ def _names(run_id: str) -> tuple[str, str]:
 
 
 def _inode(path: Path) -> int | None:
-    """That of a regular file; None for anything else."""
+    """That of a regular file; None for anything else. Raises `BackendUnavailable` where it cannot be told."""
     try:
         found = path.lstat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise files.failure(error, path) from error
     return found.st_ino if stat.S_ISREG(found.st_mode) else None
 
 

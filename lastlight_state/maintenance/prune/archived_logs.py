@@ -96,7 +96,8 @@ class ArchivedLogs:
     def _may_go(self, log: Log, cutoff: datetime, name: str, file: int) -> bool:
         if not _is_old(file, cutoff):
             return False
-        return _is_unfinished(name) or raw_files.digest_of(file) in self._digests.get(f"{log.slug}/{name}", ())
+        path = Path(log.slug, name)
+        return _is_unfinished(name) or raw_files.digest_of(file, path) in self._digests.get(str(path), ())
 
 
 #: By the kind of record: the agents' sessions that records name, and how often.

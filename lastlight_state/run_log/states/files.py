@@ -32,14 +32,15 @@ def load(path: Path, session_id: str) -> SessionState | None:
     """The snapshot, None without a file. Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`."""
     try:
         descriptor = places.opened_file(path, os.O_RDONLY, base=places.ROOT)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         if path.is_dir():
             raise _corrupt(session_id, "is a directory") from None
         raise files.failure(error, path) from error
-    with os.fdopen(descriptor, "rb") as file:
-        return parsed(file.read(), session_id)
+    return parsed(data, session_id)
 
 
 def parsed(data: bytes, session_id: str) -> SessionState:
