@@ -13,10 +13,11 @@ from support.docs.pages import ROOT
 from support.filled_store import EARLY, TRIGGER, Report, scene
 
 from lastlight_state.backends.base import Mode
-from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
+from lastlight_state.conversations import BranchPatch, NewBranch, NewChunk, NewMessage, NewSession, SessionTree
 from lastlight_state.db.scope import StoreScope
 from lastlight_state.errors import BackendUnavailable, StateError
 from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
+from lastlight_state.messaging import MessageDraft, ThreadPlace
 from lastlight_state.outputs import CacheKey
 from lastlight_state.schedules import CronSpec, FireOutcome
 from lastlight_state.testing import Database
@@ -78,16 +79,35 @@ REPEATED: dict[str, Callable[[Any], object]] = {
     "cache.ensure": lambda s: s.outputs.cache.ensure(CacheKey("wf", "again", {}), "report", REPORT),
     "conversations.sessions.ensure": lambda s: s.conversations.sessions.ensure(NewSession("again", "n")),
     "conversations.sessions.touch": lambda s: s.conversations.sessions.touch("talk-0"),
+    "conversations.sessions.merge_metadata": lambda s: s.conversations.sessions.merge_metadata("talk-0", {"a": 1}),
+    "conversations.sessions.hold": lambda s: s.conversations.sessions.hold("talk-0", "audit"),
+    "branches.append": lambda s: s.conversations.branches.append("branch-0", [SAID]),
+    "branches.update": lambda s: s.conversations.branches.update("branch-0", BranchPatch(name="again")),
     "branches.ensure": lambda s: s.conversations.branches.ensure("talk-0", NewBranch(id="again")),
     "progressions.ensure": lambda s: s.conversations.progressions.ensure("again"),
+    "progressions.append": lambda s: s.conversations.progressions.append(_order(s), ["msg-0"]),
+    "message_types.resolve": lambda s: s.conversations.message_types.resolve("again.Class"),
+    "conversations.messages.put": lambda s: s.conversations.messages.put(NewMessage("user", "grown", id="msg-1")),
+    "conversations.messages.set_embedding": lambda s: s.conversations.messages.set_embedding("msg-0", [1.0]),
     "conversations.messages.ensure": lambda s: s.conversations.messages.ensure(SAID),
+    "trees.save": lambda s: s.conversations.trees.save(SessionTree(NewSession("tree"), [])),
+    "lifecycle.try_transition": lambda s: s.conversations.lifecycle.try_transition("talk-1", "completed"),
     "lifecycle.heartbeat": lambda s: s.conversations.lifecycle.heartbeat("talk-0", "w"),
     "lifecycle.record_verification": lambda s: s.conversations.lifecycle.record_verification("talk-0", {"status": "x"}),
     "vectors.put": lambda s: s.conversations.vectors.put("ns-0", [NewChunk("again", "text", [1, 2])]),
+    "vectors.clear of a document": lambda s: s.conversations.vectors.clear("ns-0", document_id="doc"),
+    "vectors.clear of ids": lambda s: s.conversations.vectors.clear("ns-0", ids=["again"]),
     "vectors.clear": lambda s: s.conversations.vectors.clear("ns-1", scope="namespace"),
     "exchange.join": lambda s: s.conversations.exchange.join("channel", "again"),
     "exchange.leave": lambda s: s.conversations.exchange.leave("channel", "again"),
     "exchange.send": lambda s: s.conversations.exchange.send(SAID, to="owner-0"),
+    "exchange.publish": lambda s: s.conversations.exchange.publish(NewMessage("user", "x", id="p"), channel="channel"),
+    "exchange.ack": lambda s: s.conversations.exchange.ack("owner", 0, reader="r"),
+    "exchange.release": lambda s: s.conversations.exchange.release("owner", 1, reader="r"),
+    "messages.try_append_to_thread": lambda s: s.messaging.messages.try_append_to_thread(
+        ThreadPlace("chat", "c", "t-0"), MessageDraft("assistant", "again", "posted")
+    ),
+    "messages.append_many": lambda s: s.messaging.messages.append_many("ms-0", [MessageDraft("user", "x", "m")]),
     "changes.trim": lambda s: s.conversations.changes.trim("talk-0", below=2),
 }
 
@@ -112,6 +132,11 @@ def test_calls_that_find_what_they_stored_are_made_again(
     losing = Losing(monkeypatch)
     found = {name: losing.outcomes(partial(call, store)) for name, call in REPEATED.items()}
     assert found == {name: {"repeats"} for name in REPEATED}
+
+
+def _order(store: Any) -> str:
+    order: str = store.conversations.branches.get("branch-0").progression_id
+    return order
 
 
 def _given(store: Any, database: Database) -> dict[str, Any]:

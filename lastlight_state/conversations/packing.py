@@ -48,9 +48,9 @@ def _of_numbers(where: str, vector: Any) -> bytes:
     for i, number in enumerate(vector):
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InvalidValue(f"{where}[{i}]", f"expected a number, got {type(number).__name__}")
-        if not isfinite(number):
+        if isinstance(number, float) and not isfinite(number):
             raise InvalidValue(f"{where}[{i}]", "NaN or infinity")
     try:
         return struct.pack(f"<{len(vector)}f", *vector)
-    except (OverflowError, struct.error):
+    except (OverflowError, struct.error):  # the second for an integer that no float holds
         raise InvalidValue(where, "a number beyond the range of 32 bits") from None

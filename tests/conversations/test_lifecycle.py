@@ -11,6 +11,7 @@ from support.workflows.steps import Raw
 
 from lastlight_state import AsyncStateStore, ClaimLost, InvalidValue, LostRace, NotFound, StateStore
 from lastlight_state.conversations import (
+    NewBranch,
     NewSession,
     Reason,
     SessionFilter,
@@ -105,6 +106,20 @@ def test_the_same_status_again_writes_nothing(every_backend: StateStore, frozen_
     assert refused(lambda: c.lifecycle.transition("s", "failed")) == "completed"
     assert refused(lambda: c.lifecycle.transition("s", "pending")) == "completed"
     assert c.lifecycle.try_transition("s", "running") is None
+
+
+def test_the_same_status_again_is_the_own_change_of_the_session_or_branch(every_backend: StateStore) -> None:
+    """conversations CV-14: not the later one of another session, or of another of its branches."""
+    c = every_backend.conversations
+    for name in ("s", "t"):
+        begun = running(every_backend, name)
+        for branch in ("a", "b"):
+            c.branches.create(begun.id, NewBranch(id=f"{name}-{branch}"))
+    of_session = [c.lifecycle.transition(name, "completed") for name in ("s", "t")]
+    ids = [f"{name}-{branch}" for name in ("s", "t") for branch in ("a", "b")]
+    of_branch = [c.lifecycle.transition(one[0], "completed", branch_id=one) for one in ids]
+    assert [c.lifecycle.transition(name, "completed") for name in ("s", "t")] == of_session
+    assert [c.lifecycle.transition(one[0], "completed", branch_id=one) for one in ids] == of_branch
 
 
 def test_of_many_who_end_a_session_one_wins(every_backend: StateStore) -> None:

@@ -83,8 +83,8 @@ def test_embeddings_are_numbers_of_32_bits_in_one_order_of_bytes(every_backend: 
 
 @pytest.mark.parametrize(
     "vector",
-    [[float("nan")], [float("inf")], [1e39], [], b"1234567", b"", [True], ["1"], "12", 5, [0.0] * 16_385,
-     struct.pack("<f", float("inf"))],
+    [[float("nan")], [float("inf")], [1e39], [10**39], [10**400], [], b"1234567", b"", [True], ["1"], "12", 5,
+     [0.0] * 16_385, struct.pack("<f", float("inf"))],
 )  # fmt: skip
 def test_what_is_no_embedding_is_refused(store: StateStore, vector: Any) -> None:
     """conversations CV-4, CV-36, case 43."""
@@ -207,6 +207,13 @@ def test_metadata_are_objects_within_their_limit(every_backend: StateStore) -> N
 def test_what_is_no_time_is_refused(store: StateStore, moment: Any) -> None:
     """conversations CV-27: nor a time without a zone."""
     with pytest.raises(InvalidValue):
+        store.conversations.messages.create(NewMessage("user", "x", created_at=moment))
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf")])
+def test_a_time_that_is_no_number_is_called_so(store: StateStore, moment: float) -> None:
+    """conversations CV-27."""
+    with pytest.raises(InvalidValue, match="NaN or infinity"):
         store.conversations.messages.create(NewMessage("user", "x", created_at=moment))
 
 

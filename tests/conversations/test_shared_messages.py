@@ -74,6 +74,39 @@ def test_who_lacks_a_session_that_another_holds_lets_its_own_locks_go(database: 
     assert (store.metrics.retries, other.metrics.retries) == (0, 0)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_who_lacks_a_session_that_another_holds_waits_for_it(shared_postgres: Database, way: str) -> None:
+    """conversations CV-16: in a lock of Postgres, and does not try over and over."""
+    store, other = shared_postgres.open(migrate=True), shared_postgres.open()
+    _sharing(store, "m")
+    with ThreadPoolExecutor(1) as pool:
+        with other.transaction() as tx:
+            tx.conversations.sessions.touch("s2")
+            calling = pool.submit(WAYS[way], store.conversations, "s1", _said("second"))
+            wait_until_blocked(Raw(shared_postgres))
+        calling.result(LONG)
+    assert (_revised(store, "s1"), _revised(store, "s2")) == (1, 1)
+
+
+def test_an_order_that_is_replaced_waits_for_the_other_session_that_has_it(shared_postgres: Database) -> None:
+    """conversations CV-16, CV-28: and lets the order go meanwhile."""
+    store, other = shared_postgres.open(migrate=True), shared_postgres.open()
+    c = store.conversations
+    _sharing(store, "m", "n")
+    order = c.branches.get("of-s1").progression_id
+    c.branches.create("s2", NewBranch(progression_id=order))
+    tree = SessionTree(NewSession("s1"), [BranchTree(NewBranch("of-s1"), [_said("first", "n")])])
+    with ThreadPoolExecutor(1) as pool:
+        with other.transaction() as tx:
+            tx.conversations.sessions.touch("s2")
+            saving = pool.submit(c.trees.save, tree, mode="replace")
+            wait_until_blocked(Raw(shared_postgres))
+            tx.conversations.sessions.create(NewSession(progression_id=order))
+        assert saving.result(LONG).orders_replaced == 1
+    assert c.progressions.collection(order) == ["n"]
+    assert (store.metrics.retries, other.metrics.retries) == (0, 0)
+
+
 def test_a_session_that_ends_before_it_is_locked_is_not_told(shared_postgres: Database) -> None:
     """conversations CV-29: of a message that is revised elsewhere."""
     store, other = shared_postgres.open(migrate=True), shared_postgres.open()

@@ -177,6 +177,15 @@ def test_a_branch_of_another_session_continues_that(every_backend: StateStore) -
         c.trees.save(tree)
 
 
+def test_a_tree_whose_pool_is_missing_is_not_saved(every_backend: StateStore) -> None:
+    """conversations CV-10, CV-28: it is named, and not taken for a session that another saved meanwhile."""
+    c = every_backend.conversations
+    with pytest.raises(NotFound) as missing:
+        c.trees.save(SessionTree(NewSession("talk", progression_id="nobody"), [BranchTree(NewBranch("b"), said("a"))]))
+    assert (missing.value.kind, missing.value.key) == ("progression", "nobody")
+    assert (c.sessions.find("talk"), c.messages.count()) == (None, 0)
+
+
 def test_a_tree_of_many_messages_is_saved_branch_by_branch(every_backend: StateStore) -> None:
     """conversations CV-28: a bad branch takes back itself only; below 1,000 messages all is one transaction."""
     c = every_backend.conversations

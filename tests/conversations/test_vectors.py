@@ -73,6 +73,7 @@ def test_a_second_put_replaces_in_its_own_namespace(every_backend: StateStore, f
     "bad",
     [chunk("b", 1, 2, 3), chunk("a", 1, 2), chunk("b"), chunk("b", float("nan"), 1), chunk("b", 1e39, 1),
      NewChunk("b", "", bytes(7)), NewChunk("b", "", [True, 1]), chunk(" ", 1, 2), chunk("b", 1, 2, chunk_index=-1),
+     chunk("b", 10**400, 1),
      NewChunk("b", "x" * (1024 * 1024 + 1), [1, 2]), NewChunk("b", None, [1, 2]), "b"],  # type: ignore[arg-type]
 )  # fmt: skip
 def test_one_bad_chunk_rejects_all(store: StateStore, bad: Any) -> None:

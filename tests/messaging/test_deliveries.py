@@ -102,9 +102,10 @@ def test_a_batch_has_one_to_five_hundred_messages(every_backend: StateStore, raw
     """messaging M-34."""
     session = started(every_backend)
     batch = [MessageDraft("user", f"{i}", f"p{i}" if keyed else None) for i in range(size)]
-    every_backend.messaging.messages.append_many(session.id, batch)
+    appended = every_backend.messaging.messages.append_many(session.id, batch)
     stored = every_backend.messaging.messages.history(session.id, limit=500)
     assert contents(stored) == [draft.content for draft in batch]
+    assert all(one.created for one in appended)
     assert counted(raw, session.id) == (size, size)
 
 

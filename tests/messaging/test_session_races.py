@@ -247,3 +247,39 @@ def test_a_unit_that_never_settles_is_tried_a_hundred_and_one_times() -> None:
     with pytest.raises(LostRace):
         settled(attempt)
     assert len(attempts) == 101
+
+
+def test_what_is_no_lost_race_is_told_at_once(store: StateStore) -> None:
+    """messaging M-17: neither a unit nor a call is repeated for an id that is taken."""
+    made = store.messaging.sessions.create(KEY)
+    attempts = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        store.messaging.sessions.create(ConversationKey("slack", "C1", "U2"), session_id=made.id)
+
+    with pytest.raises(AlreadyExists):
+        settled(attempt)
+    assert len(attempts) == 1
+    with racing(store) as race, pytest.raises(AlreadyExists):
+        store.messaging.sessions.create(KEY, session_id=made.id, on_active="close")
+    assert len([sql for sql in race.statements if sql.startswith("INSERT")]) == 1
+
+
+def test_a_creator_that_has_lost_once_queues_for_the_key(postgres_database: Database) -> None:
+    """messaging M-17: under a lock of Postgres that it holds while it makes its session."""
+    store, other, raw = postgres_database.open(), postgres_database.open(), Raw(postgres_database)
+    held: list[Any] = []
+
+    def look() -> None:
+        held.extend(raw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"))
+
+    def win() -> None:
+        other.messaging.sessions.create(KEY)
+        race.before("INSERT", look)
+
+    with racing(store) as race:
+        race.before("INSERT", win)
+        made = store.messaging.sessions.create(KEY, on_active="close")
+    assert (held, race.left) == ([(1,)], 0)
+    assert active_ids(raw) == [made.id]
