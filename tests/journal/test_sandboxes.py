@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from support.sent import recorded
@@ -43,6 +44,46 @@ def test_a_put_changes_exactly_the_fields_that_are_set(store: StateStore, frozen
         boxes.put("nobody", "box", SandboxChanges())
     with pytest.raises(InvalidValue):
         boxes.put(run, "box", SandboxChanges(status="lost"))  # type: ignore[arg-type]
+
+
+def test_what_is_said_of_a_sandbox_is_in_bounds(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """journal B-1, J-3: exactly at a limit it passes; else nothing is written."""
+    run, boxes, now = started(store).id, store.journal.sandboxes, frozen_clock.now()
+    room = 65_536 - len('{"t":""}')
+    most: dict[str, Any] = {
+        "runtime": "r" * 256,
+        "remote_run_id": "r" * 256,
+        "workspace_id": "w" * 256,
+        "container_id": "c" * 256,
+    }
+    full = boxes.put(run, "b" * 256, SandboxChanges(**most, bundle_path="/" * 4096, config={"t": "x" * room}))
+    assert full.model_dump().items() >= most.items()
+    assert (full.bundle_path, full.config) == ("/" * 4096, {"t": "x" * room})
+    bad: list[dict[str, Any]] = [{name: "x" * 257} for name in most]
+    bad += [{"bundle_path": "/" * 4097}, {"config": {"t": "x" * (room + 1)}}, {"config": None}, {"config": [1]}]
+    bad += [{"runtime": None}, {"runtime": ""}, {"status": None}, {"container_id": ""}, {"container_id": 7}]
+    bad += [{"shipped_at": now.replace(tzinfo=None)}, {"completed_at": "now"}]
+    for given in bad:
+        with pytest.raises(InvalidValue, match=f"changes.{next(iter(given))}"):
+            boxes.put(run, "box", SandboxChanges(**given))
+    for key in ("", "b" * 257):
+        with pytest.raises(InvalidValue, match="sandbox_id"):
+            boxes.put(run, key, SandboxChanges())
+    with pytest.raises(InvalidValue, match="changes"):
+        boxes.put(run, "box", {"runtime": "docker"})  # type: ignore[arg-type]
+    assert [box.sandbox_id for box in boxes.list().items] == ["b" * 256]
+
+
+def test_times_that_are_given_are_not_filled_in(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """journal B-2: nor are those of a status that has none."""
+    run, boxes, given = started(store).id, store.journal.sandboxes, frozen_clock.now() - timedelta(hours=1)
+    assert boxes.put(run, "box", SandboxChanges(status="shipped", shipped_at=given)).shipped_at == given
+    assert boxes.put(run, "box", SandboxChanges(shipped_at=None)).shipped_at is None
+    ended = boxes.put(run, "box", SandboxChanges(status="failed", completed_at=given))
+    assert (ended.completed_at, ended.shipped_at) == (given, None)
+    for status in ("pending", "running"):
+        other = boxes.put(run, status, SandboxChanges(status=status))
+        assert (other.shipped_at, other.completed_at) == (None, None)
 
 
 def test_a_final_status_stays(store: StateStore, frozen_clock: FrozenClock) -> None:

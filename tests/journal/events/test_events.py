@@ -12,6 +12,7 @@ from support.workflows.steps import Raw, all_pages, started, undone
 from lastlight_state import StateStore
 from lastlight_state.errors import (
     AlreadyExists,
+    Conflict,
     CorruptData,
     InvalidValue,
     NotFound,
@@ -391,6 +392,53 @@ def test_a_counter_that_was_set_back_overwrites_nothing(
     assert events.count(run_id) == 9
 
 
+def test_a_refusal_of_another_kind_moves_no_counter(sqlite_database: Database, caplog: Any) -> None:
+    """journal Q-3: what a trigger of somebody else's refuses is refused, and nothing is repeated."""
+    store = sqlite_database.open()
+    run, other = started(store).id, started(store).id
+    sqlite_database.raw().execute(
+        "CREATE TRIGGER no_b BEFORE INSERT ON run_events WHEN NEW.type = 'b' BEGIN SELECT RAISE(ABORT, 'no b'); END"
+    )
+    store.journal.events.append(other, "a")
+    store.journal.signals.send(run, "go")
+    store.journal.events.append_many(run, [NewEvent("a")] * 3)
+    with pytest.raises(Conflict):
+        store.journal.events.append(run, "b")
+    assert caplog.messages == []
+    assert store.journal.events.append(run, "a").seq == 3
+
+
+def test_a_counter_that_is_raised_is_the_only_one(every_backend: StateStore, run_id: str, raw: Raw) -> None:
+    """journal Q-3: those of other runs, and of the other streams of this one, stay."""
+    other = started(every_backend).id
+    every_backend.journal.events.append(other, "a")
+    every_backend.journal.signals.send(run_id, "go")
+    every_backend.journal.events.append_many(run_id, [NewEvent("a")] * 5)
+    behind(raw, run_id)
+    assert every_backend.journal.events.append(run_id, "b").seq == 5
+    assert every_backend.journal.events.append(other, "b").seq == 1
+    assert every_backend.journal.signals.send(run_id, "go").seq == 1
+
+
+def test_an_event_that_is_damaged_disturbs_no_append_but_its_own(sqlite_database: Database) -> None:
+    """journal J-9, Q-6: what is looked for is found by its key, or by its time, and nothing else is read."""
+    store, raw = sqlite_database.open(), Raw(sqlite_database)
+    run, events = started(store).id, store.journal.events
+    events.append(run, "damaged", at=AT - timedelta(hours=1))
+    events.append(run, "damaged", event_id="damaged")
+    first = [NewEvent("a", {"n": 1}, AT), NewEvent("b", event_id="k")]
+    assert [one.seq for one in events.append_many(run, first)] == [2, 3]
+    with raw.without_guard("run_events_no_update"):
+        raw("UPDATE run_events SET payload = '{' WHERE type = 'damaged'")
+    assert [one.seq for one in events.append_many(run, [*first, NewEvent("c", event_id="l")])] == [2, 3, 4]
+    assert events.append(run, "a", {"n": 1}, at=AT).seq == 2
+    assert events.append(run, "b", event_id="k").seq == 3
+    assert [events.get(run, 4).type, events.latest_seq(run)] == ["c", 4]
+    for given in ({"event_id": "damaged"}, {"at": AT - timedelta(hours=1)}):
+        with pytest.raises(CorruptData):
+            events.append(run, "damaged", **given)
+
+
 def test_a_run_begins_at_the_number_that_its_engine_asks_for(store: StateStore) -> None:
     """journal E-4, case 16."""
     run, other = started(store).id, started(store).id
@@ -401,8 +449,10 @@ def test_a_run_begins_at_the_number_that_its_engine_asks_for(store: StateStore) 
     assert [events.ensure_start(other, start) for start in (3, 10)] == [10, 10]
     with pytest.raises(InvalidValue):
         events.ensure_start(other, 99)
-    with pytest.raises(InvalidValue):
-        events.ensure_start(other, -1)
+    for bad in (-1, 2**53 + 1):
+        with pytest.raises(InvalidValue):
+            events.ensure_start(other, bad)
+    assert events.ensure_start(started(store).id, 2**53) == 2**53
     assert events.append(other, "a").seq == 10
 
 

@@ -100,6 +100,25 @@ def test_what_was_pruned_is_named_and_not_skipped(every_backend: StateStore, run
     assert followed(every_backend, run_id, after_seq=3) == followed(every_backend, run_id) == [4, 5]
 
 
+@pytest.mark.parametrize(("after", "first"), [(0, 1), (1, 2), (2, 3)])
+def test_the_last_events_that_were_pruned_are_named(
+    every_backend: StateStore, run_id: str, raw: Raw, after: int, first: int
+) -> None:
+    """journal F-7: also a single one; who has seen them all goes on."""
+    every_backend.journal.events.append_many(run_id, [NewEvent("a")] * 3)
+    assert followed(every_backend, run_id, after_seq=after) == list(range(first, 3))
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
+    raw("DELETE FROM run_events WHERE seq > 0")
+    raw("DELETE FROM maintenance_permits")
+    if first == 3:
+        assert followed(every_backend, run_id, after_seq=after) == []
+        return
+    for where in (None, EventFilter(types=("none",))):
+        with pytest.raises(NotFound) as raised:
+            followed(every_backend, run_id, after_seq=after, where=where)
+        assert raised.value.key == (run_id, 3)
+
+
 def test_a_follower_misses_nothing_when_the_server_ends_its_connections(postgres_database: Database) -> None:
     """journal F-3, case 39: the next look takes another connection."""
     store = postgres_database.open()

@@ -26,6 +26,8 @@ def test_a_score_is_kept_with_what_the_scorer_was_given(store: StateStore, froze
     run, scores = started(store).id, store.journal.scores
     given = {"meta": {"model": "m"}, "input": [1], "output": "text", "expected": None}
     made = scores.record(new(run, 1, reason="good", latency_ms=1.5, duration_ms=2, iteration=3, attempt=2, **given))
+    at_once = scores.record(new(run, 1, latency_ms=0, duration_ms=0.5))
+    assert (at_once.latency_ms, at_once.duration_ms) == (0.0, 0.5)
     assert (made.score, made.meta, made.input, made.output, made.expected) == (1.0, {"model": "m"}, [1], "text", None)
     assert (made.iteration, made.attempt, made.latency_ms, made.duration_ms) == (3, 2, 1.5, 2.0)
     assert (made.scored_at, made.superseded_at) == (frozen_clock.now(), None)

@@ -111,19 +111,20 @@ def test_the_pauses_between_attempts_double_up_to_the_longest(database: Database
     assert (core.saver._pause, core.saver.stored) == (0.0, 1)
 
 
-def test_a_batch_whose_commit_was_not_answered_is_stored_once(postgres_database: Database) -> None:
+@pytest.mark.parametrize("many", [1, 5])
+def test_a_batch_whose_commit_was_not_answered_is_stored_once(postgres_database: Database, many: int) -> None:
     """journal W-2, T-8, case 30: its events are found by their keys, and mirrored."""
     with dropped_answers(postgres_database.url) as (url, drop), StateStore.open(url) as far:
         run_id = started(far).id
         mirrored: list[int] = []
         with far.journal.writer(mirrors=[lambda events: mirrored.extend(event.seq for event in events)]) as writer:
             drop("COMMIT\0")
-            for i in range(5):
+            for i in range(many):
                 writer.append(run_id, "a", {"i": i}, event_id=f"k{i}" if i % 2 else None)
             writer.flush()
             assert far.metrics.retries == 1
-        assert [event.payload["i"] for event in far.journal.events.list(run_id)] == list(range(5))
-        assert mirrored == list(range(5))
+        assert [event.payload["i"] for event in far.journal.events.list(run_id)] == list(range(many))
+        assert mirrored == list(range(many))
 
 
 def test_a_killed_writer_leaves_a_beginning_of_each_run(fresh_database: Database, tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_an_open_writer_is_flushed_when_the_interpreter_ends(sqlite_database: Da
         "writer = StateStore.open(sys.argv[1]).journal.writer(WriterOptions(linger=60))\n"
         "for i in range(9): writer.append(sys.argv[2], 'a')\n"
     )
-    subprocess.run([sys.executable, "-c", program, sqlite_database.url, run_id], check=True)
+    subprocess.run([sys.executable, "-c", program, sqlite_database.url, run_id], check=True, timeout=30)
     assert sqlite_database.open().journal.events.count(run_id) == 9
 
 

@@ -428,6 +428,21 @@ def test_options_outside_their_range_are_refused(store: StateStore, options: dic
         store.journal.writer(mirrors=["file"])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("most", [1, 1_000])
+def test_options_at_the_ends_of_their_ranges_are_taken(store: StateStore, most: int) -> None:
+    """journal W-5, W-6."""
+    run_id = started(store).id
+    options = WriterOptions(max_queued=most, max_queued_bytes=most, max_batch=most, linger=0, full_timeout=30)
+    with store.journal.writer(options) as writer:
+        for i in range(4):
+            writer.append(run_id, "a", {"i": i})
+        writer.flush(0 if most == 0 else 30)
+        assert told(store, run_id) == [(i, i) for i in range(4)]
+        for call in (writer.flush, writer.append(run_id, "a").wait):
+            with pytest.raises(InvalidValue, match="timeout"):
+                call(-1)
+
+
 def test_a_store_that_only_reads_makes_no_writer(database: Database) -> None:
     """journal J-10."""
     with pytest.raises(ReadOnlyTransaction):

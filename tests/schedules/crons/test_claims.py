@@ -229,6 +229,7 @@ def test_fires_that_must_not_overlap_are_skipped(store: StateStore, raw: Raw, fr
     frozen_clock.set(at("2026-02-03T12:35Z"))
     [first] = claimed(store, lease=timedelta(minutes=1))
     now = frozen_clock.set(at("2026-02-03T12:36Z"))
+    assert first.lease_expires_at == now
     assert claimed(store) == []
     rows = stored_fires(raw, "status", "note", "owner")
     assert rows == [("running", None, "loop"), ("skipped", "overlap", None)]

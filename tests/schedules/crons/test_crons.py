@@ -270,6 +270,18 @@ def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Ra
         crons.replan("unknown")
 
 
+def test_an_instant_that_is_due_this_moment_is_not_planned_anew(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """schedules C-31: whatever the zone's data say now; a millisecond later it would be another."""
+    now = frozen_clock.now()
+    for name, due in (("now", now), ("later", now + timedelta(milliseconds=1))):
+        put(store, name)
+        raw("UPDATE cron_schedules SET next_run_at = ? WHERE name = ?", due, name)
+    assert store.schedules.crons.replan() == 1
+    assert [(claim.cron_name, claim.scheduled_for) for claim in claimed(store)] == [("now", now)]
+
+
 def test_replan_makes_plans_again_whose_override_another_program_changed(every_backend: StateStore, raw: Raw) -> None:
     """schedules C-31, C-37: it need not wait for the next claim."""
     crons, overrides = every_backend.schedules.crons, every_backend.schedules.overrides

@@ -91,7 +91,11 @@ def test_fires_that_must_not_overlap_wait_for_a_live_one_only(store: StateStore,
     assert refusal.value.details["fire_id"] == first.fire_id
     assert store.schedules.crons.get("tidy").last_fire_id == first.fire_id
     assert len(store.schedules.fires.list()) == 1
-    frozen_clock.set(first.lease_expires_at + timedelta(milliseconds=1))
+    frozen_clock.set(first.lease_expires_at)
+    with pytest.raises(Conflict):
+        begun(store)
+    frozen_clock.advance(timedelta(milliseconds=1))
+    begun(store, "another")
     second = begun(store)
     store.schedules.fires.finish(second, OK)
     assert begun(store).fire_id != second.fire_id
