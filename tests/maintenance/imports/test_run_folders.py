@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from lastlight_state.conversations import BranchPatch, NewMessage, NewSession, S
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.imports import run_folders
+from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.testing import Database
 
 
@@ -370,7 +372,7 @@ def test_an_import_that_finds_nothing_new_is_no_dead_one(
             database.clock.advance(timedelta(minutes=9))
             yield part
 
-    monkeypatch.setattr(run_folders, "parts", slowly)
+    monkeypatch.setitem(KINDS, "lionagi-runs", replace(run_folders.KIND, parts=slowly))
     assert store.maintenance.imports.run(source).units == {"unchanged": 3}
 
 
