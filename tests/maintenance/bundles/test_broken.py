@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.maintenance.changed_bundles import change_row
+from support.maintenance.whole_runs import Report
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
@@ -119,3 +120,49 @@ def test_what_only_the_database_refuses_leaves_a_failed_receipt_and_no_row(
     assert (caught.value.code, receipt.state, receipt.counts) == ("foreign_key", "failed", {})
     assert not hasattr(caught.value, "__notes__")
     assert store.conversations.sessions.find("talk") is None
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> Path:
+    """A run with a row in the output table ``report``, as a file."""
+    with StateStore.open(tmp_path / "source.db", state_dir=tmp_path / "source", migrate=True) as source:
+        source.outputs.catalog.define("report", Report)
+        source.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+        source.outputs.results.put("report", "run", "n", Report(title="t"))
+        source.maintenance.bundles.export("run", "run", tmp_path / "good.zip")
+    return tmp_path / "good.zip"
+
+
+def test_an_output_table_that_is_registered_otherwise_refuses_the_bundle(
+    fresh_database: Database, reported: Path
+) -> None:
+    """maintenance OP-61: rows of one table are not put into another one; without them the run is loaded."""
+    store = fresh_database.open(migrate=True)
+    store.outputs.catalog.define("report", Report, table="elsewhere")
+    for refusing in (store.maintenance.bundles.plan, store.maintenance.bundles.load):
+        with pytest.raises(AlreadyExists, match="is registered with another table") as caught:
+            refusing(reported)
+        assert (caught.value.kind, caught.value.key) == ("output_tables", "report")
+    assert (store.receipts.list().items, store.workflows.runs.list().items) == ((), ())
+
+
+def test_a_table_that_is_no_output_table_here_is_not_written_to(fresh_database: Database, reported: Path) -> None:
+    """maintenance OP-61: it is another program's, whatever its columns are."""
+    store, raw = fresh_database.open(migrate=True), fresh_database.raw()
+    raw.execute("CREATE TABLE report (run_id text, node_id text, iteration integer, title text)")
+    with pytest.raises(Conflict, match="the table report is there and is not registered") as caught:
+        store.maintenance.bundles.load(reported)
+    assert caught.value.code == "collision"
+    assert raw.execute("SELECT count(*) FROM report").fetchone()[0] == 0
+    assert (store.receipts.list().items, store.workflows.runs.list().items) == ((), ())
+
+
+def test_an_output_table_that_is_not_here_is_made_with_its_rows(fresh_database: Database, reported: Path) -> None:
+    """maintenance OP-61: the plan counts them, and a second load finds them."""
+    store = fresh_database.open(migrate=True)
+    planned = store.maintenance.bundles.plan(reported)
+    loaded = store.maintenance.bundles.load(reported)
+    assert (planned.rows, loaded.rows["report"], loaded.rows["output_tables"]) == (loaded.rows, 1, 1)
+    assert store.maintenance.bundles.load(reported).receipt is None
+    table = store.outputs.catalog.define("report", Report)
+    assert store.outputs.results.get(table, "run", "n").value == Report(title="t")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import struct
+import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.errors import InvalidValue, StateError
+from lastlight_state.errors import Conflict, InvalidValue, StateError
 from lastlight_state.maintenance.bundles.opened import opened
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
@@ -29,6 +31,55 @@ def test_a_name_that_is_no_utf_8_is_refused(
     content[at + flags : at + flags + 2] = struct.pack("<H", 0x800)
     content[at + name] = 0xFF
     assert _code(state_store, tmp_path, content) == "damaged_bundle"
+
+
+#: What the directory of a ZIP says of its first file: where that stands in its entry, how it is written, the new value.
+TOLD = {
+    "encryption": ((8, "<H", 1), "is compressed or encrypted"),
+    "compression": ((10, "<H", zipfile.ZIP_DEFLATED), "is compressed or encrypted"),
+    "another size when unpacked": ((24, "<I", 10), "is compressed or encrypted"),
+    "more bytes than the file has": ((20, "<II", 2**30, 2**30), "parts are larger than their file"),
+    "a place outside of the file": ((42, "<I", 2**30), "cannot be read"),
+    "no plain file": ((38, "<I", 0), "is not a plain file"),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_a_directory_that_does_not_tell_the_truth_is_refused(
+    state_store: StateStore, tmp_path: Path, case: str
+) -> None:
+    """maintenance OP-61: nothing is unpacked that it has not room for."""
+    (offset, form, *values), said = TOLD[case]
+    content = bytearray(_bundle(state_store, tmp_path))
+    struct.pack_into(form, content, content.find(CENTRAL) + offset, *values)
+    (tmp_path / "bad.zip").write_bytes(content)
+    with pytest.raises(Conflict, match=said) as caught:
+        state_store.maintenance.bundles.read(tmp_path / "bad.zip")
+    assert caught.value.code == "damaged_bundle"
+
+
+def test_a_name_that_ends_early_is_refused(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61: what stands behind a NUL is not looked at, and may be anything."""
+    content = _bundle(state_store, tmp_path)
+    name = b"rows/workflow_runs.jsonl"
+    (tmp_path / "bad.zip").write_bytes(content.replace(b"rows/run_transitions.jsonl", name + b"\0x"))
+    with pytest.raises(Conflict, match="is not a name of a bundle"):
+        state_store.maintenance.bundles.read(tmp_path / "bad.zip")
+
+
+def test_a_manifest_past_the_limit_is_refused(
+    state_store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-61."""
+    opening = import_module(opened.__module__)
+    _bundle(state_store, tmp_path)
+    with zipfile.ZipFile(tmp_path / "good.zip") as packed:
+        size = packed.getinfo("manifest.json").file_size
+    monkeypatch.setattr(opening, "_MANIFEST_BYTES", size)
+    assert state_store.maintenance.bundles.read(tmp_path / "good.zip").id == "run"
+    monkeypatch.setattr(opening, "_MANIFEST_BYTES", size - 1)
+    with pytest.raises(Conflict, match="is missing or too large"):
+        state_store.maintenance.bundles.read(tmp_path / "good.zip")
 
 
 def test_changed_bytes_never_raise_an_error_without_a_name(state_store: StateStore, tmp_path: Path) -> None:

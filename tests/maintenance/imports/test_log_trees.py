@@ -78,6 +78,14 @@ def test_a_log_that_has_grown_is_continued(every_backend: Any, source: Path) -> 
     assert imports.run(source).units == {"unchanged": 5}
 
 
+def test_a_copy_that_is_here_already_keeps_its_own_time(every_backend: Any, source: Path) -> None:
+    """maintenance OP-85: it is noted, and nothing is written to it."""
+    here = _put(every_backend.agent_log.root, "-work/s2.jsonl", LINE)
+    os.utime(here, (BEGIN + 5, BEGIN + 5))
+    done = every_backend.maintenance.imports.run(source)
+    assert (done.units, done.noticed, here.stat().st_mtime) == ({"imported": 5}, {"kept": 1}, BEGIN + 5)
+
+
 def test_a_log_that_a_writer_holds_is_not_continued(
     every_backend: Any, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

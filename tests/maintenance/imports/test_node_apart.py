@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.maintenance.node_databases import BEGIN, at, change, made, put
 
+from lastlight_state.conversations import NewChunk
 from lastlight_state.testing import Database
 
 
@@ -109,3 +110,57 @@ def test_what_cannot_be_stored_fails_alone(
     done = sqlite_database.open().maintenance.imports.run(source)
     assert (done.units, done.failures[0].unit) == ({"failed": 1, "imported": 1}, unit)
     assert named in done.failures[0].reason
+
+
+@pytest.mark.parametrize(("later", "is_kept"), [(0, False), (-1, True)])
+def test_an_entry_of_the_cache_follows_its_source_unless_it_is_newer_here(
+    sqlite_database: Database, source: Path, later: int, is_kept: bool
+) -> None:
+    """maintenance OP-36, OP-86."""
+    put(source, "cache", cache_key="k", payload_json={"a": 1})
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    put(source, "cache", cache_key="k", payload_json={"a": 2}, created_at_ms=BEGIN + later)
+    done = store.maintenance.imports.run(source)
+    assert done.noticed == ({"row_kept": 1} if is_kept else {})
+    [stored] = sqlite_database.raw().execute("SELECT payload FROM output_cache").fetchall()
+    assert ('"a":2' in stored[0]) is not is_kept
+
+
+def test_a_chunk_that_was_put_again_here_stays(store: Any, source: Path) -> None:
+    """maintenance OP-36, OP-86."""
+    put(source, "vectors", id="a", embedding=_packed(1, 0))
+    store.maintenance.imports.run(source)
+    store.conversations.vectors.put("docs", [NewChunk("a", "mine", [0.0, 1.0])])
+    put(source, "vectors", id="a", embedding=_packed(0, -1), content="theirs")
+    assert store.maintenance.imports.run(source).noticed == {"row_kept": 1}
+    assert store.conversations.vectors.get("docs", "a").content == "mine"
+
+
+@pytest.mark.parametrize(
+    ("change", "is_planned_anew"),
+    [({"pattern": "0 6 * * *"}, True), ({"enabled": 0}, True), ({"last_run_at_ms": 5}, False)],
+)
+def test_a_cron_is_planned_anew_where_its_plan_has_changed(
+    sqlite_database: Database, source: Path, change: dict[str, Any], is_planned_anew: bool
+) -> None:
+    """maintenance OP-86: what has not changed it leaves the next fire as it is planned here."""
+    put(source, "cron", cron_id="nightly")
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    store.schedules.crons.take_due(owner="w")
+    planned = store.schedules.crons.get("nightly").next_run_at
+    put(source, "cron", cron_id="nightly", **change)
+    assert store.maintenance.imports.run(source).units == {"grown": 1}
+    assert planned is not None
+    assert (store.schedules.crons.get("nightly").next_run_at != planned) == is_planned_anew
+
+
+def test_a_cron_that_was_changed_here_stays(store: Any, source: Path) -> None:
+    """maintenance OP-36, OP-86."""
+    put(source, "cron", cron_id="nightly")
+    store.maintenance.imports.run(source)
+    store.schedules.crons.retire("nightly")
+    put(source, "cron", cron_id="nightly", workflow_path="other")
+    assert store.maintenance.imports.run(source).noticed == {"row_kept": 1}
+    assert store.schedules.crons.get("nightly").target == "w.tsx"

@@ -40,7 +40,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def _put_plan(path: Path, node: str, *values: Any, iteration: int = 0) -> None:
+def _put_plan(path: Path, node: str, *values: Any, iteration: int | None = 0) -> None:
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("INSERT INTO plan VALUES ('r1', ?, ?, ?, ?, ?, ?)", (node, iteration, *values))
 
@@ -94,3 +94,63 @@ def test_a_value_that_the_table_cannot_hold_fails_its_run(sqlite_database: Datab
     store.outputs.catalog.define("plan", Plan)
     [failed] = store.maintenance.imports.run(source).failures
     assert (failed.unit, "plan n.steps: is not JSON" in failed.reason) == ("runs/r1", True)
+
+
+KEYS = "run_id TEXT, node_id TEXT, iteration INTEGER"
+EVERY = f"{KEYS}, steps TEXT, is_urgent INTEGER, hours REAL, title TEXT"
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_taken"),
+    [
+        pytest.param(EVERY, True, id="all of them"),
+        pytest.param(f"{EVERY}, row_created_at TEXT, row_updated_at TEXT", True, id="also those of this library"),
+        pytest.param(f"{EVERY}, more TEXT", False, id="one more"),
+        pytest.param(EVERY.replace("iteration INTEGER, ", ""), False, id="no iteration"),
+    ],
+)
+def test_rows_come_where_the_table_has_all_their_columns(
+    sqlite_database: Database, tmp_path: Path, columns: str, is_taken: bool
+) -> None:
+    """maintenance OP-86: others are counted, and none of them is left out in part."""
+    source, store = made(tmp_path / "smithers.db"), sqlite_database.open()
+    put(source, "runs", run_id="r1")
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute(f"CREATE TABLE plan ({columns})")
+        row = {"run_id": "r1", "node_id": "n", "iteration": 0, "steps": "[]", "hours": 1, "title": "t"}
+        names = [name for name in row if name in columns]
+        raw.execute(
+            f"INSERT INTO plan ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", [row[one] for one in names]
+        )
+    store.outputs.catalog.define("plan", Plan)
+    done = store.maintenance.imports.run(source)
+    assert (done.rows.get("plan", 0), done.noticed) == ((1, {}) if is_taken else (0, {"output_rows_left": 1}))
+
+
+def test_rows_that_are_nothing_but_their_key_are_counted(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-86: also of a table without an iteration; and not those of tables of other rows."""
+    source = made(tmp_path / "smithers.db")
+    put(source, "runs", run_id="r1")
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("CREATE TABLE marks (run_id TEXT, node_id TEXT)")
+        raw.execute("CREATE TABLE notes (run_id TEXT)")
+        raw.execute("INSERT INTO marks VALUES ('r1', 'n')")
+        raw.execute("INSERT INTO notes VALUES ('r1')")
+    assert sqlite_database.open().maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+
+
+@pytest.mark.parametrize(
+    ("node", "iteration", "said"), [("", 0, "node_id"), ("n" * 257, 0, "node_id"), ("n", None, "must not be NULL")]
+)
+def test_a_row_without_a_sound_key_fails_its_run(
+    sqlite_database: Database, source: Path, node: str, iteration: int | None, said: str
+) -> None:
+    """maintenance OP-35, OP-86."""
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("DROP TABLE plan")
+        raw.execute(f"CREATE TABLE plan ({EVERY})")
+    _put_plan(source, node, "[]", 1, 1, "t", iteration=iteration)
+    store = sqlite_database.open()
+    store.outputs.catalog.define("plan", Plan)
+    [failed] = store.maintenance.imports.run(source).failures
+    assert (failed.unit, said in failed.reason) == ("runs/r1", True)
