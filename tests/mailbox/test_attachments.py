@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -15,7 +16,7 @@ import pytest
 from support.mailbox.files import PLACE, inbound, outbound, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, StateError, UnsafePath
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination
+from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination, NewMessage
 from lastlight_state.settings import Limits, Settings
 from lastlight_state.testing import FrozenClock
 
@@ -51,7 +52,7 @@ def test_files_are_kept_and_named_in_the_content(host: HostMailbox, tmp_path: Pa
     assert stored(host) == ["inbox/m/a.txt", "inbox/m/b.txt"]
 
 
-@pytest.mark.parametrize("data", [5, None, "not base64!", ["x"]])
+@pytest.mark.parametrize("data", [5, None, "not base64!", "\u00e9\u00e9\u00e9\u00e9", "abc", ["x"]])
 def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> None:
     """mailbox MB-60, case 59: nothing is stored; empty data is an empty file, and other entries stay untouched."""
     with pytest.raises(InvalidValue):
@@ -63,7 +64,10 @@ def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> N
         assert host.inbox.send(kind="chat", content=content).content == content
 
 
-@pytest.mark.parametrize("name", ["../x.txt", "a/b.txt", ".", "", "C:\\x.txt", "é" * 300, "a\0b", " x", None, 5])
+@pytest.mark.parametrize(
+    "name",
+    ["../x.txt", "a/b.txt", ".", "..", "", "C:\\x.txt", "C:x.txt", "é" * 100 + "x", "a\0b", " x", None, 5],
+)
 def test_a_file_with_an_unsafe_name_is_kept_under_another(host: HostMailbox, name: Any) -> None:
     """mailbox MB-62, case 55: inside the folder, with the wish in the entry."""
     encoded = base64.b64encode(b"kept").decode()
@@ -74,6 +78,32 @@ def test_a_file_with_an_unsafe_name_is_kept_under_another(host: HostMailbox, nam
     assert (host.folder / entry["localPath"]).read_bytes() == b"kept"
     assert entry.get("originalName") == text
     assert len(stored(host)) == 1
+
+
+@pytest.mark.parametrize("name", ["é" * 100, ":a", "a b", "..x", "x."])
+def test_a_file_with_a_safe_name_keeps_it(host: HostMailbox, name: str) -> None:
+    """mailbox MB-62: up to 200 bytes."""
+    message = host.inbox.send("m", kind="chat", content={}, attachments=given(name))
+    assert message.content["attachments"] == [{"name": name, "localPath": f"inbox/m/{name}"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [
+        ("a/b.c", ".c"),
+        ("a/b.123456789", ".123456789"),
+        ("a/b.1234567890", ""),
+        ("a/b.éa", ""),
+        ("a/b.-a", ""),
+        ("a/b", ""),
+        (None, ""),
+    ],
+)
+def test_a_made_up_name_has_the_ending_of_the_wish(host: HostMailbox, name: Any, ending: str) -> None:
+    """mailbox MB-62: where it is short and plain."""
+    content = {"attachments": [{"name": name, "data": ""}]}
+    message = host.inbox.send("m", kind="chat", content=content)
+    assert message.content["attachments"][0]["name"] == f"attachment-1{ending}"
 
 
 def test_equal_names_are_both_kept(host: HostMailbox) -> None:
@@ -93,6 +123,42 @@ def test_a_refused_message_leaves_no_file(host: HostMailbox) -> None:
     assert stored(host) == ["inbox/m/a.txt"]
     assert (host.folder / "inbox/m/a.txt").read_bytes() == b"bytes"
     assert os.listdir(host.folder / "inbox") == ["m"]  # noqa: PTH208 - names alone
+
+
+def test_a_batch_that_is_refused_leaves_no_file(host: HostMailbox) -> None:
+    """mailbox MB-61: also of the messages before the one that is refused, and what was there stays."""
+    host.inbox.send("taken", kind="chat", content={}, attachments=given("a.txt"))
+    batch = [NewMessage("chat", {}, name, attachments=given("b.txt")) for name in ("first", "taken")]
+    with pytest.raises(AlreadyExists):
+        host.inbox.send_many(batch)
+    assert stored(host) == ["inbox/taken/a.txt"]
+    assert os.listdir(host.folder / "inbox") == ["taken"]  # noqa: PTH208 - names alone
+
+
+def test_a_file_that_cannot_have_its_name_refuses_its_message(host: HostMailbox) -> None:
+    """mailbox MB-61: a directory stands there; nothing is stored."""
+    planted = host.folder / "inbox" / "m" / "b.txt"
+    planted.mkdir(parents=True)
+    with pytest.raises(StateError):
+        host.inbox.send("m", kind="chat", content={}, attachments=given("a.txt", "b.txt"))
+    assert (host.inbox.find("m"), stored(host), planted.is_dir()) == (None, [], True)
+
+
+def test_a_folder_without_attachments_has_nothing_to_tidy(host: HostMailbox) -> None:
+    """mailbox MB-61: as in sessions of the original."""
+    (host.folder / "inbox").rmdir()
+    assert host.sweep.tidy() == 0
+
+
+def test_a_delivery_without_files_warns_of_none(
+    host: HostMailbox, agent: AgentMailbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mailbox MB-65: nor does one whose files somebody has removed."""
+    agent.outbox.send("plain", kind="chat", content={}, routing=PLACE)
+    agent.outbox.send("m", kind="chat", content={}, routing=PLACE, files=given("a"))
+    shutil.rmtree(host.folder / "outbox")
+    assert host.outbox.drain(lambda _due: "p-1").delivered == 2
+    assert caplog.records == []
 
 
 def test_what_a_killed_call_left_is_replaced_or_removed(host: HostMailbox, frozen_clock: FrozenClock) -> None:

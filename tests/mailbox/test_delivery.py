@@ -162,6 +162,38 @@ def test_a_message_that_is_given_up_while_it_is_sent_stops_no_other(host: HostMa
     assert [agent.outbox.delivery(message.id).status for message in sent] == ["failed", "delivered"]
 
 
+def test_a_sending_that_fails_after_another_settled_it_counts_as_that_one_did(
+    host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-85, MB-84: delivered by another it is delivered, and one that another has taken is tried there."""
+    delivered, taken_over = reply(agent), reply(agent)
+    other = mailboxes.host("group", "session")
+
+    def adapter(due: DueMessage) -> str:
+        if due.message.id == delivered.id:
+            other.outbox.mark_delivered(due.message.id, platform_message_id="p-1")
+        else:
+            frozen_clock.advance(2 * MINUTE)
+            assert taken(other) == [taken_over.id]
+        raise Undeliverable("reset")
+
+    report = host.outbox.drain(adapter)
+    assert (report.delivered, report.retried, report.failed) == (1, 1, 0)
+    assert host.outbox.list_failed().items == ()
+    assert other.outbox.mark_delivered(taken_over.id).status == "delivered"
+
+
+def test_the_last_message_that_was_settled_is_sent_again_when_it_is_queued_again(
+    host: HostMailbox, agent: AgentMailbox
+) -> None:
+    """mailbox MB-84: also where a host has gone on behind it."""
+    lost, later = reply(agent), reply(agent)
+    host.outbox.mark_failed(lost.id, error="gone", permanent=True)
+    assert taken(host) == [later.id]
+    host.outbox.requeue(lost.id)
+    assert taken(host) == [lost.id]
+
+
 def test_a_message_to_the_host_itself_needs_no_place(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-85: of the kind ``system``."""
     agent.outbox.send(kind="system", content={"action": "restart"})

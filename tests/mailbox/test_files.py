@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.between import before
 from support.mailbox.files import INBOUND, OLD_INBOUND, OUTBOUND, ids, inbound, made, outbound, reply, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue
@@ -172,6 +173,18 @@ def test_a_redelivered_message_is_stored_once(host: HostMailbox) -> None:
     assert error.value.details["stored"] == first.message
     with pytest.raises(AlreadyExists):
         host.inbox.send("m", kind="chat", content={"text": "a"})
+
+
+def test_a_message_that_another_delivery_stores_meanwhile_is_returned(
+    host: HostMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-31: between the look and the write; what is refused for another reason says so."""
+    inbox = host.inbox
+    happened = before(monkeypatch, inbox, "send_many", lambda: sql(inbound(host), ROW, ["m", 2, '{"text":"a"}']))
+    assert not inbox.ensure("m", kind="chat", content={"text": "a"}).created
+    assert happened == ["send_many"]
+    with pytest.raises(InvalidValue, match="kind"):
+        inbox.ensure("n", kind="", content={})
 
 
 def test_an_answer_finds_the_session_that_asked(host: HostMailbox) -> None:

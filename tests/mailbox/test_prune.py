@@ -82,6 +82,26 @@ def test_what_an_undelivered_message_names_is_kept(
     assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 3
 
 
+def test_what_was_settled_at_no_time_is_kept(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: others wrote it; what stands beside it goes, and what was settled at the very time stays."""
+    sent, answers = [send(host) for _ in range(3)], [reply(agent) for _ in range(3)]
+    for message in sent:
+        host.inbox.fail(message.id, error="done with")
+    for answer in answers:
+        host.outbox.mark_delivered(answer.id)
+    now, later = frozen_clock.now(), frozen_clock.now() + DAY
+    for table, key, column, found in (
+        ("messages_in", "id", "settled_at", ids(sent)),
+        ("delivered", "message_out_id", "delivered_at", ids(answers)),
+    ):
+        for one, text in zip(found, ("soon", later.isoformat(), now.isoformat()), strict=True):
+            sql(inbound(host), f"UPDATE {table} SET {column} = ? WHERE {key} = ?", [text, one])
+    assert agent.outbox.prune(settled_before=later, dry_run=False).messages == 1
+    assert host.inbox.prune(settled_before=later, dry_run=False).messages == 1
+    assert [host.inbox.find(message.id) is None for message in sent] == [False, False, True]
+    assert [agent.outbox.find(message.id) is None for message in answers] == [False, False, True]
+
+
 def test_delivered_messages_go_and_their_receipts_follow(
     host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:

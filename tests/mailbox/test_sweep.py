@@ -231,6 +231,20 @@ def test_a_step_that_fails_stops_no_other(host: HostMailbox) -> None:
     assert (report.sync, report.expired) == (None, 2)
 
 
+def test_an_error_of_the_program_itself_ends_the_sweep(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-53: it is no fault of a session, and would be overlooked in a report."""
+    with pytest.raises(ZeroDivisionError):
+        mailboxes.sweep([("group", "session")], lambda _group, _session: NOON if 1 / 0 else None)
+
+    class Broken:
+        def now(self) -> datetime:
+            raise ZeroDivisionError
+
+    broken = HostMailbox.open(host.folder, clock=Broken())
+    with pytest.raises(ZeroDivisionError):
+        broken.sweep.run(agent_started_at=None)
+
+
 def test_acknowledgements_of_unknown_messages_are_counted(host: HostMailbox) -> None:
     """mailbox MB-50"""
     acknowledge = "INSERT INTO processing_ack (message_id, status, status_changed) VALUES ('gone', 'completed', 't')"
@@ -242,6 +256,7 @@ def test_acknowledgements_of_unknown_messages_are_counted(host: HostMailbox) -> 
     ("signs", "reason"),
     [
         ({"heartbeat": -29.98 * MINUTE}, None),
+        ({"heartbeat": -30 * MINUTE}, None),
         ({"heartbeat": -30.02 * MINUTE}, "silent"),
         ({"heartbeat": -90 * MINUTE, "tool": "Bash", "tool_timeout": 120 * MINUTE}, None),
         ({"heartbeat": -90 * MINUTE, "tool": "Read", "tool_timeout": 120 * MINUTE}, "silent"),
@@ -251,6 +266,8 @@ def test_acknowledgements_of_unknown_messages_are_counted(host: HostMailbox) -> 
         ({"heartbeat": -2 * MINUTE, "claims": [-MINUTE]}, None),
         ({"heartbeat": -2 * MINUTE, "claims": [-1.01 * MINUTE]}, "claim"),
         ({"heartbeat": -MINUTE / 2, "claims": [-2 * MINUTE]}, None),
+        ({"heartbeat": -2 * MINUTE, "claims": [-2 * MINUTE]}, "claim"),
+        ({"started_at": -2 * MINUTE, "claims": [-2 * MINUTE]}, "claim"),
         ({"heartbeat": 99 * MINUTE, "claims": [-2 * MINUTE]}, None),
     ],
 )

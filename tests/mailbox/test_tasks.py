@@ -190,11 +190,15 @@ def test_a_cancelled_task_never_runs_again(host: HostMailbox, agent: AgentMailbo
 
 
 def test_content_that_is_no_object_cannot_be_merged(host: HostMailbox) -> None:
-    """mailbox case 32: and an update of nothing is refused."""
+    """mailbox case 32: also what is no JSON; and an update of nothing is refused."""
     host.inbox.send("report", kind="task", content=[1, 2])
+    host.inbox.send("broken", kind="task", content={})
+    sql(inbound(host), "UPDATE messages_in SET content = '{broken' WHERE id = 'broken'")
     before = sql(inbound(host), "SELECT * FROM messages_in")
     with pytest.raises(InvalidValue):
         host.tasks.update("report", prompt="print it", when=WhenChange(process_after=NOON))
+    with pytest.raises(InvalidValue, match="not an object"):
+        host.tasks.update("broken", prompt="print it")
     with pytest.raises(InvalidValue):
         host.tasks.update("report")
     assert sql(inbound(host), "SELECT * FROM messages_in") == before
