@@ -104,10 +104,8 @@ def instance_of(shape: Shape, data: Any) -> Any:
         raise invalid(error, "the row was written under an earlier shape of the model") from None
 
 
-def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any], *, payload: bool) -> Any:
-    """The same as JSON: for the history and for comparisons."""
-    if payload:
-        return row[words.PAYLOAD]
+def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a row as JSON by field name, the payload under its column's name."""
     return {column.field: jsonable(column.type, row[column.name]) for column in columns if column.field is not None}
 
 

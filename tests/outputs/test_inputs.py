@@ -29,8 +29,13 @@ def test_the_input_is_stored_once_and_found_again(store: StateStore, run_id: str
 def test_another_input_must_be_said(store: StateStore, run_id: str) -> None:
     """outputs I-1, case 46: a truth value is no number."""
     store.outputs.inputs.ensure(run_id, {"a": 1})
-    with pytest.raises(AlreadyExists, match="override"):
+    with pytest.raises(AlreadyExists, match="override") as refusal:
         store.outputs.inputs.ensure(run_id, {"a": True})
+    assert refusal.value.details["revision"] == 0
+    store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=0, reason="typo")
+    with pytest.raises(AlreadyExists) as refusal:
+        store.outputs.inputs.ensure(run_id, {"a": 3})
+    assert refusal.value.details["revision"] == 1
 
 
 def test_an_override_stands_when_the_resume_passes_the_original(store: StateStore, run_id: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,3 +59,18 @@ def test_names_of_the_library_and_of_tools_are_reserved(table: str) -> None:
 def test_plain_words_are_fields(word: str) -> None:
     """outputs D-5."""
     assert naming.column(word) == word
+
+
+def test_names_may_be_as_long_as_their_limits() -> None:
+    """outputs D-3, D-4: 48 characters of a table that is made, 63 of a column and of a table of the caller's making."""
+    assert naming.table_name("table", "a" * 48) == "a" * 48
+    assert naming.column("a" * 63) == naming.any_table_name("table", "a" * 63) == "a" * 63
+    too_long: list[Callable[[], str]] = [
+        lambda: naming.table_name("table", "a" * 49),
+        lambda: naming.any_table_name("table", "a" * 64),
+        lambda: naming.column("a" * 64),
+        lambda: naming.column("a" * 62 + "Bc"),
+    ]
+    for call in too_long:
+        with pytest.raises(InvalidValue, match=r"at most|1 to"):
+            call()

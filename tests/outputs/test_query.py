@@ -162,6 +162,14 @@ def test_rows_and_seconds_are_limited(store: StateStore) -> None:
     assert store.outputs.query.rows("SELECT 1").rows == ((1,),)
 
 
+@pytest.mark.parametrize("timeout", [0, -1, 3_601, True, "5", None, float("nan")])
+def test_the_seconds_of_a_query_are_more_than_none_and_at_most_an_hour(store: StateStore, timeout: Any) -> None:
+    """outputs A-2."""
+    with pytest.raises(InvalidValue, match="timeout"):
+        store.outputs.query.rows("SELECT 1", timeout=timeout)
+    assert store.outputs.query.rows("SELECT 1", timeout=3_600).rows == ((1,),)
+
+
 def test_what_a_query_sets_is_not_kept(postgres_database: Database) -> None:
     """outputs A-2: the pool's next user has its own settings."""
     store = postgres_database.open()

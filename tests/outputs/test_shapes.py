@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     HttpUrl,
+    InstanceOf,
     Json,
     NaiveDatetime,
     RootModel,
@@ -27,7 +28,7 @@ from pydantic import (
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs.column_types import token_of
-from lastlight_state.outputs.shapes import described, schema_text, shape_of
+from lastlight_state.outputs.shapes import adapter_of, described, schema_text, shape_of
 
 Name = NewType("Name", str)
 
@@ -51,6 +52,10 @@ class Pair(TypedDict):
 
 class Inner(BaseModel):
     x: int
+
+
+class Opaque:
+    """A type that pydantic knows nothing of."""
 
 
 @pytest.mark.parametrize(
@@ -87,6 +92,7 @@ class Inner(BaseModel):
         (Pair, "json"),
         (int | str, "json"),
         (Mixed, "json"),
+        (Opaque, "json"),
         (Literal["a", 1], "json"),
         (Any, "json"),
         (None, "json"),
@@ -126,6 +132,39 @@ def test_models_without_fixed_columns_are_refused() -> None:
     for model in (Open, Empty, Hidden, wide):
         with pytest.raises(InvalidValue):
             shape_of(model)
+    widest: Any = create_model("Widest", **{f"f{i}": (int, ...) for i in range(200)})  # type: ignore[call-overload]
+    assert len(shape_of(widest).columns) == 200
+
+
+class Odd:
+    """An object that answers no question."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ZeroDivisionError(name)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        list[Opaque],
+        list[InstanceOf[Opaque]],
+        create_model("M", it=(Opaque, ...), __config__=ConfigDict(arbitrary_types_allowed=True)),
+        create_model("M", it=(list[InstanceOf[Opaque]], ...)),
+    ],
+    ids=["payload of a stranger", "payload without a schema", "field of a stranger", "field without a schema"],
+)
+def test_a_type_without_a_json_schema_is_refused_by_name(model: Any) -> None:
+    """outputs T-4, case 23."""
+    with pytest.raises(InvalidValue, match="no JSON Schema") as refusal:
+        shape_of(model)
+    assert refusal.value.where == ("it" if isinstance(model, type) and issubclass(model, BaseModel) else model.__name__)
+
+
+@pytest.mark.parametrize("model", [Odd(), "str", 3, {"type": "int"}], ids=["odd", "name", "number", "core schema"])
+def test_what_is_no_type_is_refused(model: Any) -> None:
+    """outputs T-4."""
+    with pytest.raises(InvalidValue, match="must be a model or another type"):
+        adapter_of(model)
 
 
 def test_two_fields_with_one_column_are_refused() -> None:

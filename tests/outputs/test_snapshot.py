@@ -108,6 +108,20 @@ def test_targets_narrow_and_a_limit_names_the_largest(store: StateStore, run_id:
             store.outputs.snapshot.load(run_id, targets=one)  # type: ignore[arg-type]
 
 
+def test_a_snapshot_may_be_as_large_as_its_limit(store: StateStore, run_id: str) -> None:
+    """outputs N-5: the rows of all its tables together."""
+    for key in ("notes", "words"):
+        store.outputs.results.put(store.outputs.define(key, list[str]), run_id, "n", ["x" * 100])
+    with pytest.raises(PayloadTooLarge) as refusal:
+        store.outputs.snapshot.load(run_id, max_bytes=1)
+    size = refusal.value.actual
+    assert size > 200
+    with pytest.raises(PayloadTooLarge):
+        store.outputs.snapshot.load(run_id, max_bytes=size - 1)
+    found = store.outputs.snapshot.load(run_id, max_bytes=size)
+    assert [found.get(key, "n").data for key in ("notes", "words")] == [["x" * 100]] * 2
+
+
 def test_past_its_limit_no_content_is_sent(store: StateStore, run_id: str, counted: list[int]) -> None:
     """outputs N-5: the database adds up first."""
     notes = store.outputs.define("notes", list[str])

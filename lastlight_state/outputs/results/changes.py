@@ -24,7 +24,7 @@ def replaced(
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
-    kept = _json(wide, old)
+    kept = json_of(wide.columns, old)
     if codec.canonical(kept) == codec.canonical({**_unknown(wide, table), **_known(table, content)}):
         return rows.output(table, old)
     _archive(unit, table, place, old, kept, cause=words.REPLACED, reason=None, at=at)
@@ -39,7 +39,7 @@ def withdrawn(
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
-    _archive(unit, table, place, old, _json(wide, old), cause=words.WITHDRAWN, reason=reason, at=at)
+    _archive(unit, table, place, old, json_of(wide.columns, old), cause=words.WITHDRAWN, reason=reason, at=at)
     unit.change(wide.delete, place)
     return rows.output(table, old)
 
@@ -70,12 +70,6 @@ def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
     found = unit.find(Registered, registry.FIND, {"name": table.table_name})
     extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
     return TableStatements(table, extra) if extra else statements_of(table)
-
-
-def _json(wide: TableStatements, row: dict[str, Any]) -> dict[str, Any]:
-    """The content of a row by field name, the payload under its column's name."""
-    found: dict[str, Any] = json_of(wide.columns, row, payload=False)
-    return found
 
 
 def _known(table: OutputTable[Any], content: Content) -> dict[str, Any]:
