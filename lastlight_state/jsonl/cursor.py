@@ -40,9 +40,9 @@ START = Mark(0, 0, 0)
 
 
 def mark_at(descriptor: int, path: Path, offset: int) -> Mark:
-    """The mark of an offset in an open file."""
-    start = max(0, offset - _CHECKED_BYTES)
-    return mark_behind(read_at(descriptor, path, offset - start, start), offset)
+    """The mark of an offset in an open file. It holds nowhere if the file is shorter, cut while it was read."""
+    size = min(offset, _CHECKED_BYTES)
+    return Mark(offset, size, zlib.crc32(read_at(descriptor, path, size, offset - size)))
 
 
 def mark_behind(before: bytes, offset: int) -> Mark:
@@ -57,6 +57,6 @@ def mark_of_text(where: str, text: str) -> Mark:
         offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except (ValueError, struct.error):
         raise InvalidValue(where, "damaged, or not a cursor") from None
-    if checked > min(offset, _CHECKED_BYTES):
+    if not min(offset, 1) <= checked <= min(offset, _CHECKED_BYTES):
         raise InvalidValue(where, "damaged, or not a cursor")
     return Mark(offset, checked, checksum)

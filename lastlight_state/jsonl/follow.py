@@ -17,6 +17,8 @@ from lastlight_state.jsonl import files
 from lastlight_state.jsonl.cursor import START, Mark, mark_at
 from lastlight_state.jsonl.reader import L, LineKind, LineReader
 
+_CLOSED = -1
+
 
 @runtime_checkable
 class Stop(Protocol):
@@ -73,7 +75,7 @@ class _Follower(Generic[L]):
         self._mark = after  # how far the file has been read
         self._is_other_file = False  # whether the one that was read is gone
         self._path = Path()
-        self._descriptor = -1
+        self._descriptor = _CLOSED
         self._identity = os.stat_result((0,) * 10)
         self._reader: LineReader[L] | None = None
         self._last_seen = (0, 0)
@@ -94,8 +96,8 @@ class _Follower(Generic[L]):
 
     def close(self) -> None:
         """Close the file."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor != _CLOSED:
             os.close(descriptor)
 
     def _leave(self) -> None:
@@ -153,7 +155,7 @@ class _Follower(Generic[L]):
         if (found.st_size, found.st_mtime_ns) == self._last_seen:
             return
         self._last_seen = found.st_size, found.st_mtime_ns
-        while self._holds(reader):
+        while self._mark.holds(self._descriptor, self._path):
             lines = reader.batch(self._descriptor)
             if lines is None:
                 return
@@ -165,11 +167,6 @@ class _Follower(Generic[L]):
                     self._leave()
                     return
         yield from self._reset("shrunk")
-
-    def _holds(self, reader: LineReader[L]) -> bool:
-        """Whether the bytes that were read are still there."""
-        size = os.fstat(self._descriptor).st_size
-        return size >= reader.position and self._mark.holds(self._descriptor, self._path)
 
     def _opened_again(self) -> bool:
         """Open the file that was closed to hand out lines; returns whether it is still the one of that path."""

@@ -69,7 +69,7 @@ class Logged(Open):
         return copy
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Logged) and type(self) is type(other) and self.to_json() == other.to_json()
+        return isinstance(other, type(self)) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]
 

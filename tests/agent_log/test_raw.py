@@ -14,6 +14,7 @@ from support.agent_log.logs import SANDBOX, SESSION, agent_log, call, ended, lin
 from support.jsonl.lines import child, counted
 
 from lastlight_state.agent_log import AgentLog, RawFile, Slug
+from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath
 
 BIG = "é😀 line\n" * 20_000
@@ -237,3 +238,23 @@ def test_a_log_without_results_has_none(log: AgentLog) -> None:
         writer.feed(said(text("hi")))
     check = log.raw.verify("s-1")
     assert (check.sound, check.damaged, check.missing, check.unreferenced) == ((), (), (), ())
+
+
+def test_only_files_that_are_named_by_a_hash_are_results(log: AgentLog) -> None:
+    """agent-log L-73."""
+    digest = kept(log, BIG)[0]["raw_ref"]["sha256"]
+    folder = raw_directory(log)
+    for name in ("a" * 64, "b" * 64 + ".txt.tmp", "C" * 64 + ".txt", "d" * 63 + ".txt", "notes.txt"):
+        (folder / name).write_bytes(b"x")
+    (folder / f"{'e' * 64}.txt").mkdir()
+    assert [file.sha256 for file in log.raw.list("s-1")] == [digest]
+    check = log.raw.verify("s-1")
+    assert (check.sound, check.damaged, check.unreferenced) == ((digest,), (), ())
+
+
+@pytest.mark.parametrize("reference", [{"sha256": 5}, {"sha256": None}, {}, "x", 5, None])
+def test_a_reference_that_is_none_refers_to_nothing(log: AgentLog, reference: Any) -> None:
+    """agent-log L-73."""
+    block = {"type": "tool_result", "tool_use_id": "c", "content": "x", "raw_ref": reference}
+    put(log, dump_line({"type": "user", "message": {"role": "user", "content": [block, "x"]}}))
+    assert log.raw.verify("s-1").missing == ()

@@ -338,3 +338,21 @@ def test_a_log_that_vanishes_between_finding_and_opening_is_not_found(
     path.unlink()
     with pytest.raises(NotFound):
         next(lines)
+
+
+def test_damage_is_told_by_the_page_that_passes_it(log: AgentLog) -> None:
+    """agent-log L-37, L-38: also where a record was recovered behind it."""
+    put(log, entry(0) + entry(1)[:20] + entry(2, 1) + entry(3) + b"?\n" + entry(4))
+    pages = [log.reader.read("s-1", limit=1)]
+    while not pages[-1].at_end:
+        pages.append(log.reader.read("s-1", limit=1, after=pages[-1].cursor))
+    assert [numbers(page.lines) for page in pages] == [[0], [2], [3], [4]]
+    assert [[issue.reason for issue in page.issues] for page in pages] == [[], ["torn"], ["bad_json"], []]
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, []), (2, ["bad_json"]), (3, ["bad_json", "bad_json"])])
+def test_a_tail_tells_the_damage_between_its_lines_alone(log: AgentLog, n: int, expected: list[str]) -> None:
+    """agent-log L-37."""
+    put(log, entry(0) + b"?\n" + entry(1) + b"?\n" + entry(2))
+    page = log.reader.tail("s-1", n=n)
+    assert (len(page.lines), [issue.reason for issue in page.issues]) == (n, expected)

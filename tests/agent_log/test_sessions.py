@@ -99,12 +99,13 @@ def test_what_cannot_be_looked_at_is_skipped_and_hides_nothing_else(log: AgentLo
     (projects / "outside").symlink_to(outside)
     (projects / "inside").symlink_to(projects / "-w")
     (projects / "-w" / "dangling.jsonl").symlink_to(tmp_path / "nowhere")
+    (projects / "-w" / "linked.jsonl").symlink_to(outside / "stranger.jsonl")
     (projects / "-w" / "directory.jsonl").mkdir()
     (projects / "-w" / os.fsdecode(b"bad\xff.jsonl")).write_text("")
     (projects / "-w" / "agent-1.jsonl").write_text("")
     page = log.sessions.list()
     assert [(file.slug, file.id) for file in page] == [("-w", "good"), ("inside", "good")]
-    assert page.skipped == 4 + 2 * 3
+    assert page.skipped == 4 + 2 * 4
 
 
 @pytest.fixture

@@ -235,6 +235,21 @@ def test_a_replaced_or_shrunk_file_is_counted_anew(log: AgentLog) -> None:
     assert log.sessions.summary("s-1").message_count == 9
 
 
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_file_with_another_beginning_and_the_same_end_is_counted_anew(log: AgentLog, is_replaced: bool) -> None:
+    """agent-log L-94: if it is another file; one that is only longer by then is counted on from where it was read."""
+    other = line("assistant").replace(b"assistant", b"assistent")
+    path = put(log, line("assistant") * 3 + line() * 9)
+    before = log.sessions.summary("s-1").message_count
+    clean = path.with_name("clean")
+    clean.write_bytes(other * 3 + line() * 9)
+    if is_replaced:
+        clean.replace(path)
+    else:
+        path.write_bytes(path.read_bytes() + line())
+    assert log.sessions.summary("s-1").message_count == (9 if is_replaced else before + 1)
+
+
 def test_a_bounded_number_of_summaries_is_kept(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-94: the ones asked for least lately are read again."""
     monkeypatch.setattr(recent, "MOST", 3)
@@ -300,3 +315,32 @@ def test_a_log_that_cannot_be_opened_is_backend_unavailable(log: AgentLog, monke
     ):
         with pytest.raises(BackendUnavailable):
             attempt()
+
+
+def test_a_sub_agents_file_counts_once_and_other_files_do_not(log: AgentLog) -> None:
+    """agent-log L-92, L-97: of two with one name, that in the session's own directory."""
+    main = put(log, line(timestamp=at(9)))
+    own = main.with_suffix("") / "subagents"
+    own.mkdir(parents=True)
+    for name in ("agent-1.jsonl", "notes.jsonl", "agent-1.txt"):
+        (own / name).write_bytes(line(timestamp=at(10)))
+    main.with_name("agent-1.jsonl").write_bytes(line(timestamp=at(10)) * 5)
+    assert log.sessions.summary("s-1").message_count == 2
+
+
+def test_a_sub_agents_file_that_became_anothers_is_asked_again(log: AgentLog) -> None:
+    """agent-log L-97: one with another beginning."""
+    beside = put(log, line(timestamp=at(9))).with_name("agent-1.jsonl")
+    beside.write_bytes(line(timestamp=at(10)) * 2)
+    assert log.sessions.summary("s-1").message_count == 3
+    beside.write_bytes(line("assistant", sessionId="s-2", timestamp=at(10)) * 2)
+    assert log.sessions.summary("s-1").message_count == 1
+
+
+def test_what_is_no_text_is_no_agent_and_no_last_text(log: AgentLog) -> None:
+    """agent-log L-92."""
+    said_last = dump_line({"role": "assistant", "content": "bye", "timestamp": at(9), "sessionId": "s-1"})
+    other = dump_line({"role": "assistant", "content": [{"text": 1}], "timestamp": at(9), "sessionId": "s-1"})
+    put(log, line(agentId="") + line(agentId=5) + line(agentId="a") * 2 + said_last + other)
+    found = log.sessions.summary("s-1")
+    assert (found.agent_ids, found.last_assistant_text) == (("a",), "bye")

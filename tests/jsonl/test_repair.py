@@ -71,6 +71,7 @@ def put_together(source: bytes, found: Salvage) -> bytes:
             again += parts[len(again)]
             continue
         line = next(lines)
+        assert len(line) > 1
         ends_a_line = source[len(again) + len(line) - 1 : len(again) + len(line)] == b"\n"
         again += line if ends_a_line else line[:-1]
     assert next(lines, None) is None
@@ -254,6 +255,16 @@ def test_sealing_adds_one_newline_once(path: Path) -> None:
     with LineWriter(path) as writer:
         writer.append([whole(9) + b"\n"])
     assert path.read_bytes() == DAMAGED + b"\n" + whole(9) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"), [(b"", b""), (b"{", b"{\n"), (b"{}", b"{}\n"), (b"\n", b"\n"), (b"{}\n", b"{}\n")]
+)
+def test_only_an_end_without_a_newline_is_sealed(path: Path, data: bytes, expected: bytes) -> None:
+    """agent-log L-110: be it of one byte."""
+    path.write_bytes(data)
+    assert repair.seal(path) is (data != expected)
+    assert path.read_bytes() == expected
 
 
 def test_a_live_writer_goes_on_in_the_clean_file(path: Path) -> None:

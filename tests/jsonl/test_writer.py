@@ -40,7 +40,7 @@ from lastlight_state.errors import (
     StoreClosed,
     UnsafePath,
 )
-from lastlight_state.jsonl import lock
+from lastlight_state.jsonl import lock, places
 from lastlight_state.jsonl.reader import LineReader
 from lastlight_state.jsonl.writer import LineWriter, SyncWord
 
@@ -391,6 +391,14 @@ def test_what_is_not_one_line_is_refused_before_anything_is_written(path: Path, 
     assert not path.exists()
 
 
+def test_a_line_may_have_one_character(path: Path) -> None:
+    """agent-log L-30."""
+    with LineWriter(path) as writer:
+        writer.append([b"1\n"])
+        writer.append([b"2\n", b"3\n"])
+    assert path.read_bytes() == b"1\n2\n3\n"
+
+
 def test_a_line_above_the_limit_is_refused_before_anything_is_written(path: Path) -> None:
     """agent-log L-31."""
     with LineWriter(path, max_line_bytes=1_000) as writer:
@@ -473,6 +481,28 @@ def test_lines_after_a_replacement_land_in_the_new_file(path: Path, tmp_path: Pa
         writer.append(one(1))
     assert read(path).numbers == [0, 1]
     assert read(damaged).numbers == [0]
+
+
+def test_a_file_of_another_device_is_another_file_whatever_its_number(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """agent-log L-25."""
+    real, looks = os.lstat, 0
+
+    def lstat(name: Any) -> os.stat_result:
+        nonlocal looks
+        looks += 1
+        found = real(name)
+        return os.stat_result([*found[:2], found.st_dev + (looks == 1), *found[3:]])
+
+    opened = counted(monkeypatch, places, "opened_file")
+    path.touch()
+    with LineWriter(path) as writer:
+        monkeypatch.setattr(os, "lstat", lstat)
+        writer.append(one(0))
+        monkeypatch.undo()
+    assert (looks, len(opened)) == (2, 2)
+    assert read(path).numbers == [0]
 
 
 def test_a_path_that_never_stays_the_same_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

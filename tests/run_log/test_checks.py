@@ -18,6 +18,7 @@ from support.run_log.logs import (
     line,
     put,
     put_example,
+    read,
     request,
     response,
     status,
@@ -131,3 +132,20 @@ def test_a_sound_log_is_not_copied(log: RunLog, tmp_path: Path) -> None:
     done = log.checks.salvage(EXAMPLE_RUN, to=tmp_path / "copy.jsonl")
     assert (done.copy_path, done.rejects) == (None, None)
     assert not (tmp_path / "copy.jsonl").exists()
+
+
+def test_the_first_thousand_findings_are_told_and_all_are_counted(log: RunLog) -> None:
+    """run-log RL-50, RL-31: and so are the places that hold no record."""
+    put(log, [head(), ending(), *[LATE] * 1_001])
+    report = log.checks.validate(RUN)
+    assert (len(report.findings), report.finding_count, report.counts) == (1_000, 1_001, {"late_record": 1_001})
+    put(log, dump_line(head()) + b"?\n" * 1_001 + dump_line(ending()))
+    records, reading = read(log)
+    assert (len(records), len(reading.damage), reading.damage_count) == (2, 1_000, 1_001)
+    assert {damage.reason for damage in reading.damage} == {"bad_json"}
+
+
+def test_a_number_of_a_request_that_comes_again_is_found(log: RunLog) -> None:
+    """run-log RL-50."""
+    put(log, [head(), request(1), response(1), request(1), ending()])
+    assert log.checks.validate(RUN).counts == {"request_seq_not_ascending": 1}

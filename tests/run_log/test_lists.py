@@ -23,7 +23,7 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue, NotFound
-from lastlight_state.run_log import RunLog
+from lastlight_state.run_log import RunLog, SessionState
 from lastlight_state.run_log.runs import heads
 from lastlight_state.run_log.tree import RunFile, open_run
 
@@ -130,6 +130,32 @@ def test_what_is_not_in_its_place_is_passed_over(log: RunLog, tmp_path: Path) ->
     assert ([entry.run_id for entry in page], page.skipped) == ([RUN], 0)
     for missing in (id_of(1), id_of(2), "dir"):
         assert log.runs.find(missing) is None
+
+
+def test_a_link_to_a_log_is_no_log(log: RunLog) -> None:
+    """run-log RL-05: nor one to a snapshot, or to a directory of logs."""
+    path = put(log, [head()])
+    path.with_name(f"{id_of(1)}.jsonl").symlink_to(path)
+    (path.parents[1] / "04").symlink_to(path.parent)
+    log.states.put(SessionState(session_id=SESSION, messages=()))
+    states = log.root / "sessions" / "state"
+    (states / f"{OTHER_SESSION}.json").symlink_to(states / f"{SESSION}.json")
+    page = log.runs.list()
+    assert ([(entry.run_id, entry.path.parent.name) for entry in page], page.skipped) == ([(RUN, "03")], 0)
+    assert log.runs.find(id_of(1)) is None
+    assert [entry.session_id for entry in log.states.list()] == [SESSION]
+
+
+def test_an_id_may_be_as_long_as_names_of_its_files_can_be(log: RunLog) -> None:
+    """run-log RL-02."""
+    longest = "r" * 215
+    put(log, [head(longest)], longest)
+    assert [entry.run_id for entry in log.runs.list()] == [longest]
+    assert log.runs.get(longest).run_id == longest
+    put(log, [head(longest + "r")], longest + "r")
+    assert len(log.runs.list()) == 1
+    with pytest.raises(InvalidValue):
+        log.runs.find(longest + "r")
 
 
 def test_a_run_is_found_in_the_newest_of_its_days(log: RunLog) -> None:

@@ -217,3 +217,11 @@ def test_prompts_and_answers_are_not_interpreted(log: RunLog) -> None:
     assert isinstance(asked, LlmRequest)
     assert asked.input.tools == tuple(tools)
     assert kinds(read(log)[0]) == ["header", "llm.request", "llm.response"]
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"), [(2**63 - 1, True), (2**63, False), (-(2**63), True), (-(2**63) - 1, False), (1.0, False)]
+)
+def test_a_number_of_64_bits_fits(number: float, fits: bool) -> None:
+    """run-log RL-11: any other makes the record one that is not known."""
+    assert isinstance(record_of(event(0) | {"seq": number}), AgentEvent if fits else UnknownRecord)

@@ -26,6 +26,7 @@ from support.run_log.logs import (
     run_log,
 )
 
+from lastlight_state.db import pages
 from lastlight_state.errors import (
     BackendUnavailable,
     CorruptData,
@@ -160,6 +161,27 @@ def test_what_may_not_be_in_a_history_is_refused_before_the_first_byte(
     assert path_of(log).read_bytes() == before
     assert files_below(log.root) == [f"sessions/state/{SESSION}.json"]
     assert log.states.put(state({"text": "\ud800"})).messages == ({"text": "\ufffd"},)
+
+
+def test_a_snapshot_of_exactly_the_limit_is_put(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-72."""
+    given = state(USER, updated_at=NOW)
+    log.states.put(given)
+    size = path_of(log).stat().st_size
+    monkeypatch.setattr(files, "MAX_BYTES", size)
+    assert log.states.put(given, force=True) == given
+    monkeypatch.setattr(files, "MAX_BYTES", size - 1)
+    with pytest.raises(PayloadTooLarge):
+        log.states.put(given, force=True)
+
+
+def test_what_is_no_number_is_refused_however_deep_it_lies(log: RunLog) -> None:
+    """run-log RL-72."""
+    nested: Any = float("nan")
+    for level in range(400):
+        nested = [nested] if level % 2 else {"a": nested}
+    with pytest.raises(InvalidValue, match="NaN"):
+        log.states.put(state({"n": nested}))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +325,7 @@ def test_sessions_are_listed_by_their_last_change_and_workspace(log: RunLog) -> 
     assert [entry.session_id for entry in log.states.list()] == [id_of(n) for n in (4, 3, 2, 1, 0)]
     for limit in (1, 2, 50):
         found, token = [], None
-        while True:
+        for _ in range(4):
             page = log.states.list(workspace="/a//b", limit=limit, page_token=token)
             found += [entry.session_id for entry in page]
             token = page.next_page_token
@@ -312,6 +334,21 @@ def test_sessions_are_listed_by_their_last_change_and_workspace(log: RunLog) -> 
         assert found == [id_of(n) for n in (4, 1, 0)]
     entry = log.states.list().items[0]
     assert (entry.message_count, entry.last_user_message, entry.workspace_root) == (2, "see\n[image]", "/a/b")
+
+
+@pytest.mark.parametrize("moment", [-(2**63), 0, 2**63 - 1])
+def test_a_page_goes_on_behind_any_moment_of_a_file(log: RunLog, moment: int) -> None:
+    """run-log RL-75."""
+    log.states.put(state())
+    found = log.states.list(page_token=pages.encode_token(["states", None], (moment, "")))
+    assert len(found) == (moment > 0)
+
+
+@pytest.mark.parametrize("moment", [2**63, "0", None])
+def test_a_page_goes_on_behind_nothing_else(log: RunLog, moment: Any) -> None:
+    """run-log RL-75."""
+    with pytest.raises(InvalidValue):
+        log.states.list(page_token=pages.encode_token(["states", None], (moment, "")))
 
 
 def test_clearing_leaves_the_logs(log: RunLog) -> None:

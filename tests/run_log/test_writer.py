@@ -470,6 +470,32 @@ def test_an_exception_in_the_block_ends_the_run(log: RunLog) -> None:
     assert "test_writer" in error["error"]["stack"]
 
 
+@pytest.mark.parametrize(
+    ("before", "missing"),
+    [
+        ([], ["run.status", "run.error", "run.end"]),
+        (["running"], ["run.status", "run.error", "run.end"]),
+        (["error"], ["run.error", "run.end"]),
+        (["fault"], ["run.status", "run.end"]),
+        (["error", "fault"], ["run.end"]),
+        (["end"], []),
+        (["error", "end"], []),
+    ],
+)
+def test_an_exception_adds_what_is_missing_alone(log: RunLog, before: list[str], missing: list[str]) -> None:
+    """run-log RL-27."""
+    with pytest.raises(ZeroDivisionError), start(log) as writer:  # noqa: PT012 - how a block ends
+        for word in before:
+            if word == "end":
+                writer.end("completed")
+            elif word == "fault":
+                writer.error(KeyError("k"))
+            else:
+                writer.status(word)  # type: ignore[arg-type]
+        raise ZeroDivisionError
+    assert [value["type"] for value in lines_of(writer.path)[1 + len(before) :]] == missing
+
+
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt])
 def test_a_cancellation_in_the_block_ends_the_run_without_an_error(log: RunLog, kind: type[BaseException]) -> None:
     """run-log RL-27, case 58."""

@@ -25,8 +25,8 @@ _BLOCK_BYTES = 16 * 1024
 #: Of a packed log, unpacked to look for its first lines.
 _USUAL_HEAD = 256 * 1024
 _LARGEST_HEAD = 4 * 1024 * 1024
-#: Lines looked at for the input: it stands behind the header.
-_FIRST_LINES = 4
+#: Lines read for the input, which stands behind the header, and lines looked at if they are there.
+_USUAL_LINES, _FIRST_LINES = 2, 4
 STATES: dict[locks.Liveness, RunState] = {"held": "running", "free": "crashed", "unknown": "unknown"}
 
 
@@ -112,11 +112,8 @@ def end_of(descriptor: int, file: RunFile, size: int) -> End:
     kind = LineKind(Line, accepts(file.run_id))
     last_ts: datetime | None = None
     before, is_first = size, True
-    while before > 0:
-        found = read_tail(descriptor, file.path, kind, n=1, before=before)
-        if not found.lines:
-            break
-        line = found.lines[0]
+    while lines := read_tail(descriptor, file.path, kind, n=1, before=before).lines:
+        line = lines[0]
         if is_first:
             last_ts, is_first = paths.moment_of(line.value.get("ts")), False
         kind_of_line = line.value.get("type")
@@ -141,13 +138,11 @@ def _first_lines(descriptor: int, file: RunFile) -> Iterator[JsonObject]:
     """The values of the first lines, as far as they are whole objects."""
     data, is_all = b"", False
     size = _BLOCK_BYTES
-    while data.count(b"\n") < _FIRST_LINES and len(data) < _LARGEST_HEAD and not is_all:
+    while data.count(b"\n") < _USUAL_LINES and len(data) < _LARGEST_HEAD and not is_all:
         block = read_at(descriptor, file.path, size, len(data))
         is_all = not block
         data += block
         size *= 2
-        if data.count(b"\n") >= 2:
-            break
     for raw in data.split(b"\n")[: _FIRST_LINES if is_all else -1][:_FIRST_LINES]:
         for piece in recovery.judge(raw, accepts(file.run_id)).pieces:
             yield piece.value

@@ -27,6 +27,11 @@ def test_a_text_of_the_cap_stays(whole: str) -> None:
         ("x" * 65_534 + "😀!", "x" * 65_534 + "😀", 1),
         ("😀" * 40_000, "😀" * 32_768, 14_464),
         ("x" * 65_535 + "\ud83dyz", "x" * 65_535 + "\ud83d", 2),
+        *(
+            ("x" * 65_535 + first + second, "x" * 65_535 + first, 1)  # two that are no character together
+            for first, second in ("\ud7ff\udc00", "\udc00\udc00", "\udfff\udc00", "\ud83d\udbff", "\ud83d\ue000")
+        ),
+        ("x" * 65_535 + "\ud800\udfff", "x" * 65_535, 2),
     ],
 )
 def test_a_longer_text_is_cut_at_the_cap_and_never_inside_a_character(whole: str, kept: str, left_out: int) -> None:
