@@ -49,7 +49,7 @@ def _upsert(row: dict[str, Any], *conditions: sa.ColumnElement[bool], **sets: An
     """Insert a loop of a live run, or set these columns of it where the conditions hold."""
     columns = {"run_id": RUNS.c.id, "loop_id": _loop_id, **row, "updated_at": _at}
     permitted = sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)
-    new = insert(LOOPS).from_select(list(columns), permitted, include_defaults=False)
+    new = insert(LOOPS).from_select(list(columns), permitted)
     condition = sa.and_(*conditions) if conditions else None
     replaced = new.on_conflict_do_update(index_elements=_KEY, set_={**_touched, **sets}, where=condition)
     return prepared(replaced.returning(*_COLUMNS))

@@ -95,11 +95,7 @@ _copied = _from_run()
 #: An execution of a running run, with its trigger, repository, issue and actor.
 START = prepared(
     sa.insert(EXECUTIONS)
-    .from_select(
-        [*GIVEN, *_copied],
-        _of_running_run(*_given, *_copied.values()),
-        include_defaults=False,
-    )
+    .from_select([*GIVEN, *_copied], _of_running_run(*_given, *_copied.values()))
     .returning(*COLUMNS)
 )
 
@@ -120,7 +116,7 @@ _attempt_row = {
 
 
 def _counted() -> sa.Executable:
-    new = insert(NODES).from_select(list(_attempt_row), _of_running_run(*_attempt_row.values()), include_defaults=False)
+    new = insert(NODES).from_select(list(_attempt_row), _of_running_run(*_attempt_row.values()))
     first = new.excluded.last_attempt
     counted = sa.case((NODES.c.last_attempt < first, first), else_=NODES.c.last_attempt + 1)
     replaced = {"state": new.excluded.state, "last_attempt": counted, **NO_WAIT, **TOUCHED}

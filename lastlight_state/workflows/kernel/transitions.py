@@ -154,7 +154,7 @@ _takes = {
 
 def _recorded_takes(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     taken = sa.select(*_takes.values()).where(RUNS.c.id.in_(ids))
-    return sa.insert(TRANSITIONS).from_select(list(_takes), taken, include_defaults=False)
+    return sa.insert(TRANSITIONS).from_select(list(_takes), taken)
 
 
 _RECORD_TAKES = Family("run", _recorded_takes)

@@ -39,9 +39,7 @@ def _put() -> sa.Executable:
     row = {name: _member(given, name) for name in _MEMBERS}
     row |= {"run_id": RUNS.c.id, "state": sa.func.coalesce(row["state"], constant("pending")), "updated_at": AT}
     permitted = sa.select(*row.values()).join_from(RUNS, given, sa.true()).where(PERMITTED)
-    new = insert(NODES).from_select(
-        list(row), permitted.with_for_update(key_share=True, of=RUNS), include_defaults=False
-    )
+    new = insert(NODES).from_select(list(row), permitted.with_for_update(key_share=True, of=RUNS))
     return new.on_conflict_do_update(index_elements=KEY, set_=_replaced(new.excluded)).returning(*COLUMNS)
 
 

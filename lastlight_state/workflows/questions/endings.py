@@ -43,8 +43,7 @@ def fail(unit: Unit, listeners: Listeners, row: dict[str, Any], error: str, *, r
 
 def _cut(text: str) -> str:
     """The beginning of the text that fits into an error."""
-    data = text.encode()
-    return text if len(data) <= words.ERROR else data[: words.ERROR].decode(errors="ignore")
+    return text.encode()[: words.ERROR].decode(errors="ignore")
 
 
 def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:

@@ -45,9 +45,7 @@ def create(names: frozenset[str]) -> Chain:
     values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
     if "parent_run_id" in names:
         values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
-    head = (
-        sa.insert(RUNS).from_select(stated, values, include_defaults=False).returning(RUNS.c.id, RUNS.c.transition_seq)
-    )
+    head = sa.insert(RUNS).from_select(stated, values).returning(RUNS.c.id, RUNS.c.transition_seq)
     return recorded(head, from_status=sa.null())
 
 

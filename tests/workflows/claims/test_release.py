@@ -30,6 +30,20 @@ def test_a_release_puts_back_what_was_before_the_take(store: StateStore, raw: Ra
     raw.check_history(a.run_id)
 
 
+def test_the_next_take_of_a_run_that_was_given_back_is_no_takeover(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-42, W-43: nothing of it is recorded, and the run was not changed."""
+    run = started(store)
+    store.workflows.claims.release(store.workflows.claims.take(run.id, owner="a"))
+    frozen_clock.advance(MILLI)
+    before, changes = store.workflows.runs.get(run.id), raw.transitions(run.id)
+    [taken] = store.workflows.claims.take_next(owner="b")
+    assert (taken.run_id, taken.restart_count) == (run.id, 0)
+    assert raw.transitions(run.id) == changes
+    assert store.workflows.runs.get(run.id).updated_at == before.updated_at
+
+
 def test_only_the_holder_can_release(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-46, case 11."""
     a = abandoned(store, frozen_clock, "a")
