@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,19 @@ def test_people_see_the_progress_and_the_tables(source: Database, tmp_path: Path
     assert said.code == 0
     assert "copied workflow_overrides: 1 of 2 rows" not in said.err
     assert said.err.count("copied workflow_overrides: 2 of 2 rows") == 1
+    assert said.err.count("verified workflow_overrides: 2 of 2 rows") == 1
     assert "and compared every table" in said.out
+
+
+def test_people_see_every_tenth_batch_of_a_large_table(database: Database, tmp_path: Path) -> None:
+    """maintenance OP-58."""
+    store = database.open()
+    for n in range(25):
+        store.workflows.overrides.put(f"w-{n}", enabled=False, by="ana")
+    said = copy(database, "--to", tmp_path / "there.db", "--migrate-target", "--batch-rows", 1).err
+    told = [int(line.split()[2]) for line in said.splitlines() if line.startswith("copied workflow_overrides: ")]
+    between = [after - before for before, after in pairwise(told)]
+    assert (told[-1], len(told) in (3, 4), set(between[:-1])) == (25, True, {10})
 
 
 def test_a_copy_that_was_interrupted_goes_on(source: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

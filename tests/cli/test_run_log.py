@@ -128,7 +128,8 @@ def test_states_are_listed_shown_deleted_and_reconstructed(log: RunLog) -> None:
     log.states.put(SessionState.model_validate(made))
     assert said(log, "session-state", "ls", "--workspace", "/x").out == "(no sessions)\n"
     assert [one["session_id"] for one in said(log, "session-state", "ls", "--json").data["items"]] == [SESSION]
-    assert "messages (2)" in said(log, "session-state", "show", SESSION).out
+    shown = said(log, "session-state", "show", SESSION).out
+    assert ("messages (2)" in shown, "session_id  " in shown, '"content"' in shown) == (True, True, False)
     assert said(log, "session-state", "clear", SESSION).code == 1
     assert said(log, "session-state", "clear", SESSION, "-y", "--json").data == {"cleared": True}
     assert said(log, "session-state", "clear", SESSION, "-y").code == 1

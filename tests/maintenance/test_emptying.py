@@ -69,6 +69,15 @@ def test_a_content_that_only_looks_emptied_is_emptied(store: Any, database: Data
     assert store.maintenance.redact.run(policy).counts == {}
 
 
+def test_a_content_that_begins_as_an_emptied_one_and_is_no_json_is_emptied(sqlite_database: Database) -> None:
+    """maintenance OP-32: another program may write it into a file."""
+    store = sqlite_database.open()
+    begun(store, "a")
+    sqlite_database.raw().execute("UPDATE messages SET content = '{\"lion_content_pruned\":{ secret'")
+    assert store.maintenance.redact.run(RedactPolicy(message_ids=["a"])).counts == {"messages": 1}
+    assert emptied(store, "a") == [True]
+
+
 def test_a_time_finer_than_ours_ends_maintenance_and_is_named(postgres_database: Database) -> None:
     """maintenance OP-26, OP-32, OP-33: another program's `now()`; looked for by milliseconds it is found for ever."""
     store, day = postgres_database.open(), timedelta(days=1)

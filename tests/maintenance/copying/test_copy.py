@@ -23,6 +23,7 @@ from lastlight_state.backends.base import Options
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotMigrated, SchemaMismatch
 from lastlight_state.maintenance import CopyPlan, CopyProgress, CopyReport
+from lastlight_state.maintenance.copy.contents import content
 from lastlight_state.maintenance.copy.subjects import APART, DEPTHS, SEEDED, subjects
 from lastlight_state.messaging import MessageDraft
 from lastlight_state.migrations import migrate
@@ -415,6 +416,28 @@ def test_an_attached_table_with_a_column_that_nobody_declared_is_no_silent_loss(
     with pytest.raises(Conflict, match=r"mine\.hidden is not a column") as caught:
         store.maintenance.copy.run(tmp_path / "there.db", migrate=True)
     assert (caught.value.code, (tmp_path / "there.db").exists()) == ("cannot_be_copied", False)
+
+
+def test_the_first_twenty_rows_that_cannot_be_read_are_named(
+    here: StateStore, sqlite_database: Database, there: Path
+) -> None:
+    """maintenance OP-52: all are counted."""
+    for n in range(20):
+        here.workflows.runs.create(f"more-{n}", trigger=TRIGGER, phase="p")
+    sqlite_database.raw().execute("UPDATE workflow_runs SET scratch = '{'")
+    plan = here.maintenance.copy.plan(there)
+    assert ({table.name: table.rows for table in plan.tables}["workflow_runs"], len(plan.problems)) == (25, 20)
+
+
+def test_a_defect_is_no_value_that_cannot_be_read(here: StateStore) -> None:
+    """maintenance OP-52: it is raised as it is."""
+
+    def judge(subject: object, row: object) -> str | None:
+        raise RuntimeError("a defect")
+
+    [runs] = [subject for subject in subjects([]) if subject.name == "workflow_runs"]
+    with pytest.raises(RuntimeError, match="a defect"):
+        here._scope.viewing(lambda unit: content(unit, runs, judge))
 
 
 def test_forks_come_after_what_they_were_forked_from(sqlite_database: Database, postgres_database: Database) -> None:
