@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.cli.calls import lastlight_state
 
+from lastlight_state.cli.commands import check as module
 from lastlight_state.migrations import scripts
 from lastlight_state.settings import Settings
 from lastlight_state.store import connect
@@ -95,3 +97,32 @@ def test_a_schema_is_chosen_by_name_on_postgres(postgres_url: str) -> None:
     assert lastlight_state("ls", *words).data == {"items": [], "next_page_token": None, "damaged": []}
     assert lastlight_state("stats", *words).data["schema_name"] == 'Ana\'s "own"'
     assert lastlight_state("check", "--url", postgres_url, "--json").data["state"] == "empty"
+
+
+@pytest.mark.parametrize("begins", ["missing", "behind"])
+def test_a_wait_ends_with_the_migration_of_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str
+) -> None:
+    """migrations MG-56: of one that is not there yet, too."""
+    url, pauses = tmp_path / "new.db", list[float]()
+    if begins == "behind":
+        lastlight_state("migrate", "--url", url, "--to", "0003")
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            lastlight_state("migrate", "--url", url)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=sleep))
+    assert (lastlight_state("check", "--wait", "60", "--url", url).code, len(pauses)) == (0, 2)
+
+
+@pytest.mark.parametrize(("begins", "code"), [("missing", 6), ("behind", 3)])
+def test_a_wait_is_over_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str, code: int) -> None:
+    """migrations MG-56: it looks for the last time when another pause would end later."""
+    url, pauses = tmp_path / "new.db", list[float]()
+    if begins == "behind":
+        lastlight_state("migrate", "--url", url, "--to", "0003")
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append))
+    assert lastlight_state("check", "--wait", "2", "--url", url).code == code
+    assert sum(pauses) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,12 +146,23 @@ def test_an_override_says_one_thing(sqlite_database: Database, words: list[str])
     assert said(sqlite_database, "override", *words).code == 2
 
 
-def test_a_user_without_a_name_is_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """maintenance OP-81: as in a container without a list of users."""
-
-    def unknown() -> str:
-        raise OSError("no such user")
-
+@pytest.mark.parametrize("error", [OSError, KeyError])
+def test_a_user_without_a_name_is_the_operator(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    """maintenance OP-81: as in a container without a list of users, in whichever way a version of Python says so."""
+    monkeypatch.setattr(getpass, "getuser", _raising(error))
     assert actors.acting("ana") == "ana"
-    monkeypatch.setattr(getpass, "getuser", unknown)
     assert actors.acting(None) == "operator"
+
+
+def test_a_defect_makes_nobody_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-81."""
+    monkeypatch.setattr(getpass, "getuser", _raising(RuntimeError))
+    with pytest.raises(RuntimeError):
+        actors.acting(None)
+
+
+def _raising(error: type[Exception]) -> Callable[[], str]:
+    def unknown() -> str:
+        raise error("no such user")
+
+    return unknown

@@ -153,11 +153,13 @@ def hung_up() -> TextIO:
 
 def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_targets: dict[str, Target]) -> None:
     """maintenance OP-71, OP-72, case 51."""
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
     for flags in ((), ("--json",)):
         with hung_up() as pipe, redirect_stdout(pipe), redirect_stderr(io.StringIO()) as complaint:
             code = run(["check", "--url", sqlite_targets["behind"].url, *flags])
         assert code == 3
         assert "roken" not in complaint.getvalue()
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
 
 def test_a_pipe_closed_in_the_middle_of_a_stream_ends_it_in_silence(tmp_path: Path) -> None:

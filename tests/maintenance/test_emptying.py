@@ -102,6 +102,19 @@ def test_a_time_finer_than_ours_ends_maintenance_and_is_named(postgres_database:
         assert caught.value.code == "time_too_fine"
 
 
+@pytest.mark.parametrize("narrow", ["", "session", "message"])
+def test_a_message_is_emptied_when_it_is_older_than_the_age(store: Any, database: Database, narrow: str) -> None:
+    """maintenance OP-32: not when it is as old, also where a session or the message is named."""
+    session = begun(database.open(), "a").session_id
+    day = timedelta(days=1)
+    named = {"session": {"session_id": session}, "message": {"message_ids": ["a"]}}.get(narrow, {})
+    policy = RedactPolicy(older_than=day, **named)  # type: ignore[arg-type]
+    database.clock.advance(day)
+    assert (store.maintenance.redact.plan(policy).counts, store.maintenance.redact.run(policy).counts) == ({}, {})
+    database.clock.advance(timedelta(milliseconds=1))
+    assert store.maintenance.redact.run(policy).counts == {"messages": 1}
+
+
 def test_session_ids_and_roles_narrow_what_is_emptied(database: Database) -> None:
     """maintenance OP-32."""
     store = database.open()

@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from pydantic import ValidationError
-
 from lastlight_state import codec
 from lastlight_state.errors import Conflict, NotFound
 from lastlight_state.maintenance.backup.records import BackedFile, Manifest
@@ -45,7 +43,7 @@ def read(folder: Path) -> Manifest:
         raise damaged(NAME, "is too large")
     try:
         found = Manifest.model_validate(codec.decode(path.read_bytes()))
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         raise damaged(NAME, "cannot be read") from error
     if found.format != _FORMAT:
         raise damaged(NAME, f"has the format {found.format}, which this version does not know")

@@ -149,6 +149,9 @@ def test_a_damaged_mailbox_is_left_out_and_named(sqlite_database: Database, fold
     assert lastlight_state("restore", tmp_path / "other", *there, "--no-logs", "--to-state-dir", "x").code == 2
     assert lastlight_state("restore", tmp_path / "other", *there).code == 0
     assert (tmp_path / "there" / "v2-sessions" / "group" / "good" / "inbox").is_dir()
+    alone = ("--to", tmp_path / "alone" / "a.db", "-y", "--no-logs")
+    assert lastlight_state("restore", tmp_path / "other", *alone).code == 0
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["a.db"]
 
 
 def test_names_that_are_not_utf_8_are_left_out_and_named(store: StateStore, folder: Path) -> None:

@@ -17,6 +17,7 @@ from lastlight_state.conversations import NewSession, SessionPatch
 from lastlight_state.db.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance.prune import sweeping
 from lastlight_state.maintenance.prune.sweeps import keys
 from lastlight_state.maintenance.prune.sweeps.conversations import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.testing import Database, racing
@@ -38,6 +39,22 @@ def sent(store: Any, owner: str, *texts: str, acked: bool = True) -> None:
     if acked:
         for delivery in store.conversations.exchange.inbox(owner):
             store.conversations.exchange.ack(owner, delivery.ord, reader="r")
+
+
+def test_a_prune_that_finds_nothing_for_long_shows_life(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-31: in its receipt, after some looks and not after each; or else it could be taken over."""
+    store = sqlite_database.open()
+    owners = [f"o{number}" for number in range(8)]
+    for owner in owners:
+        sent(store, owner, f"to {owner}")
+    monkeypatch.setattr(keys, "LOOK", 1)
+    monkeypatch.setattr(sweeping, "QUIET", 2)
+    with racing(store) as race:
+        assert store.maintenance.prune.run(PrunePolicy("exchange", ids=owners)).counts == {}
+    steps = sum(text.startswith("UPDATE maintenance_receipts") for text in race.statements)
+    assert steps == 2 + 1 + 1, "two in between, one at the end of the walk, and the last"
 
 
 def test_acknowledged_deliveries_go_from_the_beginning_and_the_last_one_stays(store: Any, database: Database) -> None:
