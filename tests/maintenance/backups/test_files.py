@@ -134,16 +134,19 @@ def test_a_damaged_mailbox_is_left_out_and_named(sqlite_database: Database, fold
     store.mailbox.create("group", "good")
     store.mailbox.create("group", "half").folder.joinpath("outbound.db").unlink()
     (host.folder / "outbound.db").write_text("no database")
+    torn = store.mailbox.create("group", "torn").folder / "outbound.db"
+    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
     with closing(sqlite3.connect(host.folder / "inbound.db")) as raw, raw:
         raw.execute("PRAGMA writable_schema = ON")
         raw.execute("UPDATE sqlite_master SET rootpage = 3 WHERE type = 'index' AND name = 'idx_messages_in_ready'")
     manifest = store.maintenance.backup.create(folder)
-    assert list(manifest.left_out) == ["group/bad/outbound.db", "group/bad/inbound.db"]
+    assert list(manifest.left_out) == ["group/bad/outbound.db", "group/bad/inbound.db", "group/torn/outbound.db"]
     copied = {file.path for file in manifest.files if file.path.startswith("mailboxes")}
-    assert copied == {f"mailboxes/group/{name}" for name in ("good/inbound.db", "good/outbound.db", "half/inbound.db")}
+    kept = ("good/inbound.db", "good/outbound.db", "half/inbound.db", "torn/inbound.db")
+    assert copied == {f"mailboxes/group/{name}" for name in kept}
     state = ("--url", sqlite_database.url, "--state-dir", store.settings.state_dir)
     said = lastlight_state("backup", tmp_path / "other", *state, "--json")
-    assert (said.code, said.error, len(said.data["manifest"]["left_out"])) == (1, "incomplete", 2)
+    assert (said.code, said.error, len(said.data["manifest"]["left_out"])) == (1, "incomplete", 3)
     assert "left out: mailbox group/bad/outbound.db" in lastlight_state("backup", tmp_path / "other", "--verify").out
     there = ("--to", tmp_path / "there" / "a.db", "-y")
     assert lastlight_state("restore", tmp_path / "other", *there, "--no-logs", "--to-state-dir", "x").code == 2
