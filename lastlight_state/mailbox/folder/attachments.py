@@ -175,10 +175,13 @@ def _fill(written: BinaryIO, file: Attachment) -> None:
 def _read(target: MessageFolder, name: str, most: int) -> OutboxFile:
     with places.directory(target.path, base=target.session) as (held, _):
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=held)
-    with os.fdopen(descriptor, "rb") as source:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        data = source.read(most + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as source:  # refuses a directory, and would leave it open
+            data = source.read(most + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most} bytes")
     return OutboxFile(name=name, size=len(data), data=data)
