@@ -52,11 +52,6 @@ class Content:
     json: Any
     row: dict[str, Any]
 
-    @property
-    def canonical(self) -> bytes:
-        """Equal for equal contents."""
-        return codec.canonical(self.json)
-
 
 def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
     """A caller's value, validated. Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming a field."""
