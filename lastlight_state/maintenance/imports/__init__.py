@@ -15,7 +15,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import BackendUnavailable, Conflict
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.imports import ledger
 from lastlight_state.maintenance.imports.kinds import KINDS
@@ -40,7 +40,7 @@ class Imports(Repository):
             try:
                 if kind.found_at(Path(path)):
                     return kind.name  # type: ignore[return-value]
-            except (OSError, ValueError):  # no path, or not to be listed
+            except (OSError, ValueError, BackendUnavailable):  # no path, or not to be listed
                 continue
         looked_for = "; ".join(f"{kind.name}: {kind.looked_for}" for kind in KINDS.values())
         raise Conflict(f"no known source at {str(path)!r:.200}; looked for {looked_for}", code="unknown_source")

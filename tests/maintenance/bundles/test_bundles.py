@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,17 @@ def test_bundles_are_used_from_coroutines(every_backend: StateStore, tmp_path: P
 
     same, planned = asyncio.run(use())
     assert (same, planned.rows, planned.files) == (True, {}, ())
+
+
+def test_what_is_unpacked_is_for_its_owner_alone_and_tells_no_time(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-60: so does the file itself; its bytes depend on what it holds."""
+    state_store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    state_store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    found = zipfile.ZipFile(tmp_path / "run.zip").infolist()
+    assert {(one.external_attr >> 16, one.create_system, one.date_time[:3]) for one in found} == {
+        (stat.S_IFREG | 0o600, 3, (1980, 1, 1))
+    }
+    assert stat.S_IMODE((tmp_path / "run.zip").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

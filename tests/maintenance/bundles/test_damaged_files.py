@@ -7,6 +7,7 @@ import struct
 import zipfile
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_a_name_that_is_no_utf_8_is_refused(
 
 
 #: What the directory of a ZIP says of its first file: where that stands in its entry, how it is written, the new value.
-TOLD = {
+TOLD: dict[str, tuple[tuple[Any, ...], str]] = {
     "encryption": ((8, "<H", 1), "is compressed or encrypted"),
     "compression": ((10, "<H", zipfile.ZIP_DEFLATED), "is compressed or encrypted"),
     "another size when unpacked": ((24, "<I", 10), "is compressed or encrypted"),

@@ -29,7 +29,11 @@ def _row(**values: Any) -> Change:
     return lambda parts: add(RUNS, json.dumps({**json.loads(parts[RUNS]), **values}).encode() + b"\n", 1)(parts)
 
 
-def _registered(table_name: str = "t", **column: Any) -> Change:
+#: The columns that every output table has.
+_OWN = [asdict(column) for column in BOOKKEEPING]
+
+
+def _registered(table_name: str = "t", own: Any = _OWN, **column: Any) -> Change:
     """Brings an output table of this name, with one column."""
     row = {
         "key": "k",
@@ -39,15 +43,11 @@ def _registered(table_name: str = "t", **column: Any) -> Change:
         "model_digest": None,
         **dict.fromkeys(("created_at", "updated_at"), "2026-01-05T10:00:00.000Z"),
         "columns": [
-            *_OWN,
+            *own,
             {"name": "x", "field": "x", "type": "text", "nullable": True, "primary_key": False, **column},
         ],
     }
     return add("rows/output_tables.jsonl", json.dumps(row).encode() + b"\n", 1)
-
-
-#: The columns that every output table has.
-_OWN = [asdict(column) for column in BOOKKEEPING]
 
 
 def _number(parts: Parts) -> None:
@@ -115,6 +115,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a column with a name that is none": (_registered(name="a b"), "describe an output table: name"),
     "a column of an unknown type": (_registered(type="soup"), "describe an output table"),
     "a column of an unknown shape": (_registered(soup=1), "describe an output table"),
+    "an output table without our columns": (_registered(own=()), "describe an output table: Can't create"),
+    "a column without a type": (_registered(type=None), "describe an output table: None"),
     "an output table that is not described": (
         add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "t", "columns": [{"name": "x"}]}\n', 1),
         "lacks the column kind",
@@ -219,6 +221,7 @@ def test_a_bundle_adds_nothing_to_an_order_that_is_stored(
         ("messages", {"lion_class": 5}, "lion_class: a value of another type"),
         ("messages", {"lion_class": ["x"]}, "lion_class: a value of another type"),
         ("messages", {"content": json.loads("[" * 300 + "]" * 300)}, "nested too deeply"),
+        ("messages", {"content": json.loads("[" * 900 + "]" * 900)}, "nested too deeply"),
         ("messages", {"embedding": "zz"}, "embedding: not such a value"),
         ("messages", {"embedding": 1}, "embedding: a value of another type"),
         ("progressions", {"next_ord": "many"}, "next_ord: a value of another type"),

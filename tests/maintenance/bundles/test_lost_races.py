@@ -11,6 +11,7 @@ from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance import placing
+from lastlight_state.maintenance.bundles import archive, logs
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
@@ -47,3 +48,36 @@ def test_a_row_that_appears_before_it_is_inserted_is_compared(
         store.maintenance.bundles.load(tmp_path / "talk.zip")
     assert (happened, caught.value.kind, caught.value.key) == (["_insert"], "sessions", "talk")
     assert store.conversations.sessions.get("talk").name == "theirs"
+
+
+def test_a_file_that_appears_during_an_export_stays(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-60: the export is refused, and nothing of it is left."""
+    store, place = database.open(), tmp_path / "out" / "run.zip"
+    place.parent.mkdir()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    happened = before(monkeypatch, archive, "link", lambda: place.write_text("mine"))
+    with pytest.raises(AlreadyExists) as caught:
+        store.maintenance.bundles.export("run", "run", place)
+    assert (happened, caught.value.kind, caught.value.key) == (["link"], "file", str(place))
+    assert (list(place.parent.iterdir()), place.read_text()) == ([place], "mine")
+
+
+def test_a_log_that_appears_after_the_rows_were_stored_stays(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-61: the load is refused by the name of the log, and leaves no unfinished file."""
+    store = database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    store.workflows.executions.start("wf:y", run_id="run", session_id="s_1", options=ExecutionOptions(id="y"))
+    log = store.settings.agent_sessions / "projects/-app/s_1.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("{}\n")
+    store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    log.unlink()
+    happened = before(monkeypatch, logs, "put", lambda: log.write_text("mine"))
+    with pytest.raises(AlreadyExists) as caught:
+        store.maintenance.bundles.load(tmp_path / "run.zip")
+    assert (happened, caught.value.kind, caught.value.key) == (["put"], "file", str(log))
+    assert (list(log.parent.iterdir()), log.read_text()) == ([log], "mine")

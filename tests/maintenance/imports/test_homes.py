@@ -212,6 +212,22 @@ def test_an_index_behind_a_link_and_a_damaged_first_line(store: Any, home: Path)
     assert (done.units, _codes(done)) == ({"failed": 1, "imported": 1}, {"state.db": "unsafe_path"})
 
 
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ('{"role":\n{"role":"user","content":"x"}', {"failed": 1}),
+        ('{"role":"user","content":"x"}\n{"role":\n', {"failed": 1}),
+        ('{"role":"user","content":"x"}\n{"role":', {"imported": 1}),
+        ('{"role":', {"imported": 1}),
+    ],
+)
+def test_only_what_a_writer_did_not_end_is_left_out(store: Any, home: Path, text: str, units: dict[str, int]) -> None:
+    """maintenance OP-83: a line in the middle, and one that ended, are damage."""
+    write_indexed(home, SESSION, text)
+    done = store.maintenance.imports.run(home)
+    assert (done.units, done.noticed) == (units, {"message_torn": 1} if "imported" in units else {})
+
+
 def test_a_lenient_import_keeps_refused_numbers_as_words(store: Any, home: Path) -> None:
     """maintenance OP-38; a snapshot without a time has that of its file."""
     text = json.dumps({"session_id": SESSION, "messages": [said("?")]}).replace('"?"', "NaN")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -119,6 +120,17 @@ def test_a_mailbox_of_another_store_is_copied_too(every_backend: Any, source: Pa
     assert (done.units, done.noticed) == ({"imported": 1}, {})
     assert (first, send(every_backend.mailbox.host(*KEY)).seq) == (2, 4)
     assert every_backend.mailbox.host(*KEY).inbox.get("first").seq == first
+
+
+def test_a_mailbox_without_folders_of_attachments_is_copied(every_backend: Any, source: Path) -> None:
+    """maintenance OP-87: they are made; that the time of an attachment changes there is no change of the mailbox."""
+    folder = write_session(source)
+    shutil.rmtree(folder / "outbox")
+    done = every_backend.maintenance.imports.run(source)
+    assert (done.units, done.rows["attachments"], done.noticed) == ({"imported": 1}, 1, {})
+    assert (every_backend.mailbox.root.joinpath(*KEY) / "outbox").is_dir()
+    os.utime(folder / "inbox/m-1/a.txt", (2_000_000_000, 2_000_000_000))
+    assert every_backend.maintenance.imports.run(source).units == {"unchanged": 1}
 
 
 def test_numbers_of_the_other_side_and_what_is_never_read_are_counted(every_backend: Any, source: Path) -> None:

@@ -22,6 +22,9 @@ from lastlight_state.maintenance.imports.foreign import Foreign, Row
 from lastlight_state.testing import Database
 from lastlight_state.workflows import NodeRef, WorkflowRun
 
+#: More than a text of a name or a reason may have.
+LONG = "x" * 5_000
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -199,6 +202,20 @@ def test_a_snapshot_tells_how_values_of_typed_columns_were_passed(sqlite_databas
     assert store.maintenance.imports.run(path).noticed == {"snapshots_left": 2}
     assert store.outputs.inputs.get("r1").payload == {"title": "t", "isUrgent": False, "depth": 3}
     assert store.outputs.inputs.get("r2").payload == {"title": "changed", "is_urgent": 0, "tags": None, "depth": 3}
+
+
+@pytest.mark.parametrize("title", ["{torn", "[torn", "[1]", "{}", ""])
+def test_a_text_of_an_input_that_begins_like_json_is_kept(
+    sqlite_database: Database, tmp_path: Path, title: str
+) -> None:
+    """maintenance OP-86: a list or object is one, and any other text is a text."""
+    path = made(tmp_path / "typed.db", inputs=TYPED)
+    put(path, "runs", run_id="r1")
+    put(path, "input", run_id="r1", title=title)
+    store = sqlite_database.open()
+    store.maintenance.imports.run(path)
+    expected = {"[1]": [1], "{}": {}}.get(title, title)
+    assert store.outputs.inputs.get("r1").payload["title"] == expected
 
 
 def test_an_input_may_stand_in_columns_and_in_a_payload(sqlite_database: Database, tmp_path: Path) -> None:
@@ -395,6 +412,54 @@ def test_a_lenient_import_keeps_what_is_refused_as_text(store: Any, source: Path
     assert events == [{"a": "NaN"}, {"adapted": {"payload_json": "torn"}}]
     assert store.workflows.approvals.get("r1:n:0").action == {"adapted": {"request_json": "torn"}}
     assert imports.run(source, lenient=True).units == {"failed": 1, "unchanged": 1}
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "stored", "column"),
+    [
+        ("runs", {"vcs_root": LONG}, "workflow_runs", "context"),
+        ("attempts", {"node_id": "n", "jj_cwd": LONG}, "executions", "details"),
+        ("events", {"seq": 0, "payload_json": "torn"}, "run_events", "payload"),
+        ("approvals", {"node_id": "n", "decision_json": "torn"}, "workflow_approvals", "action"),
+        ("sandboxes", {"sandbox_id": "b", "workspace_id": LONG}, "sandboxes", "config"),
+        ("scorers", {"id": "s", "node_id": "n", "score": 1, "reason": LONG}, "scores", "meta"),
+        ("cron", {"cron_id": "c", "error_json": "torn"}, "cron_schedules", "payload"),
+        ("vectors", {"id": "v", "embedding": b"\0" * 8, "metadata_json": "torn"}, "vectors", "chunk_metadata"),
+    ],
+)
+def test_each_row_with_a_place_for_texts_keeps_what_is_refused(
+    sqlite_database: Database, source: Path, table: str, row: dict[str, Any], stored: str, column: str
+) -> None:
+    """maintenance OP-38, OP-86: it is named and refused otherwise."""
+    put(source, "runs", run_id="r1")
+    put(source, table, **row, **({} if table in ("cron", "vectors") else {"run_id": "r1"}))
+    imports = sqlite_database.open().maintenance.imports
+    assert imports.plan(source).units["failed"] == 1
+    done = imports.run(source, lenient=True)
+    assert ("failed" in done.units, done.noticed["adapted"]) == (False, 1)
+    [found] = sqlite_database.raw().execute(f"SELECT {column} FROM {stored}").fetchall()
+    [refused] = [name for name, value in row.items() if value in (LONG, "torn")]
+    assert f'"adapted":{{"{refused}":' in found[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        ("nodes", {"node_id": "n", "label": LONG}),
+        ("signals", {"seq": 0, "received_by": LONG}),
+        ("human_requests", {"request_id": "h", "node_id": "n", "answered_by": LONG}),
+        ("tool_calls", {"node_id": "n", "seq": 1, "input_json": "torn"}),
+        ("input", {"payload": "torn"}),
+    ],
+)
+def test_a_row_without_a_place_for_texts_is_refused_by_a_lenient_import_too(
+    sqlite_database: Database, source: Path, table: str, row: dict[str, Any]
+) -> None:
+    """maintenance OP-38, OP-86."""
+    put(source, "runs", run_id="r1")
+    put(source, table, run_id="r1", **row)
+    done = sqlite_database.open().maintenance.imports.run(source, lenient=True)
+    assert (done.units, done.rows) == ({"failed": 1}, {})
 
 
 def test_rows_without_a_place_are_counted_and_rows_without_their_run_are_named(store: Any, source: Path) -> None:

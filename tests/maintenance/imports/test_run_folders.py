@@ -283,6 +283,8 @@ def test_what_was_pruned_stays_away_unless_it_is_revived(database: Database, sou
     store.maintenance.imports.run(source)
     store.maintenance.prune.run(PrunePolicy(kind="sessions", keep_days=1, keep_n=0))
     assert counts(database)["messages"] == 0
+    assert store.maintenance.imports.plan(source).units == {"ignored": 1, "pruned": 2}
+    assert store.maintenance.imports.plan(source, revive=True).units == {"ignored": 1, "imported": 2}
     assert store.maintenance.imports.run(source).units == {"ignored": 1, "pruned": 2}
     back = store.maintenance.imports.run(source, revive=True)
     assert (back.units, back.rows["messages"]) == ({"ignored": 1, "imported": 2}, 4)
@@ -352,6 +354,28 @@ def test_wrong_sources_and_a_second_import_are_refused(database: Database, sourc
             return await imports.detect(source), (await imports.run(source)).units
 
     assert asyncio.run(work()) == ("lionagi-runs", {"failed": 2})
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 300, "nowhere"])
+def test_a_path_that_no_file_can_have_is_no_source(sqlite_database: Database, path: str) -> None:
+    """maintenance OP-35."""
+    with pytest.raises(Conflict, match="no known source") as caught:
+        sqlite_database.open().maintenance.imports.detect(path)
+    assert caught.value.code == "unknown_source"
+
+
+@pytest.mark.parametrize(
+    "told", ["soon", [], {}, True, 1e300, 2**60, -(2**60), float("1e16"), "0001-01-01T00:00:00+14:00"]
+)
+def test_a_time_that_is_none_is_counted_and_told_from_elsewhere(
+    sqlite_database: Database, source: Path, told: Any
+) -> None:
+    """maintenance OP-39: the first message tells when the run began."""
+    write_run(source, "r1", branch("b1", [message("m1", 3)]), started_at=told)
+    store = sqlite_database.open()
+    done = store.maintenance.imports.run(source)
+    assert (done.units, done.noticed) == ({"imported": 1}, {"started_at_approximate": 1})
+    assert store.conversations.sessions.get("r1").started_at == _at(3)
 
 
 def test_an_import_that_finds_nothing_new_is_no_dead_one(

@@ -124,6 +124,7 @@ def test_a_second_import_of_a_database_writes_nothing_and_a_grown_session_is_con
         {"table": "messages", "id": "m2", "created_at": BEGIN, "content": '{"a": NaN}', "role": "user"},
         {"table": "branches", "id": "b2", "created_at": BEGIN, "session_id": "s2", "node_metadata": "5"},
         {"table": "branches", "id": "b2", "created_at": BEGIN, "session_id": "s2", "user": b"\xff"},
+        {"table": "messages", "id": "m2", "created_at": BEGIN, "content": 7, "role": "user"},
         {"table": "messages", "id": "m2", "created_at": 9e300, "content": "{}", "role": "user"},
     ],
 )

@@ -44,6 +44,11 @@ def execution(key: str, **more: Any) -> dict[str, Any]:
     return {"id": key, **told, **more}
 
 
+def stored(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as it stands in the database: lists and objects as JSON."""
+    return {name: _value(value) for name, value in row.items()}
+
+
 def _insert(raw: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
     names, marks = ", ".join(row), ", ".join("?" * len(row))
     raw.execute(f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})", [*map(_value, row.values())])
