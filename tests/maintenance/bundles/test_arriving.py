@@ -48,10 +48,11 @@ def test_an_inbox_gives_no_number_that_a_delivery_of_the_bundle_has(
     """maintenance OP-61: neither a new inbox nor one that is there and has had fewer."""
     send = store.conversations.exchange.send
     insert(database.raw(), "exchange_inboxes", {"owner": "ana", "created_at": database.clock.now()})
+    send(_letter("first"), to="zoe")
     store.maintenance.bundles.load(bundle)
-    send(_letter("new"), to=["ana", "branch"])
+    send(_letter("new"), to=["ana", "branch", "zoe"])
     new = store.conversations.exchange.deliveries("new").items
-    assert {one.owner: one.ord for one in new} == {"ana": 3, "branch": 1}
+    assert {one.owner: one.ord for one in new} == {"ana": 3, "branch": 1, "zoe": 1}
 
 
 def test_what_lives_on_after_the_export_stays_as_it_is(bundle: Path, store: StateStore) -> None:

@@ -108,6 +108,19 @@ def test_a_run_whose_key_another_run_has_is_refused_by_name(store: StateStore, t
     assert bundles.load(tmp_path / "run.zip", on_conflict="new_ids").rows["workflow_runs"] == 1
 
 
+@pytest.mark.parametrize(("workflow", "key"), [("wf", "another"), ("other", "key")])
+def test_a_run_with_another_key_or_workflow_is_in_nobodys_way(
+    store: StateStore, tmp_path: Path, workflow: str, key: str
+) -> None:
+    """maintenance OP-61: and neither is the run itself, when it is loaded again."""
+    with StateStore.open(tmp_path / "source.db", state_dir=tmp_path / "source") as source:
+        source.workflows.runs.ensure("key", "wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+        source.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    store.workflows.runs.ensure(key, workflow, trigger=Trigger("t"), phase="p")
+    assert store.maintenance.bundles.load(tmp_path / "run.zip").rows["workflow_runs"] == 1
+    assert store.maintenance.bundles.load(tmp_path / "run.zip").receipt is None
+
+
 def test_what_only_the_database_refuses_leaves_a_failed_receipt_and_no_row(
     store: StateStore, good: Path, bad: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

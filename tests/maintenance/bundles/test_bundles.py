@@ -113,6 +113,52 @@ def test_logs_come_along_and_are_put_where_nothing_is(stores: tuple[StateStore, 
     assert target.maintenance.bundles.load(file).receipt is None
 
 
+def test_only_whole_files_of_the_sessions_of_a_run_are_in_its_bundle(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-60: no links, no folders, nothing that a writer has not finished, and no log of others."""
+    w = state_store.workflows
+    w.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    w.executions.start("wf:x", run_id="run", session_id="s_1")
+    w.executions.start("chat", session_id="s_2")
+    for name in ("s_1.jsonl", "s_1/raw/a.txt", "s_1/raw/b.tmp", "s_1/raw/c.lock", "s_1/subagents/agent-1.jsonl"):
+        _write(state_store, name, "{}\n")
+    _write(state_store, "s_1/raw/one.txt", "x")
+    _write(state_store, "s_2.jsonl", "{}\n")
+    folder = state_store.settings.agent_sessions / "projects/-app/s_1/raw"
+    (folder / "link.txt").symlink_to(folder / "a.txt")
+    (folder / "folder.txt").mkdir()
+    bundle = state_store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    logs = {part.name.removeprefix("logs/agent-sessions/projects/-app/"): part.size_bytes for part in bundle.parts}
+    assert {name: size for name, size in logs.items() if name.startswith("s_")} == {
+        "s_1.jsonl": 3,
+        "s_1/raw/a.txt": 3,
+        "s_1/raw/one.txt": 1,
+        "s_1/subagents/agent-1.jsonl": 3,
+    }
+
+
+@pytest.mark.parametrize("what", ["a link", "a folder", "other bytes", "more bytes"])
+def test_what_stands_in_the_place_of_a_log_refuses_the_bundle(
+    state_store: StateStore, tmp_path: Path, what: str
+) -> None:
+    """maintenance OP-61: also a link to a file with the same bytes."""
+    w, bundles = state_store.workflows, state_store.maintenance.bundles
+    w.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    w.executions.start("wf:x", run_id="run", session_id="s_1")
+    _write(state_store, "s_1.jsonl", '{"a":1}\n')
+    bundles.export("run", "run", tmp_path / "run.zip")
+    log = state_store.settings.agent_sessions / "projects/-app/s_1.jsonl"
+    if what == "a link":
+        log.symlink_to(log.rename(tmp_path / "moved"))
+    elif what == "a folder":
+        log.unlink()
+        log.mkdir()
+    else:
+        log.write_text('{"a":2}\n' if what == "other bytes" else '{"a":1}\n{}\n')
+    with pytest.raises(AlreadyExists, match="is there with other contents"):
+        bundles.load(tmp_path / "run.zip")
+    assert bundles.load(tmp_path / "run.zip", on_conflict="skip").files == ()
+
+
 def test_files_that_a_kill_left_out_come_with_the_next_load(every_backend: StateStore, tmp_path: Path) -> None:
     """maintenance OP-61: rows are there, and their log is not."""
     create, start = every_backend.workflows.runs.create, every_backend.workflows.executions.start

@@ -72,6 +72,25 @@ def test_a_copy_of_a_run_has_no_key_and_no_permission_that_was_given_once(store:
     assert w.runs.ensure("zebra-key", "wf", trigger=Trigger("t"), phase="p").run.id == "zebra"
 
 
+def test_a_copy_of_a_run_keeps_what_permits_nothing_any_more_or_never_did(store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61: a gate without an action, one that waits or was refused, and one that was used."""
+    w = store.workflows
+    w.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="zebra"))
+    execution = w.executions.start("wf:x", run_id="zebra", options=ExecutionOptions(id="zebra-x"))
+    digests: dict[str, str | None] = {}
+    for name, action in (("plain", None), ("open", {"a": 1}), ("refused", {"a": 2}), ("used", {"a": 3})):
+        gate = w.approvals.create("zebra", Gate(name, "Go?", id=f"zebra-{name}", action=action))
+        digests[name] = gate.action_digest
+    for name in ("plain", "used"):
+        w.approvals.answer(f"zebra-{name}", "approved", by="ana", digest=digests[name])
+    w.approvals.consume("zebra-used", action={"a": 3}, execution_id=execution.id)
+    w.approvals.answer("zebra-refused", "rejected", by="ana", digest=digests["refused"])
+    copy, _ = _twice(store, "run", "zebra", tmp_path)
+    (own,) = w.executions.list(run_id=copy.id).items
+    found = {one.gate: one.consumed_by for one in w.approvals.list_for_run(copy.id).items}
+    assert found == {"plain": None, "open": None, "refused": None, "used": own.id}
+
+
 def test_two_copies_of_a_session_are_independent_and_forked_from_their_own(store: StateStore, tmp_path: Path) -> None:
     """maintenance OP-61: the mirror of a fork, inboxes and chunks included; inboxes of others get nothing."""
     c = store.conversations

@@ -8,6 +8,7 @@ import pytest
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession
+from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal import NewEvent
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -72,3 +73,17 @@ def test_a_session_that_stays_keeps_its_history_and_goes_on(
     assert store.conversations.sessions.get("talk").status == "aborted"
     assert store.maintenance.counters.plan().counts == {}
     assert store.conversations.lifecycle.reopen("talk", actor="ben").seq == max(one.seq for one in found) + 1
+
+
+def test_a_session_that_went_another_way_refuses_the_bundle(
+    store: StateStore, source: StateStore, tmp_path: Path
+) -> None:
+    """maintenance OP-61: unless what is stored stays, a transition in the place of another one is no part of it."""
+    for one in (source, store):
+        one.conversations.sessions.create(NewSession("talk", "n", status="running"))
+    source.conversations.lifecycle.transition("talk", "failed")
+    source.maintenance.bundles.export("session", "talk", tmp_path / "talk.zip")
+    before = store.conversations.lifecycle.history("talk").items
+    with pytest.raises(AlreadyExists):
+        store.maintenance.bundles.load(tmp_path / "talk.zip")
+    assert store.conversations.lifecycle.history("talk").items == before

@@ -54,3 +54,12 @@ def test_a_time_that_is_none_fails_its_row(sqlite_database: Database, tmp_path: 
     _untyped(tmp_path / "theirs.db", "executions", [row])
     [failed] = sqlite_database.open().maintenance.imports.plan(tmp_path / "theirs.db").failures
     assert "started_at: expected a time as ISO 8601 text" in failed.reason
+
+
+def test_a_cell_without_a_value_fails_its_row(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-38, OP-86."""
+    with closing(sqlite3.connect(tmp_path / "smithers.db")) as raw, raw:
+        raw.execute("CREATE TABLE _smithers_runs (run_id, workflow_name, status, created_at_ms)")
+        raw.execute("INSERT INTO _smithers_runs VALUES ('r1', NULL, 'running', 1)")
+    [failed] = sqlite_database.open().maintenance.imports.plan(tmp_path / "smithers.db").failures
+    assert "workflow_name: must not be NULL" in failed.reason

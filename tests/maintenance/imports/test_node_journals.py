@@ -130,6 +130,17 @@ def test_tool_calls_are_numbered_within_the_run_and_keep_their_numbers(store: An
     assert calls.create("r1", "mine").seq == 4
 
 
+def test_each_run_numbers_its_own_tool_calls(store: Any, source: Path) -> None:
+    """maintenance OP-86: from 0 on."""
+    for key in ("r2", "r3"):
+        put(source, "runs", run_id=key)
+        for seq in (1, 2):
+            put(source, "tool_calls", run_id=key, node_id="n", seq=seq)
+    store.maintenance.imports.run(source)
+    assert [[one.seq for one in store.journal.tool_calls.list(key).items] for key in ("r2", "r3")] == [[1, 0]] * 2
+    assert [store.journal.tool_calls.create(key, "mine").seq for key in ("r2", "r3")] == [2, 2]
+
+
 def test_sandboxes_follow_their_source_until_they_end(store: Any, source: Path) -> None:
     """maintenance OP-86."""
     put(source, "sandboxes", run_id="r1", sandbox_id="b", config_json={"image": "i"}, workspace_id="w")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,7 @@ def test_a_chat_is_continued_and_its_messages_keep_their_numbers_where_they_are_
     assert (done.units["grown"], done.rows) == (1, {"messaging_messages": 2})
     assert [one.content for one in store.messaging.messages.history(CHAT)] == ["Why twice? ✓", "second", "third"]
     session = store.messaging.sessions.get(CHAT)
-    assert (session.message_count, session.last_activity_at) == (3, parse_time(AFTER))
+    assert (session.message_count, session.last_activity_at, session.active) == (3, parse_time(AFTER), True)
     store.messaging.messages.append(CHAT, role="assistant", content="said here")
     row = {"session_id": CHAT, "role": "user", "content": "said there", "timestamp": AFTER}
     put(source, "messaging_messages", id=90, **row)
@@ -278,6 +279,24 @@ def test_of_active_chats_in_one_place_one_stays_active(store: Any, source: Path)
     assert {name: one.active for name, one in found.items()} == {"old": False, "new": True, CHAT: False}
     assert found["old"].deactivated_reason == "duplicate"
     assert store.messaging.sessions.get(here.id).active
+
+
+@pytest.mark.parametrize("other", [{"platform": "web"}, {"channel_id": "C"}, {"user_id": "U"}, {"thread_id": None}])
+def test_a_chat_in_another_place_ends_none_that_is_imported(
+    sqlite_database: Database, source: Path, other: dict[str, Any]
+) -> None:
+    """maintenance OP-82."""
+    store = sqlite_database.open()
+    store.messaging.sessions.resume(replace(KEY, **other))
+    assert store.maintenance.imports.run(source).noticed == {}
+    assert store.messaging.sessions.get(CHAT).active
+
+
+def test_a_chat_that_was_closed_here_ends_none_that_is_imported(store: Any, source: Path) -> None:
+    """maintenance OP-82."""
+    store.messaging.sessions.close(store.messaging.sessions.resume(KEY).session.id)
+    assert store.maintenance.imports.run(source).noticed == {}
+    assert store.messaging.sessions.get(CHAT).active
 
 
 def test_other_databases_are_not_of_that_system(store: Any, sqlite_database: Database, tmp_path: Path) -> None:
