@@ -116,9 +116,9 @@ def test_logs_come_along_and_are_put_where_nothing_is(stores: tuple[StateStore, 
 def test_only_whole_files_of_the_sessions_of_a_run_are_in_its_bundle(state_store: StateStore, tmp_path: Path) -> None:
     """maintenance OP-60: no links, no folders, nothing that a writer has not finished, and no log of others."""
     w = state_store.workflows
-    w.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
-    w.executions.start("wf:x", run_id="run", session_id="s_1")
-    w.executions.start("chat", session_id="s_2")
+    for key, session_id in (("run", "s_1"), ("other", "s_2")):
+        w.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id=key))
+        w.executions.start("wf:x", run_id=key, session_id=session_id)
     for name in ("s_1.jsonl", "s_1/raw/a.txt", "s_1/raw/b.tmp", "s_1/raw/c.lock", "s_1/subagents/agent-1.jsonl"):
         _write(state_store, name, "{}\n")
     _write(state_store, "s_1/raw/one.txt", "x")
