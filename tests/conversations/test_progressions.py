@@ -39,6 +39,24 @@ def test_an_order_keeps_its_ids_repetitions_included(every_backend: StateStore) 
     assert progressions.get("p").version == 2
 
 
+def test_what_is_added_to_an_order_is_told_to_the_session_that_has_it_alone(every_backend: StateStore) -> None:
+    """conversations CV-17, CV-18: whether it is the order of a session or of one of its branches."""
+    conversations = every_backend.conversations
+    stored(every_backend, 1)
+    conversations.progressions.create("p")
+    branches = conversations.branches.get("main"), begun(every_backend, branch_id="other")
+    names = [branch.session_id for branch in branches]
+
+    def told(progression_id: str) -> list[int]:
+        before = [conversations.sessions.get(name).change_seq for name in names]
+        conversations.progressions.append(progression_id, ["m0"], on_repeat="keep")
+        return [conversations.sessions.get(name).change_seq - seq for name, seq in zip(names, before, strict=True)]
+
+    assert told(conversations.sessions.get(names[0]).progression_id) == [1, 0]
+    assert told(branches[1].progression_id) == [0, 1]
+    assert told("p") == [0, 0]
+
+
 def test_what_is_missing_is_refused(every_backend: StateStore) -> None:
     """conversations CV-10, case 20: an order that is not there, and a message."""
     progressions = every_backend.conversations.progressions
