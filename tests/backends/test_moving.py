@@ -103,9 +103,9 @@ def test_rows_that_cannot_be_read_are_the_librarys_error(scratch: StateStore, sq
     assert isinstance(raised.value.__cause__, scratch.backend.driver_errors)
 
 
-def test_the_database_goes_on_counting_behind_what_was_loaded(fresh_database: Database) -> None:
-    """maintenance OP-53: and never back."""
-    store = fresh_database.open()
+def numbered(database: Database) -> StateStore:
+    """A store with a table whose rows the database numbers."""
+    store = database.open()
     kind = (
         "INTEGER PRIMARY KEY AUTOINCREMENT"
         if store.backend.name == "sqlite"
@@ -113,16 +113,32 @@ def test_the_database_goes_on_counting_behind_what_was_loaded(fresh_database: Da
     )
     with store.transaction() as tx:
         tx.connection.exec_driver_sql(f"CREATE TABLE numbered (number {kind}, word TEXT)")
+    return store
+
+
+def test_the_database_goes_on_counting_behind_what_was_loaded(fresh_database: Database) -> None:
+    """maintenance OP-53: and never back."""
+    store = numbered(fresh_database)
     assert given(store, "numbered") is None
     with writing(store) as (backend, checkout):
         backend.load(checkout, "numbered", ("number", "word"), iter([(7, "loaded")]))
-    for last, expected in ((None, 8), (3, 9), (20, 21), (15, 22)):
+    for last, expected in ((None, 8), (3, 9), (9, 10), (20, 21), (15, 22)):
         with writing(store) as (backend, checkout):
             backend.advance(checkout, "numbered", "number", last)
         with store.transaction() as tx:
             insert = "INSERT INTO numbered (word) VALUES ('counted') RETURNING number"
             assert tx.connection.exec_driver_sql(insert).scalar_one() == expected
         assert given(store, "numbered") == expected
+
+
+def test_a_table_that_never_gave_a_number_begins_behind_what_was_given_elsewhere(fresh_database: Database) -> None:
+    """maintenance OP-53."""
+    store = numbered(fresh_database)
+    with writing(store) as (backend, checkout):
+        backend.advance(checkout, "numbered", "number", 5)
+    with store.transaction() as tx:
+        insert = "INSERT INTO numbered (word) VALUES ('counted') RETURNING number"
+        assert tx.connection.exec_driver_sql(insert).scalar_one() == 6
 
 
 def test_the_same_database_is_told_by_whoever_is_connected(scratch: StateStore, database: Database) -> None:

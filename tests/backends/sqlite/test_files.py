@@ -1,5 +1,6 @@
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,107 @@ def test_file_systems_of_this_machine_are_not(name: str) -> None:
 
 def test_the_file_system_is_that_of_the_next_directory_that_exists() -> None:
     assert files.file_system(Path("/proc/self/no/such/folder/lastlight.db")) == "proc"
+
+
+def header(*, page: int = 4096, pages: int = 3, versions: bytes = b"\2\2") -> bytes:
+    """The first hundred bytes of a database, as far as they are read."""
+    return b"".join(
+        [b"SQLite format 3\0", page.to_bytes(2, "big"), versions, bytes(8), pages.to_bytes(4, "big")]
+    ).ljust(100, b"\7")
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "lost"),
+    [
+        (header(), 3 * 4096, False),
+        (header(), 3 * 4096 - 1, True),
+        (header(page=1, pages=2), 131_072, False),
+        (header(page=1, pages=2), 131_071, True),
+        (header(page=32_768, pages=1), 32_768, False),
+        (header(page=512, pages=300), 300 * 512 - 1, True),
+        (header(versions=b"\1\1"), 4096, False),
+        (header(versions=b"\2\1"), 4096, False),
+        (header(), 100, True),
+        (header()[:99], 99, False),
+        (b"", 0, False),
+    ],
+)
+def test_a_file_that_is_shorter_than_it_says_has_lost_its_log(
+    tmp_path: Path, head: bytes, size: int, lost: bool
+) -> None:
+    """backends B-23, maintenance OP-16: it was copied while it was open, and without its log."""
+    path = tmp_path / "copy.db"
+    path.write_bytes(head.ljust(size, b"\0"))
+    assert files.lost_log(path, lacks_tables=False) is lost
+    in_wal_mode = len(head) == 100 and head[18:20] == b"\2\2"
+    assert files.lost_log(path, lacks_tables=True) is in_wal_mode
+    path.with_name("copy.db-wal").touch()
+    assert files.lost_log(path, lacks_tables=True) is False
+
+
+def test_a_file_that_cannot_be_read_has_not_lost_its_log(tmp_path: Path) -> None:
+    assert files.lost_log(tmp_path / "missing.db", lacks_tables=True) is False
+    assert files.lost_log(tmp_path, lacks_tables=True) is False
+
+
+def test_the_log_of_a_link_is_beside_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.db").write_bytes(header())
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "a.db")
+    assert files.lost_log(tmp_path / "link.db", lacks_tables=True)
+    (tmp_path / "real" / "a.db-wal").touch()
+    assert not files.lost_log(tmp_path / "link.db", lacks_tables=True)
+
+
+def test_only_a_regular_file_is_there(tmp_path: Path) -> None:
+    """backends B-9: SQLite would wait for ever at the other end of a FIFO."""
+    (tmp_path / "a.db").touch()
+    (tmp_path / "link").symlink_to("a.db")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "fifo")
+    assert files.is_there(tmp_path / "a.db")
+    assert files.is_there(tmp_path / "link")
+    assert not files.is_there(tmp_path / "missing")
+    assert not files.is_there(tmp_path / "a.db" / "below")
+    for odd, follow in (("fifo", True), ("link", False), (".", True), ("loop", True)):
+        with pytest.raises(OSError, match=r"not a regular file|symbolic links"):
+            files.is_there(tmp_path / odd, follow=follow)
+
+
+def test_a_file_that_may_not_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    """backends B-8."""
+    (tmp_path / "a.db").touch()
+    files.refuse_unwritable(tmp_path / "a.db")
+    with pytest.raises(PermissionError) as raised:
+        files.refuse_unwritable(tmp_path / "missing.db")
+    assert raised.value.filename == str(tmp_path / "missing.db")
+
+
+@pytest.mark.parametrize("missing", ["mounts", "linux", "device"])
+def test_a_file_system_that_nobody_tells_is_unknown(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-23: which counts as local."""
+
+    def mounts(_path: Path, **_: object) -> str:
+        if missing == "mounts":
+            raise PermissionError
+        return "" if missing == "device" else "1 0 0:5 / /proc rw - proc proc rw"
+
+    kind_of = files._kind_of_device.__wrapped__
+    monkeypatch.setattr(Path, "read_text", mounts)
+    monkeypatch.setattr(sys, "platform", "darwin" if missing == "linux" else "linux")
+    assert kind_of(os.makedev(0, 5)) == "unknown"
+
+
+def test_a_device_is_known_by_its_line_among_the_mounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-23."""
+    lines = (
+        "1 0 0:5 / /a rw - ext4 a rw\n2 0 0:51 / /b rw shared:7 - nfs4 server:/b rw\n3 0 0:51 / /c rw - other b rw\n"
+    )
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: lines)
+    assert files._kind_of_device.__wrapped__(os.makedev(0, 51)) == "nfs4"
+
+
+def test_the_next_directory_is_asked_where_one_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    found = files.file_system(tmp_path / "loop" / "below" / "a.db")
+    assert found == files.file_system(tmp_path / "a.db") != "unknown"
