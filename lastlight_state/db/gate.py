@@ -130,8 +130,6 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or 
 
 
 def _name(hint: Any) -> str:
-    if hint is None:
-        return "None"
     if get_origin(hint) is Literal:
         return "a known word"
     kind = get_origin(hint) or hint

@@ -43,8 +43,6 @@ def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
 
 def is_identifier(value: Any, max_bytes: int = 256) -> bool:
     """Whether a value is an `identifier`."""
-    if type(value) is str and value.isascii() and value.isprintable() and len(value) <= max_bytes and value.strip():
-        return True
     try:
         identifier("value", value, max_bytes)
     except InvalidValue:

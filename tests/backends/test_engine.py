@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
 from support.undone import undone
+from support.workflows.steps import Raw
 
 from lastlight_state import StateStore, Transaction
+from lastlight_state.backends.base import Mode
 from lastlight_state.db import watch
-from lastlight_state.errors import BackendUnavailable, Conflict, StoreClosed
+from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, StoreClosed
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -248,4 +251,70 @@ def test_an_engine_in_memory_whose_threads_share_a_connection_keeps_units_apart(
         undone(store, work)
         reader.join()
         assert seen == [1]
+    engine.dispose()
+
+
+def unconnected(make_engine: Make, error: Exception) -> sa.Engine:
+    """An engine whose connections cannot be made."""
+
+    def fail() -> None:
+        raise error
+
+    return make_engine(creator=fail)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_the_driver_says_is_the_cause_whoever_wraps_it(
+    make_engine: Make, database: Database, wrapped: bool
+) -> None:
+    """house H-51: ``__cause__`` is the driver's error."""
+    said: Any = make_engine().dialect.import_dbapi().OperationalError("no connection")
+    engine = unconnected(make_engine, sa.exc.OperationalError("connect", {}, said) if wrapped else said)
+    with pytest.raises(BackendError) as raised:
+        StateStore.open(engine=engine, migrate=False)
+    assert raised.value.__cause__ is said
+
+
+def test_a_mistake_of_who_makes_connections_is_raised_as_it_is(make_engine: Make, database: Database) -> None:
+    """house H-51: whoever reads of it must find its own kind and place."""
+    with pytest.raises(ZeroDivisionError):
+        StateStore.open(engine=unconnected(make_engine, ZeroDivisionError("a mistake")), migrate=False)
+
+
+@pytest.mark.parametrize("mode", [Mode.READ, Mode.WRITE])
+def test_a_connection_that_broke_is_closed_and_not_given_back(
+    make_engine: Make, database: Database, mode: Mode
+) -> None:
+    """backends B-45, B-87."""
+    engine = make_engine(pool_size=1, max_overflow=0)
+    with database.open(engine=engine) as store:
+        checkout = store.backend.acquire(mode)
+        driver = checkout.driver
+        checkout.broken = True
+        store.backend.rollback(checkout)
+        store.backend.release(checkout)
+        with pytest.raises(store.backend.driver_errors, match="closed"):
+            driver.execute("SELECT 1")
+        with borrowed(engine) as other:
+            assert other is not driver
+        assert store.workflows.runs.list().items == ()
+
+
+def test_what_the_connection_of_an_engine_is_doing_is_cancelled_before_it_is_closed(
+    postgres_database: Database,
+) -> None:
+    """backends B-87: the server does not go on with a statement that nobody waits for."""
+    engine = sa.create_engine(postgres_database.url)
+    with postgres_database.open(engine=engine) as store:
+        checkout = store.backend.acquire(Mode.READ)
+        pid = checkout.driver.info.backend_pid
+        raw = Raw(postgres_database)
+        asleep = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND query LIKE '%pg_sleep%'"
+        checkout.driver.pgconn.send_query(b"SELECT pg_sleep(600)")
+        deadline = time.monotonic() + 30
+        while not raw(f"{asleep} AND state = 'active'"):
+            assert time.monotonic() < deadline
+        store.backend.release(checkout)
+        while raw(f"{asleep} AND state = 'active'"):
+            assert time.monotonic() < deadline
     engine.dispose()

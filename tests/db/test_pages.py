@@ -2,9 +2,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, strategies as st
 
-from lastlight_state.db.pages import LONGEST, decode_token, encode_token, key
+from lastlight_state.db.pages import LONGEST, after, after_values, checked, decode_token, encode_token, key
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
@@ -88,3 +89,40 @@ def test_a_page_is_walked_and_counted_like_its_items() -> None:
     assert list(page) == [1, 2, 3]
     assert len(page) == 3
     assert Page[int].model_validate_json(page.model_dump_json()) == page
+
+
+def test_parts_of_a_key_reach_to_the_ends_of_their_kinds() -> None:
+    """house H-13."""
+    given = [-(2**63), 2**63 - 1, 0, 3, True, "x" * LONGEST]
+    assert checked(given, (int, int, range(4), range(4), bool, str)) == given
+    with pytest.raises(InvalidValue, match="page_token: damaged"):
+        checked([-(2**63) - 1], (int,))
+
+
+def test_a_part_may_be_missing_where_that_is_permitted() -> None:
+    """house H-13."""
+    assert checked([None, "a"], (str, str), nullable=True) == [None, "a"]
+    for wrong, nullable in (([None, "a"], False), (["a", 5], True)):
+        with pytest.raises(InvalidValue, match="page_token: damaged"):
+            checked(wrong, (str, str), nullable=nullable)
+
+
+ROWS = sa.table("rows", sa.column("at", sa.Integer), sa.column("id", sa.Text))
+
+
+@pytest.mark.parametrize("leading", [ROWS.c.at, sa.func.coalesce(ROWS.c.at, 0)], ids=["column", "function"])
+@pytest.mark.parametrize("descending", [True, False])
+def test_each_row_comes_after_the_one_before_it_once(leading: Any, descending: bool) -> None:
+    """house H-13: also where several rows have the same first part."""
+    stored = [(at, word) for at in (1, 2, 3) for word in "abc"]
+    order = [column.desc() if descending else column for column in (leading, ROWS.c.id)]
+    statement = sa.select(ROWS).where(after([leading, ROWS.c.id], descending=descending)).order_by(*order)
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE rows (at INTEGER, id TEXT)")
+        connection.exec_driver_sql("INSERT INTO rows VALUES (?, ?)", stored)
+        expected = sorted(stored, reverse=descending)
+        for place, row in enumerate(expected):
+            found = connection.execute(statement, after_values(row)).all()
+            assert [tuple(one) for one in found] == expected[place + 1 :]
+    engine.dispose()

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lastlight_state.db import valid
-from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge
 from lastlight_state.workflows import Trigger
 
 PRINTABLE = st.text(
@@ -129,3 +130,92 @@ def test_a_truth_value_and_several_values_are_not_guessed(check: Callable[[str, 
             check("what", wrong)
     assert valid.flag("what", False) is False
     assert valid.several("what", ("a", "b")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["a", "é" * 128, "a" * 256, "a\u00a0b"])
+def test_a_name_may_be_as_long_as_its_limit(name: str) -> None:
+    """house H-22: of UTF-8."""
+    assert valid.identifier("name", name) == name
+    assert valid.is_identifier(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "\u2003", "a\nb", "a\x7f", "\0", "\ud83d", "é" * 129, "a" * 257, 5, None, b"a"]
+)
+def test_what_is_no_name_is_known_without_an_error(name: Any) -> None:
+    """house H-22."""
+    assert not valid.is_identifier(name)
+    with pytest.raises(InvalidValue):
+        valid.identifier("name", name)
+
+
+def test_a_number_has_the_64_bits_of_the_databases() -> None:
+    assert [valid.number("n", n) for n in (0, 2**63 - 1)] == [0, 2**63 - 1]
+
+
+@pytest.mark.parametrize("name", ["A-z_9", "a" * 200])
+def test_the_id_of_a_session_names_a_file(name: str) -> None:
+    assert valid.session_id("session_id", name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a" * 201, "a b", "a\n", "a.b", "../a", "é"])
+def test_what_cannot_name_a_file_is_no_id_of_a_session(name: str) -> None:
+    with pytest.raises(InvalidValue, match="session_id: must be 1 to 200 of") as raised:
+        valid.session_id("session_id", name)
+    assert (raised.value.details["limit"], raised.value.details["actual"]) == (200, len(name))
+
+
+@pytest.mark.parametrize("wait", [0, 0.25, 1, 86_400])
+def test_a_call_waits_for_up_to_a_day(wait: float) -> None:
+    assert valid.seconds("timeout", wait) == wait
+    assert type(valid.seconds("timeout", wait)) is float
+
+
+@pytest.mark.parametrize(
+    ("wait", "problem"),
+    [
+        (-0.001, "must be between 0 and 86400 seconds, got -0.001"),
+        (86_400.001, "must be between 0 and 86400 seconds"),
+        (float("nan"), "must be between 0 and 86400 seconds, got nan"),
+        (float("inf"), "must be between 0 and 86400 seconds, got inf"),
+        (True, "expected a number of seconds, got bool"),
+        ("1", "expected a number of seconds, got str"),
+        (None, "expected a number of seconds, got NoneType"),
+    ],
+)
+def test_nobody_waits_for_anything_else(wait: Any, problem: str) -> None:
+    with pytest.raises(InvalidValue, match=f"^timeout: {problem}"):
+        valid.seconds("timeout", wait)
+
+
+def test_a_following_without_a_stop_is_stopped_by_nobody() -> None:
+    ends = threading.Event()
+    assert valid.stop(ends) is ends
+    assert not valid.stop(None).is_set()
+    assert valid.stop(None) is not valid.stop(None)
+    with pytest.raises(InvalidValue, match=r"^stop: expected a threading.Event, got bool$"):
+        valid.stop(True)
+
+
+@pytest.mark.parametrize("key", ["a", "é", 5, ("a", 5), b"\0"])
+def test_a_key_that_finds_nothing_is_told(key: Any) -> None:
+    error = valid.not_found("run", key)
+    assert isinstance(error, NotFound)
+
+
+@pytest.mark.parametrize("key", [None, ("a", None), "a\0", ("a", "\ud83d")])
+def test_a_key_that_no_database_can_hold_is_an_invalid_value(key: Any) -> None:
+    """backends B-86: the same on both databases."""
+
+    def find() -> None:
+        raise valid.not_found("run", key)
+
+    with pytest.raises(InvalidValue, match=r"^run: "):
+        find()
+
+
+def test_a_text_that_is_looked_for_is_one_that_a_database_can_hold() -> None:
+    assert [valid.sought("name", text) for text in ("", "a", "é")] == ["", "a", "é"]
+    for wrong in ("a\0", "é\0", "\ud83d", 5, None, b"a"):
+        with pytest.raises(InvalidValue, match=r"^name: "):
+            valid.sought("name", wrong)
