@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from lastlight_state import clock as clock_module
 from lastlight_state.clock import SYSTEM_CLOCK, KeptClock, aware_utc, iso_text, of_file, to_millis
 from lastlight_state.db.columns import parse_time
 from lastlight_state.errors import InvalidValue
@@ -106,3 +107,11 @@ def test_the_time_of_a_file_is_cut_to_milliseconds() -> None:
     assert of_file(1_999_999) == datetime(1970, 1, 1, 0, 0, 0, 1_000, tzinfo=UTC)
     assert of_file(-1) == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     assert (of_file(-(2**70)).year, of_file(2**70).year) == (1000, 8999)
+
+
+def test_texts_of_times_are_right_however_many_days_were_asked_for() -> None:
+    """house H-30: only those of the last days are remembered."""
+    days = [datetime(2020, 1, 1, 3, 4, 5, 6_000, tzinfo=UTC) + timedelta(days=number) for number in range(2_100)]
+    for moment in (*days, *days[:3]):
+        assert iso_text(moment) == f"{moment:%Y-%m-%dT%H:%M:%S}.006Z"
+    assert len(clock_module._day_texts) <= 1_000

@@ -1,6 +1,8 @@
 import hashlib
 import json
+from collections import deque
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -195,3 +197,61 @@ def test_a_digest_is_the_sha256_of_the_canonical_form() -> None:
 def test_text_that_is_no_json_is_no_value() -> None:
     with pytest.raises(ValueError, match="unexpected"):
         codec.decode("{half")
+
+
+def test_the_members_of_a_set_are_written_in_one_order_wherever_it_stands() -> None:
+    value = {"b": {3, 1, 2}, "a": [frozenset({"y", "x"}), ("as", "given")], "c": deque([{2.0, 1}])}
+    written = {"b": [2, 3, 1], "a": [["y", "x"], ["as", "given"]], "c": [[2.0, 1]]}
+    assert codec.in_one_order(value, written) == {"b": [1, 2, 3], "a": [["x", "y"], ["as", "given"]], "c": [[1, 2.0]]}
+    assert list(codec.in_one_order(value, written)) == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ({1, 2}, "text"),
+        ({"a": {1, 2}}, {"a": [2, 1], "b": 0}),
+        ({"a": {1, 2}}, [2, 1]),
+        ([{1, 2}], [[2, 1], 0]),
+        (5, 6),
+    ],
+)
+def test_what_was_written_as_something_else_stays_as_it_was_written(value: Any, written: Any) -> None:
+    assert codec.in_one_order(value, written) == written
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        ("0", "0"),
+        ("-0.00", "0"),
+        ("0.10", "0.1"),
+        ("1E+6", "1000000"),
+        ("100", "100"),
+        ("-2.50", "-2.5"),
+        ("1E-7", "0.0000001"),
+    ],
+)
+def test_an_exact_amount_has_no_exponent_and_no_needless_zeros(amount: str, text: str) -> None:
+    assert codec.exact_text(Decimal(amount)) == text
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**64 - 1, 2.0**53, -(2.0**53), 2.0**53 - 1])
+def test_numbers_reach_to_the_ends_of_what_both_databases_store(number: float) -> None:
+    """house H-33."""
+    assert codec.decode(codec.encode("context", [number], max_bytes=LARGE)) == [number]
+
+
+@pytest.mark.parametrize("number", [-(2**63) - 1, 2**64])
+def test_an_integer_beyond_them_is_refused(number: int) -> None:
+    """house H-33."""
+    for value in (number, [number], {"a": {"b": number}}):
+        with pytest.raises(InvalidValue, match="integer beyond 64 bits"):
+            codec.encode("context", value, max_bytes=LARGE)
+
+
+def test_a_text_for_a_database_has_no_nul_and_no_half_of_a_character() -> None:
+    codec.check_text("name", "é😀")
+    for text, problem in (("a\0", "NUL character"), ("\ud83d", "lone surrogate")):
+        with pytest.raises(InvalidValue, match=f"name: {problem}"):
+            codec.check_text("name", text)

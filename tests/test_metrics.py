@@ -4,7 +4,7 @@ import sys
 import threading
 from pathlib import Path
 
-from lastlight_state.metrics import Metrics
+from lastlight_state.metrics import MOST_LABELS, Metrics
 
 FIXTURES = Path(__file__).parent / "fixtures"
 COUNTING = """
@@ -84,3 +84,15 @@ def test_without_opentelemetry_counting_goes_on() -> None:
 def test_another_library_of_its_family_is_not_taken_for_it() -> None:
     """Many libraries share the namespace ``opentelemetry``."""
     assert counted(before="import sys; sys.modules['opentelemetry.metrics'] = None\n") == ["3 1"]
+
+
+def test_labels_are_counted_apart_up_to_a_bound_and_those_that_are_known_go_on() -> None:
+    """backends B-50: a label made from data does not fill the memory."""
+    metrics = Metrics()
+    for number in range(MOST_LABELS + 5):
+        metrics.count("retries", label=f"l{number}")
+    metrics.count("retries", 2, label="l0")
+    assert metrics.of("l0") == {"retries": 3}
+    assert metrics.of(f"l{MOST_LABELS - 1}") == {"retries": 1}
+    assert metrics.of(f"l{MOST_LABELS}") == metrics.of("never") == {}
+    assert metrics.retries == MOST_LABELS + 7
