@@ -38,7 +38,7 @@ GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", 
 FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)))
 FINISH = prepared(
     sa.update(TOOL_CALLS)
-    .where(_RUN, _c.seq == bind("seq", _c.seq), _c.finished_at.is_(None), _c.status == constant(words.RUNNING))
+    .where(_RUN, _c.seq == bind("seq", _c.seq), _c.status == constant(words.RUNNING))
     .values({name: bind(name, _c[name]) for name in _OUTCOME})
     .returning(*TOOL_CALLS.columns)
 )

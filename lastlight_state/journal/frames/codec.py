@@ -179,11 +179,7 @@ def _stretches(
     yield range(first), range(first), True
     olds, news = _identities(before), _identities(after)
     place = {name: j for j, name in enumerate(news) if name is not None}
-    matched = [
-        (i, place[name])
-        for i, name in enumerate(olds[:last_before])
-        if i >= first and name in place and first <= place[name] < last_after
-    ]
+    matched = [(i, place[name]) for i, name in enumerate(olds[first:last_before], first) if name in place]
     i, j = first, first
     for old, new in [*_in_order(matched), (last_before, last_after)]:
         gone, come = range(i, old), range(j, new)

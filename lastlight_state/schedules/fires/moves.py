@@ -87,7 +87,7 @@ def refusal(unit: Unit, held: Held) -> Conflict:
 
 def _refused(held: Held, status: str, epoch: int, owner: str | None) -> Conflict:
     fire_id, presented = held["fire_id"], held["epoch"]
-    if epoch == presented and status != "running":
+    if epoch == presented:
         return LostRace(f"fire {fire_id!r} has ended: {status}", fire_id=fire_id, found=status)
     return ClaimLost(fire_id, kind="fire", presented=presented, current_epoch=epoch, held_by=owner, status=status)
 

@@ -57,6 +57,10 @@ def test_a_rerun_with_other_values_supersedes_the_score_before(store: StateStore
     assert scores.get(first.id).superseded_at == frozen_clock.now()
     [group] = scores.aggregate()
     assert (group.count, group.mean) == (1, 0.8)
+    third = scores.record(new(run, 0.2))
+    assert (third.id == first.id, [score.id for score in scores.list().items]) == (False, [third.id])
+    assert scores.record(new(run, 0.8)).id != second.id
+    assert len(scores.list(where=ScoreFilter(history="all")).items) == 4
     for other in ({"attempt": 2}, {"iteration": 1}, {"source": "batch"}, {"scorer_id": "j2"}, {"node_id": "n"}):
         scores.record(new(run, 0.8, **other))
     assert sum(group.count for group in scores.aggregate()) == 6

@@ -131,10 +131,12 @@ def test_what_is_no_log_file_of_the_run_is_left_alone(state_store: StateStore, t
     state_store.journal.events.append(run_id, "a")
     mirror = LineFileMirror(state_store.journal.events, tmp_path)
     path = mirror.path_of(run_id)
-    path.write_text('{"seq": 3, "run_id": "another"}\n')
-    with pytest.raises(InvalidValue):
-        mirror.catch_up(run_id)
-    assert path.read_text() == '{"seq": 3, "run_id": "another"}\n'
+    foreign: list[dict[str, Any]] = [{"seq": 3, "run_id": "another"}, {"run_id": run_id}, {"seq": 3}]
+    for line in (*foreign, {"seq": "3", "run_id": run_id}, {"seq": True, "run_id": run_id}):
+        path.write_text(json.dumps(line) + "\n")
+        with pytest.raises(InvalidValue):
+            mirror.catch_up(run_id)
+        assert lines(path) == [line]
     path.unlink()
     target = tmp_path / "target"
     target.touch()

@@ -54,6 +54,9 @@ def test_a_queue_has_room_for_what_it_may_hold() -> None:
     small.remove(second)
     assert small.offer(Entry({"payload": '"é"'}, is_keyed=False))
     assert (len(small), small.bytes) == (1, 4)
+    for left in (*small.entries(), first):
+        small.remove(left)
+    assert (len(small), small.bytes, small.last) == (0, 0, None)
 
 
 def test_the_first_entries_are_read_while_others_append() -> None:

@@ -79,8 +79,8 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
     """journal W-2, W-10, D-1, D-2, D-6: in one batch, and before it."""
     run_id = started(store).id
     store.journal.events.append(run_id, "a", event_id="first")
-    mirrored: list[Event] = []
-    with store.journal.writer(mirrors=[mirrored.extend]) as writer:
+    mirrored: list[Sequence[Event]] = []
+    with store.journal.writer(mirrors=[mirrored.append]) as writer:
         found = writer.append(run_id, "a", event_id="first")
         new, twice = (writer.append(run_id, "a", event_id="second") for _ in range(2))
         other = writer.append(run_id, "b", event_id="second")
@@ -92,7 +92,9 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
         assert (found.seq, new.seq, twice.seq, other.seq) == (0, 1, 1, None)
         stats = writer.stats()
         assert (stats.stored, stats.duplicates, stats.failed, stats.queued) == (1, 2, 1, 0)
-        assert [event.event_id for event in mirrored] == ["second"]
+        assert [[event.event_id for event in batch] for batch in mirrored] == [["second"]]
+        assert writer.append(run_id, "a", event_id="second").wait() == 1
+    assert len(mirrored) == 1
 
 
 @pytest.mark.logs("cannot be stored")

@@ -236,8 +236,34 @@ def test_fires_that_must_not_overlap_are_skipped(store: StateStore, raw: Raw, fr
     cron = store.schedules.crons.get("tidy")
     assert (cron.next_run_at, cron.last_fire_id) == (at("2026-02-03T12:37Z"), first.fire_id)
     assert cron.last_run_at == now - timedelta(minutes=1)
+    store.schedules.fires.create("other", owner="worker-1")
     frozen_clock.set(at("2026-02-03T12:37Z"))
     assert instants(claimed(store)) == ["tidy 03T12:37"]
+
+
+@pytest.mark.parametrize("catch_up", ["none", "all"])
+def test_a_missed_instant_is_missed_whatever_runs_beside_it(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock, catch_up: str
+) -> None:
+    """schedules C-25, C-27."""
+    put(store, overlap="skip", catch_up=catch_up, grace_seconds=0)
+    frozen_clock.set(at("2026-02-03T13:30Z"))
+    store.schedules.fires.create("tidy", owner="worker-1")
+    assert claimed(store, backfill_window=timedelta(0)) == []
+    assert [status for status, at_ in stored_fires(raw, "status", "scheduled_for") if at_ is not None] == ["missed"]
+
+
+def test_a_missed_instant_of_a_cron_that_cannot_be_planned_is_its_last(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """schedules C-25, C-28."""
+    put(store, catch_up="none", grace_seconds=0)
+    raw("UPDATE cron_schedules SET pattern = 'nonsense', planned_with = 'UTC nonsense'")
+    frozen_clock.set(at("2026-02-03T13:30Z"))
+    assert (claimed(store), claimed(store)) == ([], [])
+    assert stored_fires(raw, "status") == [("missed",)]
+    cron = store.schedules.crons.get("tidy")
+    assert (cron.next_run_at, cron.error["type"]) == (None, "not_planned")
 
 
 def test_an_instant_that_has_its_fire_gets_no_second(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:

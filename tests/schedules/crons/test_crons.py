@@ -13,7 +13,7 @@ from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, together, undone, wait_until_blocked
 
 from lastlight_state import Conflict, InvalidValue, LostRace, NotFound, PayloadTooLarge, ReservedName, StateStore
-from lastlight_state.schedules import CronSpec, FireError
+from lastlight_state.schedules import CronSpec, FireError, FireOutcome
 from lastlight_state.schedules.crons import statements as sql
 from lastlight_state.testing import Database, FrozenClock
 
@@ -155,7 +155,7 @@ def test_a_retired_name_may_come_back_from_elsewhere(store: StateStore) -> None:
 
 def test_a_loop_of_ones_own_moves_the_next_time_first(store: StateStore, frozen_clock: FrozenClock) -> None:
     """schedules C-17, case 28."""
-    cron, crons = put(store), store.schedules.crons
+    cron, crons, other = put(store), store.schedules.crons, put(store, "other")
     said: dict[str, Any] = {"last_run_at": frozen_clock.now(), "next_run_at": at("2026-02-03T14:00Z")}
     with pytest.raises(LostRace) as caught:
         crons.update_run("tidy", expected_next_run_at=at("2026-02-03T12:00Z"), **said)
@@ -169,6 +169,7 @@ def test_a_loop_of_ones_own_moves_the_next_time_first(store: StateStore, frozen_
     well = crons.update_run("tidy", expected_next_run_at=failed.next_run_at, last_run_at=None, next_run_at=None)
     assert (well.error, well.last_run_at, well.next_run_at) == (None, None, None)
     assert crons.get("tidy") == well
+    assert crons.get("other") == other
     with pytest.raises(NotFound):
         crons.update_run("unknown", expected_next_run_at=None, **said)
     crons.retire("tidy")
@@ -213,6 +214,51 @@ def test_crons_are_listed_by_what_is_in_effect(store: StateStore, raw: Raw, froz
     assert names(due_before=at("2026-02-03T13:00Z")) == ""
 
 
+def test_the_filter_by_the_switch_finds_what_is_in_effect_whoever_said_it(store: StateStore, raw: Raw) -> None:
+    """schedules C-18, O-4, O-5: cron on or off, beside every override that there can be."""
+    for own in (True, False):
+        for said in ("nothing", "a schedule", "on", "off", "foreign on", "foreign off", "ours, then off"):
+            name = f"{own} and {said}"
+            put(store, name, enabled=own)
+            if said in ("a schedule", "ours, then off"):
+                store.schedules.overrides.put(name, schedule="30 * * * *")
+            elif said in ("on", "off"):
+                store.schedules.overrides.put(name, enabled=said == "on")
+            elif said.startswith("foreign"):
+                override(raw, name, enabled=said == "foreign on")
+            if said == "ours, then off":
+                raw("UPDATE cron_overrides SET enabled = ? WHERE name = ?", False, name)
+        put(store, f"{own} and retired", enabled=own)
+        store.schedules.crons.retire(f"{own} and retired")
+    crons = all_pages(store.schedules.crons.list, retired=None)
+    on = {cron.name for cron in crons if cron.effective_enabled}
+    assert on == {
+        *("True and nothing", "True and a schedule", "True and on", "True and foreign on"),
+        *("False and on", "False and foreign on"),
+    }
+    assert {cron.name for cron in store.schedules.crons.list(enabled=True, retired=None)} == on
+    off = {cron.name for cron in store.schedules.crons.list(enabled=False, retired=None)}
+    assert off == {cron.name for cron in crons} - on
+
+
+def test_why_a_cron_cannot_be_planned_is_kept_until_it_can(store: StateStore, raw: Raw) -> None:
+    """schedules C-28, C-31: it is told again where something else took its place, and a switch does not hide it."""
+    crons = store.schedules.crons
+    put(store)
+    raw("UPDATE cron_schedules SET pattern = 'nonsense'")
+    assert crons.replan("tidy") == 1
+    told = crons.get("tidy").error
+    assert (told["type"], "nonsense" in told["message"]) == ("not_planned", True)
+    raw("UPDATE cron_schedules SET error_json = NULL")
+    assert (crons.replan(), crons.replan()) == (1, 0)
+    assert crons.get("tidy").error == told
+    store.schedules.overrides.put("tidy", enabled=False)
+    assert (crons.get("tidy").error, crons.get("tidy").next_run_at) == (told, None)
+    assert put(store).error == told
+    store.schedules.overrides.clear("tidy")
+    assert (crons.get("tidy").error, crons.get("tidy").next_run_at) == (None, at("2026-02-03T13:00Z"))
+
+
 def test_a_list_of_crons_reads_neither_payload_nor_error() -> None:
     """schedules P-3."""
     filters: list[dict[str, Any]] = [{}, {"only_enabled": {}}, {"origin": "config"}]
@@ -235,6 +281,10 @@ def test_a_loop_may_sleep_until_there_is_something_to_do(store: StateStore, froz
     claimed(store)
     crons.retire("tidy")
     assert crons.next_due_at() == at("2026-02-03T13:07Z")
+    frozen_clock.set(at("2026-02-03T13:07:00.001Z"))
+    [claim] = store.schedules.fires.take_stale(owner="loop")
+    store.schedules.fires.finish(claim, FireOutcome())
+    assert crons.next_due_at() == at("2026-02-03T18:00Z")
 
 
 def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:

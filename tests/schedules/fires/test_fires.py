@@ -44,7 +44,9 @@ def test_a_fire_takes_target_and_payload_from_its_schedule_and_leaves_the_plan(
 ) -> None:
     """schedules F-1, F-2."""
     cron = put(store, target="tidy-up", target_kind="handler", payload={"deep": [1, None]})
+    other = put(store, "other")
     claim = begun(store)
+    assert store.schedules.crons.get("other") == other
     assert (claim.target_kind, claim.target, claim.payload) == ("handler", "tidy-up", {"deep": [1, None]})
     after = store.schedules.crons.get("tidy")
     assert (after.last_run_at, after.last_fire_id) == (frozen_clock.now(), claim.fire_id)
@@ -62,6 +64,8 @@ def test_retired_and_disabled_crons_may_be_fired_by_hand(store: StateStore) -> N
 def test_an_instant_has_one_fire(store: StateStore) -> None:
     """schedules F-1, case 36."""
     instant = at("2026-02-03T12:00Z")
+    begun(store, "before", source="schedule", scheduled_for=instant)
+    begun(store, source="backfill", scheduled_for=instant - timedelta(hours=1))
     first = begun(store, source="schedule", scheduled_for=instant)
     with pytest.raises(AlreadyExists) as refusal:
         store.schedules.fires.create("tidy", owner="worker-2", source="backfill", scheduled_for=instant)

@@ -88,6 +88,7 @@ def test_health_tells_what_was_last(store: StateStore, history: History, frozen_
 def test_a_cron_that_never_fired_is_healthy_and_has_no_latest_fire(store: StateStore, history: History) -> None:
     """schedules F-8."""
     history("tidy", "ok")
+    history("another", "running")
     fires = store.schedules.fires
     assert list(fires.latest(["tidy", "never"])) == ["tidy"]
     assert fires.health(["never"]) == {
