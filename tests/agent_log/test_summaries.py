@@ -250,6 +250,20 @@ def test_a_file_with_another_beginning_and_the_same_end_is_counted_anew(log: Age
     assert log.sessions.summary("s-1").message_count == (9 if is_replaced else before + 1)
 
 
+@pytest.mark.parametrize(("later", "turns"), [(-2, 3), (-1, 2), (0, 2), (1, 2), (2, 3)])
+def test_results_of_one_beginning_are_of_one_run_but_for_a_millisecond(log: AgentLog, later: int, turns: int) -> None:
+    """agent-log L-146: which rounding takes."""
+    results = [
+        dump_line({"type": "result", "subtype": "success", "num_turns": n, "duration_ms": took, "timestamp": ended_at})
+        for n, took, ended_at in (
+            (1, 1_000, "2026-02-03T12:00:01.000Z"),
+            (2, 3_000 + later, "2026-02-03T12:00:03.000Z"),
+        )
+    ]
+    put(log, line() + results[0] + line() + results[1])
+    assert log.sessions.summary("s-1").usage.turns == turns
+
+
 def test_a_bounded_number_of_summaries_is_kept(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-94: the ones asked for least lately are read again."""
     monkeypatch.setattr(recent, "MOST", 3)

@@ -546,6 +546,19 @@ def test_exactly_the_promised_points_are_brought_to_disk(
     assert synced == expected
 
 
+@pytest.mark.parametrize(
+    ("sync", "data", "times"), [("os", b"{", 0), ("end", b"{", 1), ("record", b"{", 1), ("end", b"{}\n", 0)]
+)
+def test_a_sealed_end_is_brought_to_disk_unless_told_otherwise(
+    path: Path, synced: list[str], sync: SyncWord, data: bytes, times: int
+) -> None:
+    """agent-log L-27."""
+    path.write_bytes(data)
+    with LineWriter(path, sync=sync) as writer:
+        writer.seal()
+        assert len(synced) == times
+
+
 def test_sync_brings_the_file_to_disk_at_any_word(path: Path, synced: list[str]) -> None:
     """agent-log L-27."""
     with LineWriter(path, sync="os") as writer:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.run_log.logs import (
+    AT,
     EXAMPLE_RUN,
     OTHER_RUN,
     RUN,
@@ -149,3 +150,20 @@ def test_a_number_of_a_request_that_comes_again_is_found(log: RunLog) -> None:
     """run-log RL-50."""
     put(log, [head(), request(1), response(1), request(1), ending()])
     assert log.checks.validate(RUN).counts == {"request_seq_not_ascending": 1}
+
+
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [
+        ([head(), {"type": "x.acme.note", "ts": AT}], {}),
+        ([head(), line("x.acme.note")], {}),
+        ([head(), line("x.acme.note", OTHER_RUN)], {"run_id_mismatch": 1}),
+        ([head(started_at="yesterday")], {"bad_ts": 1}),
+    ],
+)
+def test_a_custom_record_may_name_no_run_but_no_other_one(
+    log: RunLog, values: list[dict[str, Any]], counts: dict[str, int]
+) -> None:
+    """run-log RL-50: and a start that cannot be read contradicts no directory."""
+    put(log, [*values, ending()])
+    assert log.checks.validate(RUN).counts == counts

@@ -225,3 +225,22 @@ def test_prompts_and_answers_are_not_interpreted(log: RunLog) -> None:
 def test_a_number_of_64_bits_fits(number: float, fits: bool) -> None:
     """run-log RL-11: any other makes the record one that is not known."""
     assert isinstance(record_of(event(0) | {"seq": number}), AgentEvent if fits else UnknownRecord)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "problem"),
+    [
+        ("run.context", InvalidValue, "do not fit"),
+        ("header", InvalidValue, "do not fit"),
+        ("odd", InvalidValue, "must be of the form"),
+        ("run.later", ReservedName, "later versions"),
+        ("headers", ReservedName, "later versions"),
+    ],
+)
+def test_a_record_of_another_type_says_why_it_is_not_written(
+    log: RunLog, kind: str, error: type[InvalidValue], problem: str
+) -> None:
+    """run-log RL-14: only names that are not taken yet are reserved."""
+    with start(log) as writer, pytest.raises(InvalidValue, match=problem) as refused:
+        writer.append(record_of(line(kind)))
+    assert type(refused.value) is error

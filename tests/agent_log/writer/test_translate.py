@@ -259,6 +259,12 @@ def test_totals_are_the_sums_of_the_messages_when_they_told_tokens(log: AgentLog
     assert list(totals.values()) == [2, 0.5, 20, 2, 10, 4]
 
 
+@pytest.mark.parametrize(("told", "turns"), [(2**64 - 1, 2**64 - 1), (1 - 2**64, 1 - 2**64), (2**64, 0), (-(2**64), 0)])
+def test_a_number_of_more_than_64_bits_is_none(log: AgentLog, told: int, turns: int) -> None:
+    """agent-log L-63."""
+    assert translated(log, said(text("a")), snapshot(assistantMessages=told))[-1]["num_turns"] == turns
+
+
 def test_without_usage_in_the_messages_the_snapshot_counts(log: AgentLog) -> None:
     """agent-log L-63, case 20: nested and flat."""
     tokens = {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4}
