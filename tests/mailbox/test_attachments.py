@@ -52,7 +52,7 @@ def test_files_are_kept_and_named_in_the_content(host: HostMailbox, tmp_path: Pa
     assert stored(host) == ["inbox/m/a.txt", "inbox/m/b.txt"]
 
 
-@pytest.mark.parametrize("data", [5, None, "not base64!", "\u00e9\u00e9\u00e9\u00e9", "abc", ["x"]])
+@pytest.mark.parametrize("data", [5, None, "not base64!", "\u00e9\u00e9\u00e9\u00e9", "abc", "Y!Q==", ["x"]])
 def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> None:
     """mailbox MB-60, case 59: nothing is stored; empty data is an empty file, and other entries stay untouched."""
     with pytest.raises(InvalidValue):
@@ -213,7 +213,7 @@ def test_a_missing_file_does_not_hold_a_message_back(host: HostMailbox, agent: A
     assert [file.name for file in found.files] == ["c"]
     assert [name for name, _ in found.skipped] == ["'a'", "'b'"]
     assert host.outbox.drain(lambda _due: "p-1").delivered == 1
-    assert (folder / "deeper").is_dir()
+    assert ((folder / "deeper").is_dir(), (folder / "b").is_symlink(), (folder / "c").exists()) == (True, True, False)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,10 @@ def test_waiting_looks_until_its_time_is_over(
     arrives_after[0] = 3
     assert waiting(2.5 * SECOND)
     assert rests == [1, 1, 0.5]
+    millisecond = timedelta(milliseconds=1)
+    assert waiting(timedelta(0), interval=millisecond)
+    with pytest.raises(InvalidValue, match="interval"):
+        waiting(timedelta(0), interval=millisecond / 2)
 
 
 def clock_of(now: list[float]) -> SimpleNamespace:
