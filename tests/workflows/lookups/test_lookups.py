@@ -167,6 +167,8 @@ def test_a_count_stops_where_it_is_told(store: StateStore, frozen_clock: FrozenC
     assert count() == Count(value=4, exact=True)
     assert count(at_most=4) == Count(value=4, exact=True)
     assert count(at_most=3) == Count(value=3, exact=False)
+    assert count(at_most=1) == Count(value=1, exact=False)
+    assert count(RunFilter(statuses=())) == Count(value=0, exact=True)
     counted: list[tuple[RunFilter, int]] = [
         (RunFilter(statuses=["running"]), 3),
         (RunFilter(statuses=["running", "queued", "failed"], workflow_names=["w1"]), 2),

@@ -133,3 +133,14 @@ def test_a_limit_below_the_count_means_no_more(store: StateStore) -> None:
     with pytest.raises(Conflict) as refused:
         store.workflows.runs.restart(run.id, by="ana", reason="again")
     assert refused.value.code == "restart_limit"
+
+
+def test_a_run_may_be_restarted_a_hundred_times_at_most(every_backend: StateStore) -> None:
+    """workflows W-31: whether that is said as it begins or later."""
+    run = started(every_backend, max_restarts=100)
+    allow = partial(every_backend.workflows.runs.allow_restarts, run.id, by="ana", reason="more")
+    assert allow(100).max_restarts == 100
+    with pytest.raises(InvalidValue):
+        allow(101)
+    with pytest.raises(InvalidValue):
+        started(every_backend, max_restarts=101)
