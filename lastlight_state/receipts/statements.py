@@ -46,17 +46,8 @@ def _changed(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> A
     return sa.update(RECEIPTS).where(condition).values(**given, **values).returning(*_c)
 
 
-#: Whoever holds an earlier epoch has lost the work.
-TAKE = prepared(
-    _changed(
-        sa.and_(_THIS, _c.epoch == bind("at_epoch", _c.epoch)),
-        "owner",
-        "updated_at",
-        epoch=_c.epoch + 1,
-        state=constant("running"),
-        error=sa.null(),
-    )
-)
+#: Of a receipt that is locked. Whoever holds an earlier epoch has lost the work.
+TAKE = prepared(_changed(_THIS, "owner", "updated_at", epoch=_c.epoch + 1, state=constant("running"), error=sa.null()))
 
 #: Ends the work of an owner that is silent, so that new work of the kind can begin.
 INTERRUPT = prepared(_changed(_OWN, "error", epoch=_c.epoch + 1, state=constant("interrupted")))

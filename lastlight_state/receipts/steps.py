@@ -51,7 +51,7 @@ def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
     rival = unit.row(sql.RIVAL, {"kind": found.kind, "scope": found.scope})
     if rival is not None and rival["id"] != receipt_id:
         raise under_way(found.kind, found.scope, rival, at)
-    values = {"receipt_id": receipt_id, "at_epoch": found.epoch, "owner": owner, "updated_at": at}
+    values = {"receipt_id": receipt_id, "owner": owner, "updated_at": at}
     return _sure(receipt_id, unit.find(Receipt, sql.TAKE, values))
 
 

@@ -103,7 +103,7 @@ def test_a_feed_that_was_trimmed_says_so(every_backend: StateStore) -> None:
     c = every_backend.conversations
     branch = begun(every_backend, "a")
     assert c.changes.trim(branch.session_id, below=3) == 2
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(Conflict, match="entries after 0 were removed; 3 is the lowest") as refused:
         c.changes.after(branch.session_id, 0)
     assert (refused.value.code, refused.value.details["lowest"]) == ("feed_trimmed", 3)
     assert [one.seq for one in c.changes.after(branch.session_id, 2)] == [3]

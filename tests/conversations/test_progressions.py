@@ -88,6 +88,16 @@ def test_an_order_is_ensured(every_backend: StateStore) -> None:
         progressions.create("p")
 
 
+def test_where_a_message_stands_is_told_order_by_order(every_backend: StateStore) -> None:
+    """conversations CV-10: and in each by its positions, over all pages."""
+    progressions = every_backend.conversations.progressions
+    stored(every_backend, 2)
+    for order in ("q", "p"):
+        progressions.create(order, ["m0", "m1", "m0"])
+    found = [(one.progression_id, one.ord) for one in iterate(progressions.containing, "m0", limit=1)]
+    assert [one for one in found if one[0] in ("p", "q")] == [("p", 0), ("p", 2), ("q", 0), ("q", 2)]
+
+
 def test_an_order_is_replaced_where_it_differs(every_backend: StateStore) -> None:
     """conversations CV-11: compare-and-set on its version; an equal order writes nothing."""
     progressions = every_backend.conversations.progressions

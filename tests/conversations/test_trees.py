@@ -258,6 +258,7 @@ def broken(**branch: Any) -> dict[str, Any]:
         broken(messages={"collections": [message("a")], "progression": ["a", "b"]}),
         broken(messages={"collections": [message("a")], "progression": {"order": []}}),
         broken(messages={"collections": [message("a")], "progression": {"order": "a"}}),
+        broken(messages={"collections": [message("s"), message("a")], "progression": []}, system=message("s")),
         broken(metadata={}, node_metadata={}), broken(created_at="soon"), broken(system={"id": "x"}),
     ],
 )  # fmt: skip

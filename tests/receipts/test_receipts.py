@@ -51,11 +51,15 @@ def test_what_is_no_receipt_is_not_found_and_nothing_unknown_is_written(every_ba
     refused: tuple[Callable[[], object], ...] = (
         lambda: receipts.begin("tidy", owner="a", policy={}),
         lambda: receipts.begin("prune", owner="a", policy=[1]),
+        lambda: receipts.begin("prune", owner="a", policy=[["keep", 1]]),
         lambda: receipts.begin("prune", owner=" ", policy={}),
         lambda: receipts.resume("none", owner=" "),
         lambda: receipts.list(state="gone"),
         lambda: receipts.step("a", counts={}),
         lambda: receipts.finish(begun(every_backend), "running"),
+        lambda: receipts.step(receipts.get(receipts.list().items[0].id), counts=[["t", 1]]),
+        lambda: receipts.step(receipts.list().items[0], counts={}),
+        lambda: receipts.finish(receipts.list().items[0]),
     )
     for wrong in refused:
         with pytest.raises(InvalidValue):
@@ -63,6 +67,24 @@ def test_what_is_no_receipt_is_not_found_and_nothing_unknown_is_written(every_ba
     gone = receipts.list().items[0]
     with pytest.raises(NotFound):
         receipts.step(receipts.get(gone.id).model_copy(update={"id": "gone"}), counts={})
+
+
+def test_what_becomes_of_one_receipt_leaves_others_alone(database: Database) -> None:
+    """maintenance OP-7: those of another kind or scope, which run at the same time with the same epoch."""
+    store = database.open()
+    others = [
+        store.receipts.begin("copy", scope="runs", owner="b", policy={}),
+        store.receipts.begin("prune", scope="fires", owner="c", policy={}),
+    ]
+    receipt = begun(store)
+    store.receipts.step(receipt, counts={"t": 1}, cursor="x")
+    store.receipts.finish(receipt, "interrupted", error="why")
+    store.receipts.finish(store.receipts.resume(receipt.id, owner="d"))
+    assert [store.receipts.get(one.id) for one in others] == others
+    begun(store)
+    database.clock.advance(seconds=600)
+    begun(store)
+    assert [store.receipts.get(one.id) for one in others] == others
 
 
 def test_a_second_piece_of_work_of_the_kind_and_scope_is_a_conflict(store: StateStore) -> None:
@@ -100,7 +122,8 @@ def test_silent_work_does_not_stand_in_the_way_of_new_work_and_can_go_on_later(d
     first = begun(store)
     database.clock.advance(seconds=600)
     second = begun(store)
-    assert store.receipts.get(first.id).state == "interrupted"
+    interrupted = store.receipts.get(first.id)
+    assert (interrupted.state, interrupted.epoch) == ("interrupted", first.epoch + 1)
     with pytest.raises(Conflict, match=second.id):
         store.receipts.resume(first.id, owner="b")
     store.receipts.finish(second)
