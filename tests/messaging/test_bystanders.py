@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.messaging.chat import IN_THREAD, TIMEOUT, contents, started
 
-from lastlight_state import AlreadyExists, StaleVersion, StateStore
+from lastlight_state import AlreadyExists, NotFound, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, MessageDraft, ThreadPlace
 from lastlight_state.testing import FrozenClock
 
@@ -87,3 +87,9 @@ def test_changes_of_one_session_are_no_concern_of_others(
     assert last.replaced == following.id
     sessions.close(last.session.id)
     assert _seen(every_backend, bystanders) == before
+    messages = every_backend.messaging.messages
+    posted = messages.try_append_to_thread(PLACE, MessageDraft("assistant", "done"))
+    assert posted is not None
+    assert posted.message.session_id == bystanders[4]  # of the same place, and not ended
+    with pytest.raises(NotFound):
+        messages.append("nobody", role="user", content="x", platform_message_id="p9")
