@@ -41,6 +41,12 @@ def sent(store: Any, owner: str, *texts: str, acked: bool = True) -> None:
             store.conversations.exchange.ack(owner, delivery.ord, reader="r")
 
 
+def looking_at(owners: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many inboxes in one look, also in the statement, which is made once."""
+    monkeypatch.setattr(keys, "LOOK", owners)
+    monkeypatch.setitem(vars(EXCHANGE), "keys", keys.Keys(EXCHANGE.key))
+
+
 def test_a_prune_that_finds_nothing_for_long_shows_life(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,7 +55,7 @@ def test_a_prune_that_finds_nothing_for_long_shows_life(
     owners = [f"o{number}" for number in range(8)]
     for owner in owners:
         sent(store, owner, f"to {owner}")
-    monkeypatch.setattr(keys, "LOOK", 1)
+    looking_at(1, monkeypatch)
     monkeypatch.setattr(sweeping, "QUIET", 2)
     with racing(store) as race:
         assert store.maintenance.prune.run(PrunePolicy("exchange", ids=owners)).counts == {}
@@ -237,7 +243,7 @@ def test_named_inboxes_are_looked_at_once_each_however_many(
     for owner in owners:
         sent(talks, owner, f"to {owner}", f"more to {owner}", acked=owner != "o1")
     database.clock.advance(seconds=31 * DAY)
-    monkeypatch.setattr(keys, "LOOK", 2)
+    looking_at(2, monkeypatch)
     plan = store.maintenance.prune.plan(PrunePolicy("exchange", ids=owners))
     assert (plan.victims, plan.protected) == (("o0", "o2", "o3", "o4"), {"not_ended": 1})
     assert store.maintenance.prune.run(PrunePolicy("exchange", ids=owners)).counts == plan.counts
