@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ def store(database: Database) -> StateStore:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> StateStore:
+def source(tmp_path: Path) -> Iterator[StateStore]:
     """Where they come from."""
-    return StateStore.open(tmp_path / "source.db", state_dir=tmp_path / "source")
+    with StateStore.open(tmp_path / "source.db", state_dir=tmp_path / "source") as opened:
+        yield opened
 
 
 def test_a_run_that_stays_goes_on_behind_the_rows_that_it_got(
