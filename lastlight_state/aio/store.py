@@ -114,13 +114,10 @@ class _StoreRunner:
 
     def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""
-        if self.blocks and self._inside_block():
-            raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
-
-    def _inside_block(self) -> bool:
         task = asyncio.current_task()
         block = self.blocks.get(task) if task is not None else None
-        return block is not None and not block.gone
+        if block is not None and not block.gone:
+            raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
 
     def close(self) -> None:
         """Take no more calls."""

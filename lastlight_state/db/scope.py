@@ -109,7 +109,7 @@ class StoreScope(Scope):
         """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
-        if self._blocks and self.inside_block():
+        if self.inside_block():
             raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
 
     @property

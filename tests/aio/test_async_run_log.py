@@ -57,6 +57,20 @@ def test_a_run_is_written_read_and_resumed(state_store: StateStore) -> None:
     assert state_store.run_log.root == Path(state_store.settings.state_dir).resolve()
 
 
+def test_a_writer_may_be_closed_inside_its_block(state_store: StateStore) -> None:
+    """run-log RL-27: no end is invented, and closing again is nothing."""
+
+    async def work() -> str | None:
+        log = AsyncStateStore(state_store).run_log
+        run_id = new_run_id()
+        async with await log.runs.start(_header(run_id)) as writer:
+            await writer.close()
+            await writer.close()
+        return (await log.runs.get(run_id)).outcome
+
+    assert asyncio.run(work()) is None
+
+
 def test_an_exception_in_the_block_ends_the_run(state_store: StateStore) -> None:
     """run-log RL-27."""
 

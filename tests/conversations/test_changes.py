@@ -12,6 +12,7 @@ from support.workflows.steps import undone
 
 from lastlight_state import AsyncStateStore, Conflict, InvalidValue, MisuseError, NotFound, StateStore, iterate
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
+from lastlight_state.conversations.kernel.watching import watch_for
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, FrozenClock
 
@@ -196,6 +197,24 @@ def test_who_follows_or_waits_is_told_that_the_session_is_gone(
             next(following)
         with pytest.raises(NotFound):
             waiting.result(LONG)
+
+
+def test_who_follows_is_told_that_the_session_was_gone_although_another_has_its_name_now(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """conversations CV-30: its numbers are not those of the session that was followed."""
+    c = every_backend.conversations
+    c.sessions.create(NewSession("s"))
+    following = c.changes.follow("s", poll_interval=0.01, idle_timeout=0.5)
+    assert next(following).kind == "session.created"
+    watch = watch_for(every_backend._scope)
+    frozen_clock.advance(timedelta(days=31))
+    every_backend.maintenance.prune.run(PrunePolicy(keep_n=0))
+    watch.grown({"s": 1}, LONG)
+    with watch._lock:  # nobody looks again before the follower does
+        c.sessions.create(NewSession("s"))
+        with pytest.raises(NotFound):
+            next(following)
 
 
 def test_waiting_ends_with_news_or_with_its_time(every_backend: StateStore, database: Database) -> None:

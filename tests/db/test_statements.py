@@ -110,6 +110,15 @@ def test_a_value_written_into_a_statement_is_refused_when_it_would_be_expanded_l
         Compiled(sa.select(c.id).where(c.id.in_(["a", "b"])), scratch.backend)
 
 
+def test_a_statement_that_lacks_a_value_is_not_run(scratch: StateStore) -> None:
+    """Least of all with NULL in its place, which would find or change other rows."""
+    insert(scratch)
+    with pytest.raises(KeyError, match="id"):
+        scratch._scope.reading(lambda unit: unit.row(GET, {}))
+    with pytest.raises(KeyError, match="kind"):
+        scratch._scope.writing(lambda unit: unit.change(INSERT, {name: THING[name] for name in ("id", "at")}))
+
+
 def test_words_of_ours_stand_in_the_text_and_nothing_else_may(scratch: StateStore) -> None:
     statement = Statement(sa.select(c.id).where(among(c.kind, ("a", "some_word")), c.kind != constant("b")))
     assert "'some_word'" in statement.on(scratch.backend).sql

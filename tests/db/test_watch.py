@@ -49,6 +49,23 @@ def test_looks_that_fail_are_made_with_a_rest_between_them() -> None:
     assert len(looks) <= 2 * (time.monotonic() - begun) + 1
 
 
+def test_nobody_is_woken_by_a_look_that_finds_nothing_new() -> None:
+    """workflows W-129: however often it is made."""
+    looks, woken = [0], list[int]()
+    enough = threading.Event()
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        looks[0] += 1
+        if looks[0] == 6:
+            enough.set()
+        return dict.fromkeys(keys, looks[0] // 3)  # 0, 0, 1, 1, 1, 2
+
+    watch = Watch(read)
+    with watch.waiting_for(["run"], 0.001, lambda: woken.append(looks[0])):
+        assert enough.wait(30)
+    assert woken[:2] == [1, 3]
+
+
 def test_a_watch_that_was_ended_looks_no_more() -> None:
     """backends B-10: nor does anybody wait for it."""
     looks: list[Collection[str]] = []

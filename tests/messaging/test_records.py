@@ -19,6 +19,8 @@ def test_a_session_tells_whether_it_is_idle(every_backend: StateStore, frozen_cl
     assert session.is_idle(then + MILLISECOND, TIMEOUT)
     assert not session.is_idle(then + timedelta(days=9_000), None)
     assert not session.is_idle(then, timedelta.max)
+    with pytest.raises(TypeError):
+        session.is_idle(then, 30)  # type: ignore[arg-type]
 
 
 def test_a_session_knows_its_key(every_backend: StateStore) -> None:
