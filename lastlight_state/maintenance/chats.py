@@ -108,6 +108,6 @@ def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
     match opaque.unpack("after", after):
         case ["log", str(cursor)]:
             return "log", cursor
-        case ["database", int(message_id)] if message_id >= 0 and not isinstance(message_id, bool):
+        case ["database", int(message_id)] if message_id > 0 and not isinstance(message_id, bool):
             return "database", message_id
     raise InvalidValue("after", "damaged, or not a cursor")

@@ -173,9 +173,10 @@ def test_cursors_and_tokens_that_are_none_of_ours_are_refused(every_backend: Any
     for token in ("%", encode_token(["others"], ["a", "b"])):
         with pytest.raises(InvalidValue):
             chats.list(page_token=token)
-    for cursor in ("%", *(opaque.pack(part) for part in (["log", 1], ["database", -1], ["database", True], ["x"]))):
+    for cursor in ("%", *(opaque.pack(part) for part in (["log", 1], ["database", 0], ["database", True], ["x"]))):
         with pytest.raises(InvalidValue):
             chats.messages("t", after=cursor)
+    assert chats.messages("t", after=opaque.pack(["database", 1])).at_end
     for limit in (0, 501):
         with pytest.raises(InvalidValue):
             chats.list(limit=limit)

@@ -35,7 +35,7 @@ def found() -> dict[str, str]:
 
 @cache
 def statements() -> dict[str, str]:
-    """The texts of all statements that stand in a module, or in an object of one. Each has the first of its names."""
+    """The texts of all statements that stand in a module, a class, or an object of one, by the first of their names."""
     names: dict[Statement | Family, str] = {}
     for name, statement in _all():
         names.setdefault(statement, name)
@@ -60,15 +60,21 @@ def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement 
         yield name, value
     elif isinstance(value, Filtered) and value._beside is None:  # the others want more than filters
         yield name, value.of({})[0]
-    elif depth and isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _within(f"{name}[{key!r}]", one, depth - 1)
-    elif depth and isinstance(value, tuple | list):
-        for at, one in enumerate(value):
-            yield from _within(f"{name}[{at}]", one, depth - 1)
-    elif depth and type(value).__module__.startswith("lastlight_state."):
-        for key, one in getattr(value, "__dict__", {}).items():
-            yield from _within(f"{name}.{key}", one, depth - 1)
+    elif depth:
+        for inner, one, left in _parts(value, depth - 1):
+            yield from _within(name + inner, one, left)
+
+
+def _parts(value: Any, depth: int) -> Iterator[tuple[str, Any, int]]:
+    """What lies in an object, by the rest of its name, and how deep to look there. Of a class only its own."""
+    if isinstance(value, Mapping):
+        yield from ((f"[{key!r}]", one, depth) for key, one in value.items())
+    elif isinstance(value, tuple | list):
+        yield from ((f"[{at}]", one, depth) for at, one in enumerate(value))
+    elif isinstance(value, type) and value.__module__.startswith("lastlight_state."):
+        yield from ((f".{key}", one, 0) for key, one in vars(value).items())
+    elif type(value).__module__.startswith("lastlight_state."):
+        yield from ((f".{key}", one, depth) for key, one in getattr(value, "__dict__", {}).items())
 
 
 def _text(statement: Statement | Family) -> str:

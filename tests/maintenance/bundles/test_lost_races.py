@@ -9,7 +9,7 @@ from support.between import before
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession
-from lastlight_state.errors import AlreadyExists
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, StateError
 from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.bundles import archive, logs
 from lastlight_state.testing import Database, racing
@@ -33,6 +33,28 @@ def test_a_load_that_fails_leaves_nothing(database: Database, tmp_path: Path) ->
             store.maintenance.bundles.load(tmp_path / "run.zip")
     assert (race.left, len(bundle.parts), list(log.parent.iterdir())) == (0, 4, [])
     assert [one.state for one in store.receipts.list().items] == ["failed"]
+
+
+@pytest.mark.parametrize(("error", "state"), [(BackendUnavailable, "interrupted"), (Conflict, "failed")])
+def test_a_load_that_the_database_did_not_end_is_done_by_the_same_command(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[StateError], state: str
+) -> None:
+    """maintenance OP-61: its receipt is no failure, which is what the database refuses."""
+    store = database.open()
+    with StateStore.open(tmp_path / "source.db", state_dir=tmp_path / "source") as source:
+        source.conversations.sessions.create(NewSession("talk"))
+        source.maintenance.bundles.export("session", "talk", tmp_path / "talk.zip")
+
+    def fail() -> None:
+        raise error("lost")
+
+    happened = before(monkeypatch, placing, "_insert", fail)
+    with pytest.raises(error, match="lost") as caught:
+        store.maintenance.bundles.load(tmp_path / "talk.zip")
+    told = ["interrupted; to go on: the same command"] if state == "interrupted" else []
+    assert (getattr(caught.value, "__notes__", []), happened) == (told, ["_insert"])
+    assert [one.state for one in store.receipts.list()] == [state]
+    assert store.maintenance.bundles.load(tmp_path / "talk.zip").rows["sessions"] == 1
 
 
 def test_a_row_that_appears_before_it_is_inserted_is_compared(

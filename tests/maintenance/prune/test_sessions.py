@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from support.conversations.talk import begun, said
 from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
+from support.workflows.steps import Raw, wait_until_blocked
 
 from lastlight_state.conversations import NewBranch, NewSession
 from lastlight_state.db.statements import Family
@@ -194,6 +196,22 @@ def test_a_session_that_somebody_forks_or_touches_between_the_plan_and_its_batch
         store.maintenance.prune.run(ALL)
     assert race.left == 0
     assert left(database, "branches") == {"forked", "touched", "fork"}
+
+
+def test_a_prune_waits_for_whoever_is_forking_a_branch_and_leaves_its_session(shared_postgres: Database) -> None:
+    """maintenance OP-28, case 11: the fork is in another session, and not yet committed."""
+    store, other = shared_postgres.open(), shared_postgres.open()
+    parent = begun(store, "a", branch_id="forked")
+    shared_postgres.clock.advance(seconds=31 * DAY)
+    young = store.conversations.sessions.create().id
+    with ThreadPoolExecutor(1) as pool:
+        with other.transaction() as tx:
+            tx.conversations.lineage.fork("forked", branch_id="fork", session_id=young)
+            pruning = pool.submit(store.maintenance.prune.run, ALL)
+            wait_until_blocked(Raw(shared_postgres))
+        assert pruning.result(60).counts == {}
+    assert left(shared_postgres) == {parent.session_id, young}
+    assert left(shared_postgres, "branches") == {"forked", "fork"}
 
 
 def test_a_message_that_somebody_links_while_its_session_goes_stays(shared_postgres: Database) -> None:
