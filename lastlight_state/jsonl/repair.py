@@ -25,7 +25,7 @@ from lastlight_state.errors import AlreadyExists, LostRace
 from lastlight_state.jsonl import files, places
 from lastlight_state.jsonl.reader import Line, LineKind, LineReader, read_at
 from lastlight_state.jsonl.recovery import Accepts
-from lastlight_state.jsonl.sections import KEPT, Account, Section, terminated, unterminated
+from lastlight_state.jsonl.sections import Account, Section, terminated, unterminated
 from lastlight_state.jsonl.writer import LineWriter
 
 REJECTS = ".rejects"
@@ -179,7 +179,7 @@ class _Copy:
 
     def _take(self, section: Section) -> None:
         self.account.add(section)
-        if section.kind in KEPT and section.raw is not None:
+        if section.raw is not None:
             self._files[0].write(section.raw + b"\n")
             return
         if self.rejects is None:

@@ -17,8 +17,6 @@ from lastlight_state.jsonl.recovery import Accepts, Reason, judge, reason_of
 #: A whole record, one inside a damaged line, one of several on a line, a blank line, an unterminated end, and damage.
 SectionKind: TypeAlias = Literal["record", "recovered", "glued", "blank", "torn_tail"] | Reason
 
-#: The kinds that hold a record.
-KEPT = frozenset({"record", "recovered", "glued"})
 SOUND = frozenset({"record", "blank"})
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(word for part in get_args(SectionKind) for word in get_args(part)))
 SAMPLES = 1_000

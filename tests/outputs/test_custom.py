@@ -184,6 +184,21 @@ def test_a_table_without_iterations_takes_the_first_alone(fresh_database: Databa
         store.outputs.results.put(single, run_id, "n", 1, iteration=1)
 
 
+def test_a_column_named_payload_of_another_type_is_a_column_like_others(fresh_database: Database) -> None:
+    """outputs X-2, X-3: only one of type JSON takes the whole value."""
+    key = [sa.Column(name, sa.Text, primary_key=True) for name in ("run_id", "node_id")]
+    table = named("own", *key, sa.Column("payload", sa.Text))
+    store = made(fresh_database, table)
+    run_id = a_run(store)
+    own: OutputTable[Any] = store.outputs.catalog.attach("own", table)
+    with pytest.raises(InvalidValue, match="mapping of columns"):
+        store.outputs.results.put(own, run_id, "n", "text")
+    for text in ("a", "b"):
+        assert store.outputs.results.put(own, run_id, "n", {"payload": text}).data == {"payload": text}
+    assert store.outputs.results.get(own, run_id, "n").data == {"payload": "b"}
+    assert store.outputs.results.history(own, run_id, "n").items[0].value == {"payload": "a"}
+
+
 def test_a_table_that_is_not_there_is_refused(database: Database) -> None:
     """outputs X-1, X-5."""
     with pytest.raises(SchemaMismatch, match="missing"):

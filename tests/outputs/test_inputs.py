@@ -49,6 +49,20 @@ def test_an_override_stands_when_the_resume_passes_the_original(store: StateStor
     assert not hasattr(listed[0], "payload")
 
 
+def test_each_revision_is_found_by_its_number(store: StateStore, run_id: str) -> None:
+    """outputs I-3: of the run that is asked for, and none beyond the last."""
+    for run in (run_id, a_run(store)):
+        store.outputs.inputs.ensure(run, {"of": run, "a": 0})
+    for revision in (1, 2):
+        store.outputs.inputs.override(run_id, {"a": revision}, expected_revision=revision - 1, reason="again")
+    found = [store.outputs.inputs.get(run_id, revision=revision) for revision in (2, 0, 1)]
+    assert [(one.revision, one.payload["a"], one.run_id) for one in found] == [
+        (revision, revision, run_id) for revision in (2, 0, 1)
+    ]
+    with pytest.raises(NotFound):
+        store.outputs.inputs.get(run_id, revision=3)
+
+
 def test_of_two_racing_overrides_one_is_stale(every_backend: StateStore) -> None:
     """outputs I-2, case 47."""
     run_id, inputs = a_run(every_backend), every_backend.outputs.inputs
