@@ -73,6 +73,20 @@ def test_a_unit_that_was_cut_off_is_undone_and_its_connection_given_up(sqlite_da
         assert tx.connection.exec_driver_sql("SELECT name FROM workflow_overrides").scalars().all() == ["w"]
 
 
+def test_a_unit_that_was_cut_off_is_undone_before_its_connection_is_given_back(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-87: a backend of others need not undo what comes back to it."""
+    backend = sqlite_database.open().backend
+    checkout = backend.acquire(Mode.WRITE)
+    given_back: list[bool] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "release", lambda checkout: given_back.append(checkout.driver.in_transaction))
+        Backend.recover(backend, checkout)
+    backend.release(checkout)
+    assert given_back == [False]
+
+
 def test_an_error_that_nobody_waits_for_is_translated(sqlite_database: Database) -> None:
     """house H-51."""
     backend = sqlite_database.open().backend

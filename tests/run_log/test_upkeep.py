@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from support.run_log.logs import (
     start,
 )
 
+from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound
 from lastlight_state.jsonl import places
 from lastlight_state.run_log import RunLog, packed
@@ -130,6 +132,23 @@ def test_a_damaged_gzip_reads_as_a_log_that_is_torn(log: RunLog, cut: int) -> No
     assert reading.torn
     assert reading.damage_count == 1
     assert log.runs.get(RUN).run_id == RUN
+
+
+def test_a_long_gzip_that_was_cut_reads_up_to_there(log: RunLog) -> None:
+    """run-log RL-31: and as torn, also where what could be read happens to end with a whole line."""
+    noise = random.Random(1)
+    values = [head(), *(event(seq) for seq in range(700)), ending()]
+    sizes = [1024 - len(dump_line({**value, "note": ""})) for value in values]
+    notes = [noise.randbytes(size // 2).hex().ljust(size) for size in sizes]
+    put(log, [{**value, "note": note} for value, note in zip(values, notes, strict=True)])
+    whole, _ = read(log)
+    log.runs.pack(RUN)
+    path = log.runs.path(RUN)
+    path.write_bytes(path.read_bytes()[:-5])
+    records, reading = read(log)
+    assert 200 < len(records) < len(whole)
+    assert records == whole[: len(records)]
+    assert (reading.torn, reading.size % 1024) == (True, 1)
 
 
 def test_what_does_not_read_back_is_not_packed(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,8 +214,6 @@ class PostgresBackend(Moving, Backend):
                 self.commit(checkout)
             except psycopg.Error as error:
                 raise translate(error) from error
-            finally:
-                self.rollback(checkout)
 
     @block
     def scratch(self) -> Iterator[Connection]:

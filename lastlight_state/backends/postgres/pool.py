@@ -69,7 +69,7 @@ class Pool:
             pooled = self._idle(checkout) or self._open(checkout)
             checkout.lend(pooled.driver, owner=pooled)
         except BaseException:
-            self.give_back(checkout)
+            self.recover(checkout)
             raise
 
     def give_back(self, checkout: Checkout) -> None:

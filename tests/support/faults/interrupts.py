@@ -73,6 +73,29 @@ def raised_at(number: int, work: Callable[[], object], *, every: str = "line", m
     return None
 
 
+@contextmanager
+def cut_off_after(called: str, within: str) -> Iterator[None]:
+    """Raise `Interrupted` in the library's function ``within``, as soon as a call of ``called`` there has succeeded."""
+
+    def seen(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_return":
+            name, caller = getattr(argument, "__name__", ""), frame
+        elif event == "return" and frame.f_back is not None:
+            name, caller = frame.f_code.co_name, frame.f_back
+        else:
+            return
+        if name == called and caller.f_code.co_name == within and caller.f_code.co_filename.startswith(OURS):
+            sys.setprofile(before)
+            raise Interrupted
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
 def _is_lock(frame: FrameType) -> bool:
     """Whether it stands at ``with some_lock:``, where CPython looks for no signal between the lock and the block."""
     return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip().endswith(LOCKS)

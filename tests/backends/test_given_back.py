@@ -1,0 +1,155 @@
+"""Whatever cuts a unit off, its connection comes back clean or not at all, and its place in the line is free."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from support.callers import engine_on
+from support.faults.interrupts import Interrupted, cut_off_after
+
+from lastlight_state import Settings, StateStore
+from lastlight_state.backends.base import Backend, Mode
+from lastlight_state.errors import NestedTransaction, StateError
+from lastlight_state.testing import Database
+
+#: One connection, and nobody waits long for it.
+IMPATIENT = Settings(pool_size=1, pool_timeout=0.05, queue_timeout=0.05, busy_timeout=0.05)
+
+
+@pytest.fixture(params=["own", "engine"])
+def backend(request: pytest.FixtureRequest, fresh_database: Database) -> Iterator[Backend]:
+    """That of a store, over connections of its own and over a caller's."""
+    if request.param == "own":
+        yield fresh_database.open(settings=IMPATIENT).backend
+        return
+    engine = engine_on(fresh_database, pool_size=1, max_overflow=0, pool_timeout=0.05)
+    yield fresh_database.open(engine=engine, settings=IMPATIENT).backend
+    fresh_database.close()
+    engine.dispose()
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Backend]:
+    """That of a store in memory, where everybody shares one connection."""
+    with StateStore.open("sqlite:///:memory:", settings=IMPATIENT) as store:
+        yield store.backend
+
+
+def works(backend: Backend, mode: Mode = Mode.WRITE) -> None:
+    """A unit gets a connection that is in no transaction but its own."""
+    checkout = backend.acquire(mode)
+    try:
+        assert checkout.driver.execute("SELECT 1").fetchone()[0] == 1
+    finally:
+        backend.rollback(checkout)
+        backend.release(checkout)
+
+
+@pytest.mark.parametrize("mode", [Mode.WRITE, Mode.SNAPSHOT])
+def test_a_transaction_that_a_signal_cut_off_as_it_began_is_not_left_open(backend: Backend, mode: Mode) -> None:
+    """backends B-87: what the exception interrupted may have succeeded before."""
+    for _ in range(2):
+        with cut_off_after("execute", within="acquire"), pytest.raises(Interrupted):
+            backend.acquire(mode)
+        works(backend, mode)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_unit_that_was_cut_off_makes_room_for_the_next(backend: Backend, mode: Mode) -> None:
+    """backends B-87: on the only connection that there is."""
+    checkout = backend.acquire(mode)
+    backend.recover(checkout)
+    works(backend)
+
+
+def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_memory: Backend) -> None:
+    """backends B-87, B-6."""
+    with cut_off_after("execute", within="acquire"), pytest.raises(Interrupted):
+        in_memory.acquire(Mode.WRITE)
+    works(in_memory)
+
+
+@pytest.mark.parametrize("called", ["_enter", "_idle"])
+def test_a_place_in_the_pool_is_free_again_when_no_connection_was_lent(
+    postgres_database: Database, called: str
+) -> None:
+    """backends B-32, B-87."""
+    backend = postgres_database.open(settings=IMPATIENT).backend
+    with cut_off_after(called, within="take"), pytest.raises(Interrupted):
+        backend.acquire(Mode.READ)
+    works(backend)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_unit_in_memory_that_was_cut_off_is_undone_before_the_next(in_memory: Backend, is_broken: bool) -> None:
+    """backends B-87, B-6: by the call itself where it can, else by the one that comes."""
+    works(in_memory)
+    checkout = in_memory.acquire(Mode.WRITE)
+    checkout.driver.execute("CREATE TABLE theirs (number INTEGER)")
+    if is_broken:
+        checkout.broken = True
+        in_memory.release(checkout)
+    else:
+        in_memory.recover(checkout)
+    assert checkout.driver is None
+    works(in_memory)
+    assert in_memory.peek("SELECT * FROM theirs") is None
+
+
+@pytest.mark.parametrize("mode", [Mode.WRITE, Mode.SNAPSHOT])
+def test_whoever_comes_after_the_end_is_not_kept_waiting(
+    fresh_database: Database, in_memory: Backend, mode: Mode
+) -> None:
+    """backends B-6: the one who closed it has left the line."""
+    in_memory.close()
+    with pytest.raises(StateError, match="closed") as refusal:
+        in_memory.acquire(mode)
+    assert not isinstance(refusal.value, NestedTransaction)
+    backend = fresh_database.open(settings=IMPATIENT).backend
+    works(backend, mode)
+    backend.close()
+    works(backend, mode)
+
+
+class _Closing(dict[Any, Any]):
+    """Who has which connection. The store is closed in the moment before one comes back."""
+
+    def __init__(self, backend: Backend, lent: dict[Any, Any]) -> None:
+        super().__init__(lent)
+        self._backend: Backend | None = backend
+
+    def pop(self, *given: Any) -> Any:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.close()
+        return super().pop(*given)
+
+
+def test_a_connection_that_comes_back_while_the_store_is_closed_is_closed_too(fresh_database: Database) -> None:
+    """backends B-32: nobody else would ever close it."""
+    backend: Any = fresh_database.open().backend
+    connections = backend._pool if fresh_database.name == "postgresql" else backend._connections
+    checkout = backend.acquire(Mode.READ)
+    connections._lent = _Closing(backend, connections._lent)
+    backend.release(checkout)
+    with pytest.raises(backend.driver_errors, match="closed"):
+        checkout.driver.execute("SELECT 1")
+
+
+def test_a_connection_that_broke_is_not_kept_in_memory(postgres_database: Database) -> None:
+    """backends B-45: a store that runs for months meets many of them."""
+    backend = postgres_database.open().backend
+    for mode in (Mode.READ, Mode.WRITE):
+        checkout = backend.acquire(mode)
+        checkout.broken = True
+        backend.rollback(checkout)
+        backend.release(checkout)
+        gone = weakref.ref(checkout.driver)
+        del checkout
+        gc.collect()
+        assert gone() is None
