@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from support.callers import engine_on
 from support.faults.interrupts import Interrupted, cut_off_after
 
