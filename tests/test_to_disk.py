@@ -6,9 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support.agent_log.logs import agent_log, put
 from support.run_log.logs import NOW, RUN, SESSION, run_log, start
 from support.to_disk import ToDisk
 
+from lastlight_state.agent_log import removal as agent_removal
 from lastlight_state.mailbox import Attachment, Mailboxes
 from lastlight_state.mailbox.folder import Place, removal
 from lastlight_state.maintenance.prune.archiving import Archiver
@@ -100,6 +102,17 @@ def test_a_snapshot_is_on_disk_before_its_name_and_its_removal_too(
         f"remove {SESSION}",
     ]
     assert calls[first:] == [f"remove {SESSION}.json", "sync sessions/state", f"remove {SESSION}"]
+
+
+def test_a_removed_agent_log_stays_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """agent-log L-121: its results and the log, then the directory that held them."""
+    path = put(agent_log(tmp_path), '{"type": "user"}\n')
+    (path.with_suffix("") / "raw").mkdir(parents=True)
+    (path.with_suffix("") / "raw" / "a.txt").write_text("whole")
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    agent_removal.remove(path, lambda *_: True)
+    monkeypatch.undo()
+    assert calls == ["remove a.txt", f"remove {path.name}", f"sync {path.parent.relative_to(tmp_path)}"]
 
 
 def test_a_mailbox_and_its_files_are_on_disk_before_their_names(

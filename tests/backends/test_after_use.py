@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from support.workflows.steps import Raw
@@ -26,6 +27,29 @@ def test_an_open_store_keeps_foreign_keys_after_a_migration_that_rebuilds_tables
                 "INSERT INTO messaging_messages (session_id, role, content, timestamp) "
                 "VALUES ('nobody', 'user', 'hello', '2026-01-01T00:00:00.000Z')"
             )
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_migration_leaves_the_settings_of_the_connection_that_writes(sqlite_database: Database, fails: bool) -> None:
+    """migrations MG-44: also one that failed inside its transaction, where nothing can switch them on again."""
+
+    def settings() -> list[int]:
+        with store.transaction() as tx:
+            execute = tx.connection.exec_driver_sql
+            return [execute(f"PRAGMA {name}").scalar_one() for name in ("foreign_keys", "busy_timeout")]
+
+    def migrated() -> None:
+        with store.backend.migration(7, rebuilds=True) as connection:
+            connection.exec_driver_sql("CREATE TABLE theirs (number INTEGER)")
+            if fails:
+                raise ZeroDivisionError
+
+    store = sqlite_database.open()
+    before = settings()
+    with suppress(ZeroDivisionError):
+        migrated()
+    assert settings() == before
+    assert before[0] == 1
 
 
 def test_a_connection_inside_a_transaction_does_not_go_back_to_the_pool(postgres_database: Database) -> None:

@@ -300,12 +300,13 @@ def test_a_connection_that_broke_is_closed_and_not_given_back(
         assert store.workflows.runs.list().items == ()
 
 
-def test_what_the_connection_of_an_engine_is_doing_is_cancelled_before_it_is_closed(
-    postgres_database: Database,
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_a_connection_is_doing_that_is_given_back_is_cancelled_before_it_is_closed(
+    postgres_database: Database, is_own: bool
 ) -> None:
     """backends B-87: the server does not go on with a statement that nobody waits for."""
     engine = sa.create_engine(postgres_database.url)
-    with postgres_database.open(engine=engine) as store:
+    with postgres_database.open(engine=None if is_own else engine) as store:
         checkout = store.backend.acquire(Mode.READ)
         pid = checkout.driver.info.backend_pid
         raw = Raw(postgres_database)

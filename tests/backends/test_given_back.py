@@ -13,6 +13,7 @@ from support.faults.interrupts import Interrupted, cut_off_after
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends.base import Backend, Mode
+from lastlight_state.backends.line import Turn
 from lastlight_state.errors import NestedTransaction, StateError
 from lastlight_state.testing import Database
 
@@ -64,6 +65,17 @@ def test_a_unit_that_was_cut_off_makes_room_for_the_next(backend: Backend, mode:
     checkout = backend.acquire(mode)
     backend.recover(checkout)
     works(backend)
+
+
+@pytest.mark.parametrize("mode", [Mode.READ, Mode.SNAPSHOT])
+def test_what_a_unit_left_open_that_is_over_is_closed_by_the_next(fresh_database: Database, mode: Mode) -> None:
+    """backends B-87: a reader would keep an old state alive for as long as the store is open."""
+    backend = fresh_database.open().backend
+    gone = backend.acquire(mode)
+    gone.handle = weakref.ref(Turn())  # of a statement that is over
+    works(backend, mode)
+    with pytest.raises(backend.driver_errors, match="closed"):
+        gone.driver.execute("SELECT 1")
 
 
 def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_memory: Backend) -> None:

@@ -149,6 +149,16 @@ def test_new_files_are_private_and_links_are_not_followed(log: RunLog, tmp_path:
     assert not list(outside.iterdir())
 
 
+@pytest.mark.parametrize("name", ["flush", "event", "end"])
+def test_a_closed_writer_refuses_and_says_of_which_run(log: RunLog, name: str) -> None:
+    """run-log RL-22."""
+    writer = start(log)
+    writer.close()
+    given: dict[str, list[Any]] = {"flush": [], "event": [{"type": "text"}], "end": ["completed"]}
+    with pytest.raises(StoreClosed, match=f"of run '{RUN}'"):
+        getattr(writer, name)(*given[name])
+
+
 def test_a_second_writer_loses_the_race_until_the_first_is_closed(log: RunLog) -> None:
     """run-log RL-22, case 7."""
     with start(log) as writer:

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.open_files import open_below
+from support.to_disk import ToDisk
 
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import files
@@ -27,6 +29,15 @@ def test_new_files_and_directories_are_their_owners_alone(tmp_path: Path) -> Non
         assert [oct(mode(folder)) for folder in (path.parent, path.parent.parent)] == ["0o700", "0o700"]
     finally:
         os.umask(before)
+
+
+def test_new_directories_are_on_disk_and_none_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-9: each in the one above it."""
+    calls = ToDisk(monkeypatch, tmp_path).calls
+    files.create_private_file(tmp_path / "new" / "deeper" / "lastlight.db")
+    monkeypatch.undo()
+    assert calls == ["sync .", "sync new"]
+    assert open_below(tmp_path.parent) == []
 
 
 def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:

@@ -112,6 +112,15 @@ def test_nothing_is_rebuilt_while_foreign_keys_are_on(sqlite_place: Place) -> No
     backend.release(checkout)
 
 
+def test_a_rebuild_leaves_the_connection_as_it_was(sqlite_place: Place) -> None:
+    """messaging M-7: what is renamed later is renamed in everything that names it."""
+    original(sqlite_place, STRICT, session("s"))
+    with sqlite_place.backend().migration(5, rebuilds=True) as connection:
+        driver: Any = connection.connection.dbapi_connection
+        assert SqliteOriginal(driver).loosen("messaging_sessions") == 1
+        assert driver.execute("PRAGMA legacy_alter_table").fetchone() == (0,)
+
+
 DUPLICATES = (
     session("older", at="2026-06-29T20:15:00.000Z")
     + session("newest", at="2026-06-29T20:17:00.000Z")
