@@ -15,7 +15,7 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.exits import Terminated, failure_of
 from lastlight_state.cli.flags import Flags
-from lastlight_state.cli.output import Output, hush
+from lastlight_state.cli.output import Output
 from lastlight_state.cli.redaction import Secrets
 
 
@@ -48,8 +48,7 @@ def _answer(words: Sequence[str], call: Call) -> Answer:
         with redirect_stdout(printed):  # click prints help itself, and stdout must hold one JSON object
             answer = parser.parse(words, call)
         return Answer({"help": printed.getvalue()}) if printed.getvalue() else answer
-    except BrokenPipeError:
-        hush(_stream(sys.stdout))
+    except BrokenPipeError:  # what was not written yet meets it again at the end, and vanishes there
         return Answer()
     except BaseException as error:  # noqa: BLE001 whatever it is, it becomes an exit code and a text
         for note in getattr(error, "__notes__", ()):  # what was left behind, and what goes on with it

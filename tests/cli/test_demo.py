@@ -180,6 +180,19 @@ def test_a_worker_that_fails_is_an_error(database: Database) -> None:
         supervisor.work(settings, "no-such-run", lambda _: None)
 
 
+def test_a_worker_is_killed_where_its_supervisor_fails(database: Database) -> None:
+    """It has done nothing of the run by then."""
+    store = database.open()
+    run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase="architect").id
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.work(Settings(url=database.url, state_dir=database.state_dir), run_id, interrupt)
+    assert store.workflows.executions.list(run_id=run_id).items == ()
+
+
 def test_an_interrupted_demo_leaves_no_worker_behind(database: Database, tmp_path: Path) -> None:
     """maintenance OP-72."""
     command = [*PROGRAM, "demo", "--url", database.url, "--state-dir", str(tmp_path)]

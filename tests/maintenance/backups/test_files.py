@@ -15,6 +15,7 @@ import pytest
 from support.cli.calls import lastlight_state
 
 from lastlight_state import StateStore
+from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import AlreadyExists, BackendBusy, InvalidValue
 from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox
 from lastlight_state.maintenance.backup import databases, restoring
@@ -205,6 +206,29 @@ def test_a_mailbox_that_stays_busy_ends_the_backup(sqlite_database: Database, fo
         with pytest.raises(BackendBusy):
             store.maintenance.backup.create(folder)
     assert list(folder.parent.iterdir()) == []
+
+
+def test_a_copy_that_was_busy_is_made_anew(
+    sqlite_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-45, OP-46: what the first attempt left is no part of it."""
+    store, copy = sqlite_database.open(), SqliteBackend.snapshot
+    store.mailbox.create("group", "session")
+    tried: list[str] = []
+
+    def once_busy(backend: Any, checkout: Any, path: Path) -> bool:
+        tried.append(path.name)
+        if tried.count(path.name) == 1:
+            path.write_text("half")
+            raise BackendBusy("locked")
+        return copy(backend, checkout, path)
+
+    monkeypatch.setattr(SqliteBackend, "snapshot", once_busy)
+    manifest = store.maintenance.backup.create(folder)
+    assert (tried, manifest.left_out) == (
+        ["lastlight.db"] * 2 + ["outbound.db"] * 2 + ["inbound.db"] * 2,
+        {},
+    )
 
 
 def test_what_vanishes_while_mailboxes_are_copied_is_left_out(

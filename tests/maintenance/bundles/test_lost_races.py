@@ -9,9 +9,9 @@ from support.between import before
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession
-from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, StateError
+from lastlight_state.errors import AlreadyExists, BackendBusy, BackendUnavailable, Conflict, StateError
 from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import archive, logs
+from lastlight_state.maintenance.bundles import archive, logs, selection
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
@@ -84,6 +84,25 @@ def test_a_file_that_appears_during_an_export_stays(
         store.maintenance.bundles.export("run", "run", place)
     assert (happened, caught.value.kind, caught.value.key) == (["link"], "file", str(place))
     assert (list(place.parent.iterdir()), place.read_text()) == ([place], "mine")
+
+
+def test_an_export_that_is_begun_again_has_nothing_of_the_first_attempt(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-60: the database was busy, and the run was larger then."""
+    store, other = database.open(), database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    store.workflows.runs.merge_scratch("run", {"a": "long " * 1_000})
+
+    def shrink() -> None:
+        other.workflows.runs.merge_scratch("run", {"a": None})
+        raise BackendBusy("locked")
+
+    happened = before(monkeypatch, selection, "refuse_unregistered", shrink)
+    for name in ("twice.zip", "once.zip"):
+        store.maintenance.bundles.export("run", "run", tmp_path / name)
+    assert happened
+    assert (tmp_path / "twice.zip").read_bytes() == (tmp_path / "once.zip").read_bytes()
 
 
 def test_a_log_that_appears_after_the_rows_were_stored_stays(

@@ -13,6 +13,7 @@ from support.maintenance.run_folders import branch, message, write, write_run
 from support.maintenance.state_databases import BEGIN, made, put, put_branch, put_message, put_session
 
 from lastlight_state import InvalidValue
+from lastlight_state.conversations import words
 from lastlight_state.testing import Database
 
 LONG = "x" * 300
@@ -39,6 +40,17 @@ def test_a_lenient_import_keeps_what_is_refused_as_text(store: Any, tmp_path: Pa
     assert (session.artifacts_path, session.extra["adapted"]["artifacts_path"]) == (None, "/a\\u0000b")
     assert json.loads(session.extra["adapted"]["extra"])["manifest"]["run_id"] == "r1"
     assert imports.run(runs, lenient=True).units == {"unchanged": 1}
+
+
+def test_a_lenient_import_fails_what_is_refused_as_text_too(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-38: here a text that is larger than the `extra` of a message may be."""
+    monkeypatch.setattr(words, "EXTRA", 1_000)
+    write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1, content={"text": "a\0" + "b" * 1_000})]))
+    for call in (store.maintenance.imports.plan, store.maintenance.imports.run):
+        [failed] = call(tmp_path / "runs", lenient=True).failures
+        assert (failed.code, "extra" in failed.reason) == ("payload_too_large", True)
 
 
 def test_a_lenient_import_leaves_out_a_branch_that_cannot_be_read(store: Any, tmp_path: Path) -> None:
