@@ -76,7 +76,7 @@ def test_who_lacks_a_session_that_another_holds_lets_its_own_locks_go(database: 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_who_lacks_a_session_that_another_holds_waits_for_it(shared_postgres: Database, way: str) -> None:
-    """conversations CV-16: in a lock of Postgres, and does not try over and over."""
+    """conversations CV-16: in a lock of Postgres, without one of the message, and does not try over and over."""
     store, other = shared_postgres.open(migrate=True), shared_postgres.open()
     _sharing(store, "m")
     with ThreadPoolExecutor(1) as pool:
@@ -84,6 +84,7 @@ def test_who_lacks_a_session_that_another_holds_waits_for_it(shared_postgres: Da
             tx.conversations.sessions.touch("s2")
             calling = pool.submit(WAYS[way], store.conversations, "s1", _said("second"))
             wait_until_blocked(Raw(shared_postgres))
+            tx.connection.exec_driver_sql("SELECT id FROM messages FOR UPDATE NOWAIT")
         calling.result(LONG)
     assert (_revised(store, "s1"), _revised(store, "s2")) == (1, 1)
 
