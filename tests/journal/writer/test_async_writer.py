@@ -54,13 +54,17 @@ def test_waiting_is_refused_inside_a_transaction_of_the_same_task(every_backend:
 
     async def work() -> None:
         store = AsyncStateStore(every_backend)
-        async with store.journal.writer() as writer:
+        async with store.journal.writer(WriterOptions(max_queued=1, linger=60, full_timeout=0.01)) as writer:
             async with store.transaction() as tx:
                 pending = await writer.append(run_id, "a")
                 with pytest.raises(MisuseError):
-                    await writer.flush()
+                    await writer.append(run_id, "b")
                 with pytest.raises(MisuseError):
-                    await writer.close()
+                    await pending.wait(0.01)
+                with pytest.raises(MisuseError):
+                    await writer.flush(0.01)
+                with pytest.raises(MisuseError):
+                    await writer.close(0.01)
                 with pytest.raises(MisuseError):
                     tx.journal.writer()
             assert await pending.wait() == 0

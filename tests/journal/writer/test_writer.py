@@ -202,15 +202,19 @@ def test_a_writer_that_refuses_when_full_does_not_wait(every_backend: StateStore
         held.go_on.set()
 
 
+#: Nothing is stored before somebody waits for it.
+FULL_WITH_ONE = WriterOptions(max_queued=1, linger=60, full_timeout=0.01)
+
+
 def test_waiting_is_refused_where_it_would_never_end(every_backend: StateStore, run_id: str) -> None:
     """journal W-14, case 31: inside a transaction's block; appending with room is not waiting."""
     store = every_backend
-    with store.journal.writer() as writer:
+    with store.journal.writer(FULL_WITH_ONE) as writer:
         with store.transaction() as tx:
             pending = writer.append(run_id, "a")
-            waits: list[Callable[[], Any]] = [writer.flush, writer.close, tx.journal.writer]
-            if not pending.seq:
-                waits.append(pending.wait)
+            waits: list[Callable[[], Any]] = [
+                writer.flush, writer.close, tx.journal.writer, pending.wait, lambda: writer.append(run_id, "b")
+            ]  # fmt: skip
             for wait in waits:
                 with pytest.raises(MisuseError):
                     wait()
