@@ -14,6 +14,7 @@ import pytest
 
 from lastlight_state import (
     AsyncStateStore,
+    BackendUnavailable,
     MisuseError,
     NestedTransaction,
     NotFound,
@@ -480,6 +481,17 @@ def test_an_open_that_is_cancelled_leaves_no_store_behind(database: Database) ->
     asyncio.run(work())
     gc.collect()
     assert _descriptors() <= before
+
+
+def test_an_open_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
+    """Also while its error is still looked at."""
+    before = set(threading.enumerate())
+    with pytest.raises(BackendUnavailable) as failed:
+        asyncio.run(AsyncStateStore.open(str(tmp_path)))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+    assert failed.value.__traceback__ is not None
 
 
 def _descriptors() -> int:
