@@ -302,6 +302,14 @@ def test_a_transaction_is_over_when_its_block_is(every_backend: StateStore) -> N
     assert names(every_backend) == ["w"]
 
 
+def test_a_view_is_over_when_its_block_is(every_backend: StateStore) -> None:
+    """backends B-40."""
+    with every_backend.view() as view:
+        assert names(view) == []
+    with pytest.raises(MisuseError, match="has ended"):
+        names(view)
+
+
 def test_the_label_is_noted_on_whatever_ends_the_block(every_backend: StateStore) -> None:
     """backends B-44, journal T-2."""
     with pytest.raises(NotFound) as raised, every_backend.transaction(label="nightly import") as tx:

@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -492,6 +493,42 @@ def test_an_open_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
         thread.join(timeout=10)
         assert not thread.is_alive()
     assert failed.value.__traceback__ is not None
+
+
+def test_a_stream_that_fails_leaves_no_thread_behind(state_store: StateStore) -> None:
+    """Also while its error is still looked at."""
+    before = set(threading.enumerate())
+
+    async def work() -> list[object]:
+        return [change async for change in AsyncStateStore(state_store).conversations.changes.follow("nowhere")]
+
+    with pytest.raises(NotFound) as failed:
+        asyncio.run(work())
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+    assert failed.value.__traceback__ is not None
+
+
+def test_what_a_call_returns_after_its_loop_was_closed_is_kept_nowhere() -> None:
+    lane, loop, go_on = Lane("test"), asyncio.new_event_loop(), threading.Event()
+    returned: list[weakref.ref[object]] = []
+
+    def call() -> object:
+        assert go_on.wait(30)
+        result = threading.Event()
+        returned.append(weakref.ref(result))
+        return result
+
+    async def leave() -> None:
+        lane.run(call)
+
+    loop.run_until_complete(leave())
+    loop.close()
+    go_on.set()
+    lane.close()
+    lane.join()
+    assert [result() for result in returned] == [None]
 
 
 def _descriptors() -> int:

@@ -55,8 +55,10 @@ def test_what_is_joined_is_kept_by_the_callers_commit(store: StateStore, engine:
         transaction = connection.begin()
         with store.transaction(connection=connection) as tx:
             run = create(tx)
+        with pytest.raises(MisuseError, match="has ended"):
+            create(tx)
         transaction.commit()
-    assert store.workflows.runs.get(run).workflow_name == "w"
+    assert [found.id for found in store.workflows.runs.list()] == [run]
 
 
 def test_a_claim_is_confirmed_in_the_callers_transaction(store: StateStore, engine: sa.Engine) -> None:
