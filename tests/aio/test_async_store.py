@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from lastlight_state import (
     AsyncStateStore,
     BackendUnavailable,
+    ClaimLost,
     MisuseError,
     NestedTransaction,
     NotFound,
@@ -484,30 +486,36 @@ def test_an_open_that_is_cancelled_leaves_no_store_behind(database: Database) ->
     assert _descriptors() <= before
 
 
-def test_an_open_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
+async def _open(store: StateStore) -> None:
+    await AsyncStateStore.open(store.settings.state_dir)
+
+
+async def _follow(store: StateStore) -> None:
+    async for _ in AsyncStateStore(store).conversations.changes.follow("nowhere"):
+        pass
+
+
+async def _enter(store: StateStore) -> None:
+    lost = store.workflows.claims.take(store.workflows.runs.create("w", trigger=TRIGGER, phase="p").id, owner="a")
+    store.workflows.claims.release(lost)
+    async with AsyncExitStack() as blocks:
+        await blocks.enter_async_context(AsyncStateStore(store).transaction(claim=lost))
+
+
+@pytest.mark.parametrize("call", [_open, _follow, _enter])
+def test_what_fails_leaves_no_thread_of_its_own_behind(state_store: StateStore, call: Any) -> None:
     """Also while its error is still looked at."""
     before = set(threading.enumerate())
-    with pytest.raises(BackendUnavailable) as failed:
-        asyncio.run(AsyncStateStore.open(str(tmp_path)))
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=10)
-        assert not thread.is_alive()
-    assert failed.value.__traceback__ is not None
 
+    async def work() -> None:
+        with pytest.raises((BackendUnavailable, NotFound, ClaimLost)) as failed:
+            await call(state_store)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+        assert failed.value.__traceback__ is not None
 
-def test_a_stream_that_fails_leaves_no_thread_behind(state_store: StateStore) -> None:
-    """Also while its error is still looked at."""
-    before = set(threading.enumerate())
-
-    async def work() -> list[object]:
-        return [change async for change in AsyncStateStore(state_store).conversations.changes.follow("nowhere")]
-
-    with pytest.raises(NotFound) as failed:
-        asyncio.run(work())
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=10)
-        assert not thread.is_alive()
-    assert failed.value.__traceback__ is not None
+    asyncio.run(work())
 
 
 def test_what_a_call_returns_after_its_loop_was_closed_is_kept_nowhere() -> None:
