@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lastlight_state import AsyncStateStore, StateStore
+from lastlight_state import AsyncStateStore, StateStore, StoreClosed
 from lastlight_state.agent_log import Cwd, LogLine, Outcome, Reset
 
 PROMPT = {"type": "user", "message": {"role": "user", "content": "go"}}
@@ -29,6 +29,20 @@ def test_a_session_is_written_and_read(state_store: StateStore) -> None:
         return [line.type async for line in log.reader.scan("s-1")]
 
     assert asyncio.run(work()) == ["user", "assistant", "assistant", "result"]
+
+
+def test_a_writer_is_closed_when_its_block_is_left(state_store: StateStore) -> None:
+    """agent-log L-6: it takes no more lines."""
+
+    async def work() -> None:
+        log = AsyncStateStore(state_store).agent_log
+        async with log.writer.open(place=Cwd("/app"), session_id="s-1") as session:
+            await session.append([_line("one")])
+        with pytest.raises(StoreClosed):
+            await session.append([_line("two")])
+        assert [line.type async for line in log.reader.scan("s-1")] == ["assistant"]
+
+    asyncio.run(work())
 
 
 def test_a_follower_gets_what_comes_and_ends_when_it_is_left(state_store: StateStore) -> None:

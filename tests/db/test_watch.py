@@ -66,6 +66,25 @@ def test_nobody_is_woken_by_a_look_that_finds_nothing_new() -> None:
     assert woken[:2] == [1, 3]
 
 
+def test_who_waits_no_more_is_not_looked_for() -> None:
+    """workflows W-129: while others go on."""
+    looks: list[set[str]] = []
+    looked = threading.Event()
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        looks.append(set(keys))
+        looked.set()
+        return {}
+
+    watch = Watch(read)
+    with watch.waiting_for(["stays"], 60):
+        with watch.waiting_for(["leaves"], 60):
+            pass
+        with watch.waiting_for(["stays"], 0.001):
+            assert looked.wait(30)
+    assert looks[0] == {"stays"}
+
+
 def test_a_watch_that_was_ended_looks_no_more() -> None:
     """backends B-10: nor does anybody wait for it."""
     looks: list[Collection[str]] = []

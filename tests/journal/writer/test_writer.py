@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from support.between import before
 from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, started, together
 
@@ -22,6 +23,7 @@ from lastlight_state.errors import (
     UnsavedEvents,
 )
 from lastlight_state.journal import Event, NewEvent, QueuedEvent, WriterOptions
+from lastlight_state.journal.writer.saver import Saver
 from lastlight_state.testing import Database, FrozenClock
 
 SCALE = [pytest.param(600, 6, id="600"), pytest.param(10_000, 20, id="10000", marks=pytest.mark.soak)]
@@ -255,6 +257,18 @@ def test_a_full_batch_is_stored_without_waiting_for_more(every_backend: StateSto
             writer.append(run_id, "a")
         assert done.wait(30)
     assert batches == [3, 3]
+
+
+def test_an_event_that_comes_just_before_the_thread_rests_does_not_wait_for_its_end(
+    every_backend: StateStore, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-5: where it fills the batch."""
+    mirrored = threading.Event()
+    options = WriterOptions(max_batch=2, linger=3_600)
+    with every_backend.journal.writer(options, mirrors=[lambda _: mirrored.set()]) as writer:
+        before(monkeypatch, Saver, "_rest", lambda: writer.append(run_id, "b"))
+        writer.append(run_id, "a")
+        assert mirrored.wait(10)
 
 
 @pytest.mark.logs("cannot be stored")
