@@ -27,7 +27,6 @@ from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
     InvalidValue,
-    MisuseError,
     NewerSchema,
     NotMigrated,
     SchemaMismatch,
@@ -85,7 +84,7 @@ def _exit_code(error: StateError) -> int:
         return INCOMPATIBLE
     if isinstance(error, BackendUnavailable | BackendBusy):
         return UNREACHABLE
-    if isinstance(error, MisuseError) and "extra" in error.details:  # the driver of this database is not installed
+    if "extra" in error.details:  # the driver of this database is not installed
         return UNREACHABLE
     return NO
 

@@ -167,3 +167,5 @@ def test_a_run_is_packed_and_removed(log: RunLog) -> None:
     assert said(log, "run-log", "prune", "--keep-days", -1).code == 2
     assert said(log, "run-log", "prune", "-y", "--json").data["pruned"]["run_ids"] == [EXAMPLE_RUN]
     assert said(log, "run-log", "show", EXAMPLE_RUN).code == 1
+    put_example(log)
+    assert said(log, "run-log", "prune", "-y").out.startswith("removed the logs of 1 runs")

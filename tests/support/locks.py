@@ -35,11 +35,17 @@ def found() -> dict[str, str]:
 
 @cache
 def statements() -> dict[str, str]:
-    """The texts of all statements that stand in a module, a class, or an object of one, by the first of their names."""
+    """The texts of all statements that are `named`."""
+    return dict(sorted((name, _text(statement)) for name, statement in named().items()))
+
+
+@cache
+def named() -> dict[str, Statement | Family]:
+    """All statements that stand in a module, a class, or an object of one, by the first of their names."""
     names: dict[Statement | Family, str] = {}
     for name, statement in _all():
         names.setdefault(statement, name)
-    return dict(sorted((name, _text(statement)) for statement, name in names.items()))
+    return {name: statement for statement, name in names.items()}
 
 
 def recorded() -> dict[str, str]:

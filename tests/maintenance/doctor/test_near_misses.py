@@ -190,6 +190,16 @@ def test_an_execution_is_told_that_ended_and_used_something_without_a_session(da
     assert told(store, "DOC-10") == {("executions", ("nameless",))}
 
 
+def test_a_log_that_is_no_agents_is_missed_by_nobody(database: Database) -> None:
+    """maintenance OP-15: although its name could be that of an agent's session."""
+    store = database.open()
+    for folder in ("agent-sessions/projects/-app", "agent-sessions/elsewhere/-app", "sessions/2026/02/03"):
+        (database.state_dir / folder).mkdir(parents=True)
+        (database.state_dir / folder / f"in-{folder.split('/')[1]}.jsonl").write_bytes(b"{}\n")
+    known = str(database.state_dir / "agent-sessions/projects/-app/in-projects.jsonl")
+    assert told(store, "DOC-10") == {("line files", (known,))}
+
+
 def test_only_the_log_of_an_execution_that_ended_is_missed(database: Database) -> None:
     """maintenance OP-15: and none that was pruned."""
     rows, store = Rows(database), database.open()

@@ -17,6 +17,7 @@ from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.receipts import Receipts
+from lastlight_state.schedules import CronSpec
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows.words import RUN_STATUSES
 
@@ -217,6 +218,20 @@ def test_fires_go_but_for_the_last_of_each_cron(database: Database) -> None:
     plan = database.open().maintenance.prune.plan(PrunePolicy("fires"))
     assert (plan.victims, plan.protected) == (("f1", "f2"), {"newest_of_its_cron": 1, "not_ended": 1})
     assert database.open().maintenance.prune.run(PrunePolicy("fires")).counts == {"cron_fires": 2}
+
+
+def test_a_fire_that_its_cron_names_as_its_last_stays(database: Database) -> None:
+    """maintenance OP-26: although a later one is there, and no other fire of that cron."""
+    raw, now, store = database.raw(), database.clock.now(), database.open()
+    for name in ("c", "other"):
+        store.schedules.crons.put(name, CronSpec("0 3 * * *", "wf"))
+        for n in range(3):
+            fire = {"id": f"{name}{n}", "cron_name": name, "source": "manual", "status": "ok"}
+            insert(raw, "cron_fires", {**fire, "started_at": now - timedelta(days=60 - n)})
+    raw.execute("UPDATE cron_schedules SET last_fire_id = 'c0' WHERE name = 'c'")
+    plan = store.maintenance.prune.plan(PrunePolicy("fires"))
+    assert sorted(plan.victims) == ["c1", "other0", "other1"]
+    assert plan.protected == {"last_of_its_cron": 1, "newest_of_its_cron": 2}
 
 
 def test_executions_without_a_run_go_unless_a_run_reads_their_output(database: Database) -> None:
