@@ -185,8 +185,7 @@ class Listing:
 
     def _built(self, chosen: Mapping[str, Any], spread: Mapping[str, _Sizes], *, paged: bool, limit: int) -> Statement:
         plain = self._build(chosen, spread, paged=paged, limit=limit)
-        narrow = self._covering.narrow(chosen) if self._covering and limit else None
-        if self._covering is None or narrow is None:
+        if self._covering is None or (narrow := self._covering.narrow(chosen)) is None:
             return Statement(plain)
         finding = Finding(self._covering, narrow, self._order)
         return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding))
@@ -219,13 +218,14 @@ class Listing:
         return sa.select(sa.func.count()).select_from(source).where(*conditions)
 
     def _alternatives(self, name: str, values: _Sizes) -> Alternatives:
-        if isinstance(values, int) and name in self._groups:
+        if not isinstance(values, int):
+            column = self._spread[name]
+            return [column == constant(word) for word in values], among(column, values)
+        if name in self._groups:
             return self._groups[name].alternatives(values)
         column = self._spread[name]
-        if isinstance(values, int):
-            given = AnyOf(name, column, values)
-            return [column == value for value in given.parameters], given.condition
-        return [column == constant(word) for word in values], among(column, values)
+        given = AnyOf(name, column, values)
+        return [column == value for value in given.parameters], given.condition
 
     def _range(
         self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: Finding | None

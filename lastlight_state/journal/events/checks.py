@@ -93,9 +93,10 @@ def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | No
     A payload says it under the first of two keys that it has.
     """
     told = payload["nodeId"] if "nodeId" in payload else payload.get("node_id")
+    named = told if told is not None and valid.is_identifier(told) else None
     if argument is None:
-        return told if told is not None and valid.is_identifier(told) else None
+        return named
     node_id = valid.identifier(where + "node_id", argument)
-    if told is not None and valid.is_identifier(told) and told != node_id:
+    if named not in (None, node_id):
         raise InvalidValue(where + "node_id", "differs from the node that the payload names")
     return node_id
