@@ -264,7 +264,7 @@ def labelled(error: BaseException, label: str | None) -> None:
         return
     error.add_note(said)
     if isinstance(error, StateError):
-        error.args = (f"{error} ({said})", *error.args[1:])
+        error.args = (f"{error} ({said})",)
 
 
 def refuse_dead(unit: Unit) -> None:

@@ -46,4 +46,4 @@ def _promised(product: str) -> Outline:
 def _outline_of(product: str, _folder: Path, _newest: str) -> Outline:
     promised = drift.promised(product)
     tables = frozenset(table for kind, table, _ in promised if kind == "table")
-    return Outline(tables, frozenset(entry for entry in promised if entry[0] in KINDS and entry[1] in tables))
+    return Outline(tables, frozenset(entry for entry in promised if entry[0] in KINDS))

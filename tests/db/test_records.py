@@ -114,5 +114,23 @@ def test_the_repr_of_a_record_tells_which_one_it_is_and_no_contents() -> None:
     assert "secret" not in told + str(bill())
 
 
+class Step(Record):
+    id: str
+    phase: str | None = None
+    state: Any = None
+    type: str = "step"
+
+
+def test_the_repr_of_a_record_says_nothing_of_what_it_has_not_or_holds() -> None:
+    """house H-10: a text is cut where it is longer than 80 characters."""
+    assert repr(Step(id="i" * 80, state={"key": "secret"})) == f"Step(id='{'i' * 80}')"
+    assert repr(Step(id="i" * 81, phase="p")) == f"Step(id='{'i' * 80}…', phase='p')"
+
+
+def test_a_record_may_have_a_field_that_is_called_type() -> None:
+    """house H-10: which says nothing of how the others are written."""
+    assert Step(id="s").model_dump_json() == '{"id":"s","phase":null,"state":null,"type":"step"}'
+
+
 def test_the_repr_of_a_page_tells_how_much_it_holds() -> None:
     assert repr(Page(items=(bill(), bill()), next_page_token="secret")) == "Page(items=2, more=True)"

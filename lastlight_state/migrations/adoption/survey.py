@@ -113,7 +113,7 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
         too_strict,
         _count(connection) if sound and too_strict else 0,
         shared_keys,
-        tuple(_remarks(connection, original, first, found)) if sound else (),
+        tuple(_remarks(connection, original, found)) if sound else (),
     )
 
 
@@ -128,7 +128,7 @@ def _shared_keys(connection: Connection, found: Catalogue) -> tuple[str, ...]:
     return tuple(", ".join(repr(value) for value in row) for row in rows)
 
 
-def _remarks(connection: Connection, original: Original, first: Catalogue, found: Catalogue) -> Iterator[str]:
+def _remarks(connection: Connection, original: Original, found: Catalogue) -> Iterator[str]:
     """What is kept as it is and may surprise later."""
     for table in SEED_TABLES:
         if ("table", table, "") not in found:
@@ -139,7 +139,7 @@ def _remarks(connection: Connection, original: Original, first: Catalogue, found
                 yield f"{missing} rows of {table} have no {key.name}"
         for column in METADATA.tables[table].columns:
             entry = ("column", table, column.name)
-            if isinstance(column.type, columns.UtcTimestamp) and entry in first and entry in found:
+            if isinstance(column.type, columns.UtcTimestamp) and entry in found:
                 yield from _odd_times(original, table, column.name)
     yield from original.orphans()
 

@@ -160,6 +160,11 @@ def test_moved_siblings_are_removed_and_inserted_and_no_other_is_touched() -> No
         assert all(op != "set" for op, _ in found if before != "aabbc")
 
 
+def test_a_text_in_the_place_of_an_element_is_set_as_a_whole() -> None:
+    """journal C-4: not key by key."""
+    assert ops(element("list", element("item")), element("list", text("a"))) == [("set", ["children", 0])]
+
+
 def test_what_changed_inside_a_moved_neighbourhood_is_found_by_its_id() -> None:
     """journal C-4, C-5, C-6: an op names the nearest element that has an id."""
     before = element("list", element("i", id="a", n=1), element("i", id="b", n=1, old=2))
