@@ -213,6 +213,8 @@ def test_the_members_of_a_set_are_written_in_one_order_wherever_it_stands() -> N
         ({"a": {1, 2}}, {"a": [2, 1], "b": 0}),
         ({"a": {1, 2}}, [2, 1]),
         ([{1, 2}], [[2, 1], 0]),
+        ([1, 2], "ab"),
+        ({"a": {1, 2}}, "a"),
         (5, 6),
     ],
 )

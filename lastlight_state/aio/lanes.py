@@ -240,7 +240,7 @@ class Lane:
         calls = self._calls
         calls.outstanding.add(outcome)
         calls.queue.put((outcome, completions))
-        if len(calls.threads) < self._most and len(calls.outstanding) > len(calls.threads):
+        if len(calls.outstanding) > len(calls.threads):
             self._start()
         return outcome
 

@@ -53,7 +53,7 @@ class Compiled:
         self._batches: Batches | None = None
         #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
         self.parameters: Gather = gatherer(
-            order, types, converters, _constants(compiled, order), by_position=bool(compiled.positional)
+            order, types, converters, _constants(compiled), by_position=bool(compiled.positional)
         )
         self._cells = tuple(stored.cell(entry, dialect) for entry in compiled._result_columns)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
@@ -219,10 +219,9 @@ def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> dict[str, Conve
     return found
 
 
-def _constants(compiled: SQLCompiler, order: Sequence[str]) -> dict[str, Any]:
+def _constants(compiled: SQLCompiler) -> dict[str, Any]:
     """The values inside the statement itself. They are converted with the others at each use."""
-    inside = {name: bind for bind, name in compiled.bind_names.items() if name in order and not bind.required}
-    return {name: bind.effective_value for name, bind in inside.items()}
+    return {name: bind.effective_value for bind, name in compiled.bind_names.items() if not bind.required}
 
 
 def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:

@@ -71,7 +71,7 @@ def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
     for given in objects:
         found = given.element if isinstance(given, sa.Label) else given
         for base in _bases(found) if isinstance(found, sa.Column) else ():
-            if isinstance(base, sa.Column) and isinstance(base.table, sa.Table):
+            if isinstance(base, sa.Column):
                 yield base
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -412,6 +413,21 @@ def test_a_burst_of_reads_gets_as_many_threads_as_there_may_be(state_store: Stat
 
     asyncio.run(work())
     lane.close()
+
+
+def test_a_burst_of_calls_gets_no_more_threads_than_there_may_be() -> None:
+    """backends B-73."""
+    lane, go_on = Lane("test", 2), threading.Event()
+
+    async def work() -> list[bool]:
+        calls = [lane.run(partial(go_on.wait, 30)) for _ in range(6)]
+        go_on.set()
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(work()) == [True] * 6
+    lane.close()
+    lane.join()
+    assert len(lane._calls.threads) == 2
 
 
 def test_calls_one_after_another_share_a_thread() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from support.scratch import THINGS
 
+from lastlight_state.db.statements import prepared
 from lastlight_state.errors import CorruptData
 from lastlight_state.journal import NewEvent
 from lastlight_state.messaging import ConversationKey
@@ -232,3 +235,36 @@ def test_a_run_whose_question_cannot_be_read_hides_no_unhealthy_runs(database: D
     page = store.workflows.health.list_unhealthy()
     assert sorted(run.id for run in page) == ["run-0", "run-2"]
     assert [row.key for row in page.damaged] == ["ap-1"]
+
+
+c = THINGS.c
+FIRST = prepared(sa.select(c.id, c.at).order_by(c.id).limit(sa.bindparam("limit", type_=sa.Integer)))
+UNKEYED = prepared(sa.select(c.kind.label("run_id"), c.id.concat("").label("name"), c.at))
+
+
+def things(store: StateStore, names: str) -> None:
+    """Rows of these names, the first of them damaged."""
+    with store.transaction() as tx:
+        moment = datetime(2026, 2, 3, tzinfo=UTC)
+        tx.connection.execute(sa.insert(THINGS), [{"id": name, "at": moment, "kind": "kind"} for name in names])
+        value = NEVER[tx.connection.dialect.name]
+        tx.connection.exec_driver_sql(f"UPDATE scratch_things SET at = {value} WHERE id = '{names[0]}'")
+
+
+def test_rows_behind_a_damaged_one_fill_the_limit_as_far_as_there_are_any(scratch: StateStore) -> None:
+    """house H-52."""
+    things(scratch, "abcde")
+
+    def first(limit: int) -> str:
+        found = scratch._scope.reading(lambda unit: unit.first_sound(FIRST, {}, limit))
+        return "".join(row["id"] for row in found)
+
+    assert [first(limit) for limit in (1, 2, 4, 5, 9)] == ["b", "bc", *["bcde"] * 3]
+
+
+def test_a_damaged_row_without_its_primary_key_is_known_by_one_name(scratch: StateStore) -> None:
+    """house H-52."""
+    things(scratch, "a")
+    with pytest.raises(CorruptData) as refused:
+        scratch._scope.reading(lambda unit: unit.rows(UNKEYED))
+    assert (refused.value.key, refused.value.column) == ("a", "at")

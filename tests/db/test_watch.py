@@ -85,6 +85,21 @@ def test_who_waits_no_more_is_not_looked_for() -> None:
     assert looks[0] == {"stays"}
 
 
+def test_those_who_want_looks_as_often_share_a_thread() -> None:
+    """workflows W-129: who comes does not put off the look that others wait for."""
+
+    def looking() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "lastlight-watch"}
+
+    watch: Watch[str] = Watch(lambda keys: dict.fromkeys(keys, 0))
+    with watch.waiting_for(["a"], 60):
+        first = looking()
+        with watch.waiting_for(["b"], 60), watch.waiting_for(["c"], 90):
+            assert looking() == first
+        with watch.waiting_for(["d"], 59):
+            assert looking() - first
+
+
 def test_a_watch_that_was_ended_looks_no_more() -> None:
     """backends B-10: nor does anybody wait for it."""
     looks: list[Collection[str]] = []
