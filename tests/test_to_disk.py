@@ -149,8 +149,10 @@ def test_the_files_of_a_backup_are_on_disk_before_it_has_its_name(
         store.maintenance.backup.create(tmp_path / "backup")
     monkeypatch.undo()
     named = calls.index("name backup")
-    synced = [call for call in calls[:named] if call.startswith("sync") and call.endswith(("a.jsonl", "manifest.json"))]
-    assert {Path(call).name for call in synced} == {"a.jsonl", "manifest.json"}
+    synced = [
+        call for call in calls[:named] if call.startswith("sync") and call.endswith(("a.jsonl", "manifest.json", ".db"))
+    ]
+    assert {Path(call).name for call in synced} == {"a.jsonl", "manifest.json", "lastlight.db"}
 
 
 def test_a_bundle_that_a_killed_batch_left_is_brought_to_disk_before_its_rows_go(

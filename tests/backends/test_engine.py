@@ -148,6 +148,23 @@ def test_a_connection_goes_back_as_it_came_from_a_transaction_that_was_joined(
             assert habits(driver) == before
 
 
+def test_a_statement_that_was_cut_off_does_not_keep_the_caller_from_committing(
+    make_engine: Make, database: Database
+) -> None:
+    """backends B-43: SQLite commits nothing while rows of a write are not read."""
+    engine = make_engine()
+    sa.event.listen(engine, "connect", _with_pragmas(engine))
+    with database.open(engine=engine) as store:
+        with engine.begin() as connection:
+            checkout = store.backend.join(connection)
+            checkout.execute(
+                "INSERT INTO workflow_overrides (name, enabled, updated_at) "
+                "VALUES ('a', TRUE, '2026-01-01T00:00:00.000Z'), ('b', TRUE, '2026-01-01T00:00:00.000Z') RETURNING 1"
+            )
+            store.backend.leave(checkout)
+        assert len(store.workflows.overrides.list().items) == 2
+
+
 def _with_pragmas(engine: sa.Engine) -> Callable[[Any, Any], None]:
     def connected(driver: Any, record: Any) -> None:
         if engine.dialect.name == "sqlite":

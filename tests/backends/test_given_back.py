@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
 from support.callers import engine_on
 from support.faults.interrupts import Interrupted, cut_off_after
 
@@ -33,11 +36,18 @@ def backend(request: pytest.FixtureRequest, fresh_database: Database) -> Iterato
     engine.dispose()
 
 
-@pytest.fixture
-def in_memory() -> Iterator[Backend]:
+@pytest.fixture(params=["own", "engine"])
+def in_memory(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """That of a store in memory, where everybody shares one connection."""
-    with StateStore.open("sqlite:///:memory:", settings=IMPATIENT) as store:
+    if request.param == "own":
+        with StateStore.open("sqlite:///:memory:", settings=IMPATIENT) as store:
+            yield store.backend
+        return
+    options: dict[str, Any] = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+    engine = sa.create_engine("sqlite://", **options)
+    with StateStore.open(engine=engine, settings=IMPATIENT, migrate=True) as store:
         yield store.backend
+    engine.dispose()
 
 
 def works(backend: Backend, mode: Mode = Mode.WRITE) -> None:
@@ -63,8 +73,46 @@ def test_a_transaction_that_a_signal_cut_off_as_it_began_is_not_left_open(backen
 def test_a_unit_that_was_cut_off_makes_room_for_the_next(backend: Backend, mode: Mode) -> None:
     """backends B-87: on the only connection that there is."""
     checkout = backend.acquire(mode)
+    driver = checkout.driver
     backend.recover(checkout)
+    with pytest.raises(backend.driver_errors, match="closed"):
+        driver.execute("SELECT 1")
     works(backend)
+
+
+@pytest.mark.parametrize("called", ["enter", "_lend_writer"])
+@pytest.mark.parametrize("mode", [Mode.READ, Mode.ONE])
+def test_a_place_in_a_files_line_is_free_again_when_no_connection_was_lent(
+    sqlite_database: Database, in_memory: Backend, mode: Mode, called: str
+) -> None:
+    """backends B-87, B-6."""
+    for backend in (sqlite_database.open(settings=IMPATIENT).backend, in_memory):
+        with cut_off_after(called, within="writer"), suppress(Interrupted):
+            backend.release(backend.acquire(mode))
+        works(backend)
+
+
+def test_readers_of_one_moment_are_not_kept_in_memory(sqlite_database: Database) -> None:
+    """backends B-45: each of them opened a connection, which stays open."""
+    backend = sqlite_database.open().backend
+    checkouts = [backend.acquire(Mode.READ) for _ in range(5)]
+    gone = [weakref.ref(checkout) for checkout in checkouts]
+    while checkouts:
+        backend.release(checkouts.pop())
+    gc.collect()
+    assert [one() for one in gone] == [None] * 5
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_unit_that_is_over_is_not_kept_in_memory(backend: Backend, mode: Mode) -> None:
+    """backends B-45."""
+    checkout = backend.acquire(mode)
+    backend.rollback(checkout)
+    backend.release(checkout)
+    gone = weakref.ref(checkout)
+    del checkout
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("mode", [Mode.READ, Mode.SNAPSHOT])
@@ -107,16 +155,14 @@ def test_a_unit_in_memory_that_was_cut_off_is_undone_before_the_next(in_memory: 
         in_memory.release(checkout)
     else:
         in_memory.recover(checkout)
-    assert checkout.driver is None
     works(in_memory)
     assert in_memory.peek("SELECT * FROM theirs") is None
 
 
 @pytest.mark.parametrize("mode", [Mode.WRITE, Mode.SNAPSHOT])
-def test_whoever_comes_after_the_end_is_not_kept_waiting(
-    fresh_database: Database, in_memory: Backend, mode: Mode
-) -> None:
+def test_whoever_comes_after_the_end_is_not_kept_waiting(fresh_database: Database, mode: Mode) -> None:
     """backends B-6: the one who closed it has left the line."""
+    in_memory = StateStore.open("sqlite:///:memory:", settings=IMPATIENT).backend
     in_memory.close()
     with pytest.raises(StateError, match="closed") as refusal:
         in_memory.acquire(mode)

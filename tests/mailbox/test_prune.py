@@ -51,6 +51,19 @@ def test_a_removed_number_is_not_given_again(host: HostMailbox, agent: AgentMail
     assert send(host).seq == 42
 
 
+def test_a_number_that_was_given_before_is_not_given_again(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-35: also where its message is gone and lower ones are removed now."""
+    first, _, last = send(host), send(host), send(host)
+    sql(inbound(host), "DELETE FROM messages_in WHERE seq = 6")
+    agent.inbox.complete(first.id)
+    host.sweep.sync()
+    frozen_clock.advance(DAY)
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 1
+    assert (last.seq, send(host).seq) == (6, 8)
+
+
 def test_a_series_that_goes_on_is_kept(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
     """mailbox MB-35: until it has ended."""
     first = send(host, "report", recurrence="0 9 * * *")

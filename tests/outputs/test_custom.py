@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from support.outputs.shapes import a_run
 
 from lastlight_state import StateStore
-from lastlight_state.errors import InvalidValue, MisuseError, SchemaMismatch
+from lastlight_state.errors import InvalidValue, MisuseError, ReservedName, SchemaMismatch
 from lastlight_state.outputs import CacheKey, Output, OutputTable
 from lastlight_state.testing import Database
 
@@ -182,6 +182,16 @@ def test_a_table_without_iterations_takes_the_first_alone(fresh_database: Databa
     assert latest.data == [1, {"a": 2}]
     with pytest.raises(InvalidValue):
         store.outputs.results.put(single, run_id, "n", 1, iteration=1)
+
+
+def test_a_table_of_ones_own_may_have_a_name_that_is_kept_from_defined_ones(fresh_database: Database) -> None:
+    """outputs X-1: it is there already."""
+    table = named("workflow_notes", *(column._copy() for column in REPORTS.columns))
+    store = made(fresh_database, table)
+    own: OutputTable[Any] = store.outputs.catalog.attach("own", table)
+    assert store.outputs.results.put(own, a_run(store), "n", {"title": "x"}).data["title"] == "x"
+    with pytest.raises(ReservedName):
+        fresh_database.open(migrate=True).outputs.define("workflow_words", list[str])
 
 
 def test_a_column_named_payload_of_another_type_is_a_column_like_others(fresh_database: Database) -> None:

@@ -178,6 +178,28 @@ def test_what_a_query_sets_is_not_kept(postgres_database: Database) -> None:
     assert store.outputs.query.rows("SELECT current_setting('work_mem')").rows == before
 
 
+def test_a_query_leaves_the_connection_without_its_limits(sqlite_database: Database) -> None:
+    """outputs A-2: neither its clock, nor what it may do, nor how large a value or pattern may be."""
+    store = sqlite_database.open()
+    store.outputs.query.rows("SELECT 1", timeout=1e-9)
+    with Checkout(Mode.READ, store.backend) as checkout:
+        ask = checkout.driver.execute
+        assert ask(
+            "SELECT max(value) FROM json_each('[' || replace(hex(zeroblob(99999)), '00', '1,') || '2]')"
+        ).fetchone() == (2,)
+        assert ask("PRAGMA cache_size").fetchone()
+        assert ask(f"SELECT 'a' LIKE '{'%a' * 60}'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("pragma", ["user_version", "journal_mode", "encoding", "page_size"])
+def test_what_a_query_may_look_at_it_may_not_set(sqlite_database: Database, pragma: str) -> None:
+    """outputs A-2, case 52."""
+    query = sqlite_database.open().outputs.query
+    [(found,)] = query.rows(f"PRAGMA {pragma}").rows
+    with pytest.raises(ReadOnlyTransaction):
+        query.rows(f"PRAGMA {pragma} = {found}")
+
+
 def test_a_query_keeps_no_lock_and_loses_no_more_than_its_connection(postgres_database: Database) -> None:
     """outputs A-2: a lock of the session outlives rollbacks; a query may end its own connection."""
     query = postgres_database.open().outputs.query

@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.sqlite import SqliteBackend
-from lastlight_state.backends.sqlite.pragmas import pragmas
+from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
 from lastlight_state.errors import BackendUnavailable, NotMigrated, NotSupported, ReadOnlyTransaction
 from lastlight_state.testing import FrozenClock, SqliteTemplate
 from lastlight_state.workflows import Trigger
@@ -248,8 +249,9 @@ def test_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         SqliteBackend(":memory:", Options())
 
 
-def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path) -> None:
+def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """backends B-40: the next caller must find the connection clean."""
+    caplog.set_level(logging.DEBUG, "lastlight_state")
     with StateStore.open(path) as store:
         for mode in (Mode.WRITE, Mode.SNAPSHOT):
             checkout = store.backend.acquire(mode)
@@ -260,10 +262,25 @@ def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path) -> None
         store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         with store.view() as view:
             assert len(view.workflows.runs.list()) == 1
+    assert "ROLLBACK of a unit that was cut off" in caplog.text
 
 
-def test_closing_a_store_does_not_fail_because_the_file_is_busy(path: Path) -> None:
+def test_a_file_that_is_locked_while_it_enters_wal_mode_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-20: SQLite's own busy timeout does not cover it."""
+    holder, connection = (sqlite3.connect(tmp_path / "new.db", isolation_level=None, timeout=0) for _ in range(2))
+    holder.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(time, "sleep", lambda _: holder.execute("ROLLBACK"))
+    set_up(connection, ("journal_mode = WAL",))
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    holder.close()
+
+
+def test_closing_a_store_does_not_fail_because_the_file_is_busy(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """backends B-24: ``PRAGMA optimize`` is a courtesy."""
+    caplog.set_level(logging.DEBUG, "lastlight_state")
     store = StateStore.open(path)
     with store.transaction() as tx:
         tx.connection.exec_driver_sql("PRAGMA busy_timeout = 1")
@@ -274,6 +291,7 @@ def test_closing_a_store_does_not_fail_because_the_file_is_busy(path: Path) -> N
     holder.execute("BEGIN IMMEDIATE")
     store.close()
     holder.close()
+    assert "PRAGMA optimize at close" in caplog.text
 
 
 def test_a_read_only_store_creates_nothing(tmp_path: Path) -> None:

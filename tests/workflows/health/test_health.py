@@ -13,7 +13,7 @@ from support.workflows.plans import plan_of, plan_of_page
 from support.workflows.steps import PLAN, Raw, all_pages, paused, started
 
 from lastlight_state import StateStore
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import CorruptData, InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Blocked, Gate, NodeRef, Question
 from lastlight_state.workflows.health import statements as sql
@@ -65,6 +65,30 @@ def test_a_pause_says_since_when(store: StateStore, frozen_clock: FrozenClock) -
     store.workflows.runs.allow_restarts(run.id, 5, by="ana", reason="more")
     state = store.workflows.health.get_state(run.id)
     assert (state.state, state.blocked, state.unhealthy) == ("paused", Blocked(kind="operator", since=at), ())
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "said"),
+    [
+        ("workflow_runs", "updated_at", "updated_at"),
+        ("workflow_approvals", "created_at", "created_at"),
+        ("executions", "started_at", "silent_since"),
+    ],
+)
+def test_a_run_of_which_something_cannot_be_read_has_no_state(
+    sqlite_database: Database, table: str, column: str, said: str
+) -> None:
+    """workflows W-97: and is said to be damaged."""
+    store, raw = sqlite_database.open(), Raw(sqlite_database)
+    run = started(store)
+    store.workflows.executions.start("s", run_id=run.id)
+    store.workflows.approvals.create(run.id, Gate("plan", "Go?"))
+    for (name,) in raw("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?", table):
+        raw(f"DROP TRIGGER {name}")
+    raw(f"UPDATE {table} SET {column} = 'soon'")
+    with pytest.raises(CorruptData) as caught:
+        store.workflows.health.get_state(run.id)
+    assert (caught.value.table, caught.value.column) == (table, said)
 
 
 def test_a_lease_that_ends_now_is_alive(store: StateStore, frozen_clock: FrozenClock) -> None:
