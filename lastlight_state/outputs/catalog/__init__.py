@@ -154,7 +154,7 @@ class Catalog(Repository):
 
     def _wish(self, key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
         wish = wished(key, model, table, max_bytes)
-        if wish.made.kind != "custom" and naming.is_reserved(wish.table_name):
+        if naming.is_reserved(wish.table_name):
             free = self._free_name(wish.table_name, wish.key)
             name = getattr(model, "__name__", "")
             name = name if name.isidentifier() else "Model"
