@@ -76,7 +76,14 @@ def test_what_names_nothing_is_refused(given: str | Path) -> None:
         urls.parse(given)
 
 
-@pytest.mark.parametrize("given", ["postgresql://ana:a-secret@db:port/state", f"postgresql://ana:{PASSWORD}@db/state"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "post-gres://ana:a-secret@db/s",
+        "postgresql://ana:a-secret@db:port/state",
+        f"postgresql://ana:{PASSWORD}@db/state",
+    ],
+)
 def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -> None:
     """backends B-5: passwords in no text."""
     with pytest.raises(InvalidValue) as refused:

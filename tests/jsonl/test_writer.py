@@ -30,6 +30,7 @@ from support.jsonl.lines import (
     read,
     record,
 )
+from support.open_files import open_below
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import (
@@ -582,6 +583,23 @@ def test_a_failed_sync_says_that_the_outcome_is_unknown(path: Path, monkeypatch:
         writer.close()
     writer.close()
     assert read(path).numbers == [0]
+
+
+def test_a_file_that_may_not_be_written_is_asked_about_each_time(path: Path) -> None:
+    """agent-log L-20: and not left open."""
+    asked: list[int] = []
+
+    def refuse(descriptor: int) -> None:
+        asked.append(descriptor)
+        raise InvalidValue("file", "is not ours")
+
+    writer = LineWriter(path, check=refuse)
+    for _ in range(2):
+        with pytest.raises(InvalidValue):
+            writer.append(one(0))
+        assert open_below(path.parent) == []
+    writer.close()
+    assert (len(asked), path.read_bytes()) == (2, b"")
 
 
 def test_a_closed_writer_refuses_and_closes_again_quietly(path: Path) -> None:

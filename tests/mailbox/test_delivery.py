@@ -194,6 +194,14 @@ def test_the_last_message_that_was_settled_is_sent_again_when_it_is_queued_again
     assert taken(host) == [lost.id]
 
 
+def test_what_was_queued_again_hides_no_earlier_message(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-84, MB-82: a host reads on from where it stood."""
+    first, second, lost = (reply(agent) for _ in range(3))
+    host.outbox.mark_failed(lost.id, error="gone", permanent=True)
+    host.outbox.requeue(lost.id)
+    assert taken(host) == [first.id, second.id, lost.id]
+
+
 def test_a_message_to_the_host_itself_needs_no_place(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-85: of the kind ``system``."""
     agent.outbox.send(kind="system", content={"action": "restart"})

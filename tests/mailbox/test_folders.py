@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,18 @@ def test_a_missing_file_is_not_found_and_a_damaged_one_is_named(mailboxes: Mailb
     with pytest.raises(NotFound):
         mailboxes.host("group", "session")
     assert send(mailboxes.ensure("group", "session")).seq == 2
+
+
+@pytest.mark.parametrize(("name", "said"), [("inbound.db", "inbound.db"), ("outbound.db", "outbound.db"), (None, None)])
+def test_what_a_mailbox_lacks_is_told(mailboxes: Mailboxes, host: HostMailbox, name: str | None, said: Any) -> None:
+    """mailbox MB-04: one of its files, or everything."""
+    if name is None:
+        shutil.rmtree(host.folder)
+    else:
+        (host.folder / name).unlink()
+    with pytest.raises(NotFound) as refusal:
+        Place.below(mailboxes.root, "group", "session").refuse_missing()
+    assert refusal.value.details.get("reason") == (said and f"it has no {said}")
 
 
 def test_an_empty_file_of_the_other_side_is_an_empty_mailbox(mailboxes: Mailboxes, host: HostMailbox) -> None:

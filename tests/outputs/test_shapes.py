@@ -94,6 +94,8 @@ class Opaque:
         (Mixed, "json"),
         (Opaque, "json"),
         (Literal["a", 1], "json"),
+        (Literal[True, 2], "json"),
+        (Enum("Nothing", {"NONE": None}), "json"),
         (Any, "json"),
         (None, "json"),
     ],

@@ -38,6 +38,12 @@ def test_the_seeds_example_has_no_findings(log: RunLog) -> None:
     assert log.checks.validate(path) == report
 
 
+def test_a_header_of_another_run_is_found(log: RunLog) -> None:
+    """run-log RL-50, case 34."""
+    put(log, [head(OTHER_RUN), event(0), ending()])
+    assert [(found.code, found.line) for found in log.checks.validate(RUN).findings] == [("run_id_mismatch", 1)]
+
+
 LATE = line("tool.output", tool="t", tool_call_id="c", result_raw="")
 
 #: For each code: the lines of a log, and the line where it is found.

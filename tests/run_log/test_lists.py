@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.run_log.logs import (
@@ -47,6 +48,30 @@ def test_a_packed_run_is_listed_with_the_beginning_of_an_input_of_any_length(log
     log.runs.pack(RUN)
     [entry] = log.runs.list()
     assert (entry.input_preview, entry.state) == (("ask" * 200_000)[:200], "ended")
+
+
+@pytest.mark.parametrize(
+    ("given", "preview"),
+    [
+        ({"type": "text", "text": "go"}, "go"),
+        ({"type": "parts", "parts": ["a", {"type": "text", "text": "b"}]}, "a\nb"),
+        ({"type": "parts", "parts": [{"type": "image"}, {"type": "image_url", "text": 5}]}, "[image]\n[image]"),
+        ({"type": "parts", "parts": [{"type": "document"}, {"type": "file"}]}, "[document]\n[document]"),
+        (
+            {"type": "parts", "parts": [{"type": "audio"}, {"type": 5}, {"type": ["file"]}, {}]},
+            "[other:audio]" + "\n[other]" * 3,
+        ),
+        ({"type": "parts", "parts": [5, None, ["a"]]}, "[other]\n[other]\n[other]"),
+        ({"type": "parts", "parts": {}}, None),
+        ({"type": "text", "text": 5}, None),
+        ("go", None),
+        (None, None),
+    ],
+)
+def test_what_a_run_was_asked_is_shown_as_text(log: RunLog, given: Any, preview: str | None) -> None:
+    """run-log RL-62: what is no text stands as its kind, whoever wrote it."""
+    put(log, [head(), line("run.start", input=given)])
+    assert log.runs.get(RUN).input_preview == preview
 
 
 def _pages(log: RunLog, limit: int, **given: object) -> list[str]:

@@ -59,15 +59,38 @@ def test_a_complete_exchange_is_left_as_it_is() -> None:
             ],
             [("call", "u"), ("result", "v")],
         ),
+        (
+            [
+                {"role": "assistant", "content": [{"type": "image", "id": "u"}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u"}, "y"]},
+            ],
+            [{"role": "assistant", "content": [{"type": "image", "id": "u"}]}, {"role": "user", "content": ["y"]}],
+            [("result", "u")],
+        ),
+        (
+            [CALL, {"role": "user", "content": [{"type": "note", "tool_use_id": "a"}]}, result("a"), result("b")],
+            [CALL, {"role": "user", "content": [{"type": "note", "tool_use_id": "a"}]}, result("a"), result("b")],
+            [],
+        ),
+        (
+            [
+                {"role": "assistant", "content": [{"type": "tool_use", "id": id_} for id_ in ("u", {"no": "text"})]},
+                {"role": "user", "content": ["y", {"type": "tool_result", "tool_use_id": ["no text"]}]},
+                {"role": "assistant", "content": "x", "tool_calls": [{"id": [1]}]},
+                {"role": "tool", "tool_call_id": {}, "content": "z"},
+            ],
+            None,
+            None,
+        ),
     ],
 )
 def test_half_exchanges_are_dropped(
-    messages: list[dict[str, Any]], expected: list[dict[str, Any]], dropped: list[tuple[str, str | None]] | None
+    messages: list[dict[str, Any]], expected: list[dict[str, Any]] | None, dropped: list[tuple[str, str | None]] | None
 ) -> None:
     """run-log RL-92, case 54."""
     given = deepcopy(messages)
     found = normalise(given)
-    assert list(found.messages) == expected
+    assert expected is None or list(found.messages) == expected
     assert dropped is None or [(one.kind, one.call_id) for one in found.dropped] == dropped
     assert given == messages
 
@@ -92,6 +115,16 @@ def test_an_environment_that_cannot_be_read_is_refused_unless_another_is_given()
     with pytest.raises(InvalidValue, match="cwd"):
         prepare_resume(given, environment=THERE)
     assert prepare_resume(given, environment=THERE, previous=HERE).changes[0].name == "cwd"
+
+
+@pytest.mark.parametrize(
+    ("environment", "previous"),
+    [(Runtime(cwd="/there", os=None), HERE), (THERE, Runtime(cwd="/here", os=None)), (THERE, Runtime(cwd="/here"))],
+)
+def test_what_only_one_of_two_environments_tells_is_no_change(environment: Runtime, previous: Runtime) -> None:
+    """run-log RL-94."""
+    plan = prepare_resume(state(USER), environment=environment, previous=previous)
+    assert [change.name for change in plan.changes] == ["cwd"]
 
 
 def test_the_current_prompt_takes_the_place_of_leading_system_messages() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.run_log.logs import (
     EXAMPLE_SESSION,
     FIXTURES,
@@ -38,7 +39,7 @@ from lastlight_state.errors import (
     UnsafePath,
 )
 from lastlight_state.run_log import RunLog, SessionState
-from lastlight_state.run_log.states import files
+from lastlight_state.run_log.states import files, reconstruction
 from lastlight_state.testing.clock import FrozenClock
 
 USER = {"role": "user", "content": "hi"}
@@ -385,3 +386,35 @@ def test_the_first_of_two_answers_with_one_number_is_reconstructed(log: RunLog) 
     found = log.states.reconstruct(SESSION)
     assert found is not None
     assert [message["content"] for message in found.messages] == ["a", "first"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [response(3, "early"), request(4, "a")],
+        [request(3, "old"), request(4, "a"), response(3, "late")],
+        [request(4, "a"), response(5, "of another")],
+        [request(4, "a"), response(4) | {"output": 5}],
+        [request(4, "a"), response(4) | {"seq": "4"}],
+    ],
+    ids=["before any prompt", "of an earlier prompt", "of a later one", "damaged", "with a number that is none"],
+)
+def test_an_answer_to_something_else_is_not_reconstructed(log: RunLog, after: list[dict[str, Any]]) -> None:
+    """run-log RL-77."""
+    put(log, [head(session_id=SESSION), *after])
+    found = log.states.reconstruct(SESSION)
+    assert found is not None
+    assert ([message["content"] for message in found.messages], found.invoke_seq) == (["a"], 4)
+
+
+def test_a_run_that_is_removed_while_it_is_looked_through_is_passed_over(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-77: the one before it has the state."""
+    put(log, [head(session_id=SESSION), request(3, "older")])
+    newest = head(id_of(9), session_id=SESSION, started_at="2026-02-04T00:00:00Z")
+    path = put(log, [newest, request(1, "newer") | {"run_id": id_of(9)}], id_of(9), "2026/02/04")
+    assert before(monkeypatch, reconstruction, "RunReading", path.unlink) == []
+    found = log.states.reconstruct(SESSION)
+    assert found is not None
+    assert (found.run_id, path.exists()) == (RUN, False)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.run_log.logs import (
+    AT,
     OTHER_RUN,
     OTHER_SESSION,
     RUN,
@@ -28,6 +29,8 @@ from support.run_log.logs import (
     lines_of,
     put,
     read,
+    request,
+    response,
     run_log,
     start,
     status,
@@ -284,6 +287,45 @@ def test_behind_the_end_only_late_outputs_and_custom_records_follow(log: RunLog)
     report = log.checks.validate(RUN)
     assert report.ok
     assert report.counts["late_record"] == 2
+
+
+def test_numbers_that_do_not_fit_are_refused_and_say_which_would(log: RunLog) -> None:
+    """run-log RL-29."""
+    with start(log) as writer:
+        for seq in (3, 4):
+            writer.append(record_of(request(seq)))
+        writer.append(record_of(response(4)))
+        for record, said in (
+            (request(4), "must be 5 or more, got 4"),
+            (response(4), "request 4 is answered already, or was never asked"),
+            (response(2), "request 2 is answered already, or was never asked"),
+            (response(5), "request 5 was never asked"),
+        ):
+            with pytest.raises(InvalidValue, match=said):
+                writer.append(record_of(record))
+        writer.append(record_of(response(3)))
+
+
+def test_a_record_of_a_later_version_is_of_this_run_or_names_none(log: RunLog) -> None:
+    """run-log RL-28: as another log has it."""
+    later = {"type": "later.kind", "ts": AT}
+    values = [head(OTHER_RUN), later | {"run_id": OTHER_RUN}, {"type": "x.acme.note", "ts": AT}, later | {"run_id": 5}]
+    put(log, values, OTHER_RUN)
+    _, named, custom, nameless = read(log, OTHER_RUN)[0]
+    with start(log) as writer:
+        for record in (named, custom):
+            with pytest.raises(InvalidValue, match="is of another run"):
+                writer.append(record)
+        writer.append(nameless)
+    assert [value["type"] for value in lines_of(writer.path)] == ["header", "later.kind"]
+
+
+def test_a_record_of_this_run_and_session_differs_from_what_is_none(log: RunLog) -> None:
+    """run-log RL-10: comparing never raises."""
+    record = record_of(event(0))
+    assert record == record_of(event(0))
+    for other in (record_of(event(1)), head(), 5, None):
+        assert record != other
 
 
 def test_a_record_is_of_this_run_and_session(log: RunLog) -> None:

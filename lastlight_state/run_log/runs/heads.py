@@ -194,7 +194,7 @@ def _part_text(part: Any) -> str:
     kind = part.get("type")
     if isinstance(kind, str) and kind.startswith("image"):
         return "[image]"
-    if isinstance(kind, str) and kind in ("document", "file"):
+    if kind in ("document", "file"):
         return "[document]"
     return f"[other:{kind}]" if isinstance(kind, str) else "[other]"
 
