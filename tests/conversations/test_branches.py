@@ -121,6 +121,19 @@ def test_another_system_message_takes_the_first_place_of_the_former(every_backen
     assert history(every_backend, "fork") == ["s1", "m0"]
 
 
+def test_another_system_message_takes_no_place_of_a_message_that_is_not_the_former_one(
+    every_backend: StateStore,
+) -> None:
+    """conversations CV-41: only the pointer moves, also where there was no system message."""
+    c = every_backend.conversations
+    branch = begun(every_backend, "m0", "m1")
+    version = c.progressions.get(branch.progression_id).version
+    for system in ("s0", "s1", "m1", "m0", "m0"):
+        c.branches.replace_system("main", said(system)[0])
+    assert (c.branches.get("main").system_msg_id, history(every_backend, "main")) == ("m0", ["m0", "m1"])
+    assert c.progressions.get(branch.progression_id).version == version
+
+
 def test_branches_are_ensured_listed_and_changed(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """conversations CV-5, CV-24: an equal one is returned as it is."""
     c = every_backend.conversations

@@ -73,7 +73,7 @@ class Branches(Repository):
             found = unit.find(Branch, branching.GET, {"branch_id": row["id"]})
             if found is None:
                 return making.created(unit, self._listeners, known, row, system, now, locks=locks)
-            if fields := _differing(found, row, system):
+            if fields := _differing(found, row):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
             return found
@@ -225,12 +225,10 @@ def _message(row: Row) -> BranchMessage:
     return BranchMessage.of({**place, "message": Message.of(row)})
 
 
-def _differing(found: Branch, row: Row, system: Row | str | None) -> builtins.list[str]:
+def _differing(found: Branch, row: Row) -> builtins.list[str]:
     """The fields that the caller gives and that are stored otherwise."""
     given = ("session_id", "user", "name", "progression_id", "system_msg_id", *branching.HINTS)
     fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]
-    if system is not None and row["system_msg_id"] != found.system_msg_id and "system_msg_id" not in fields:
-        fields.append("system_msg_id")
     extra = None if row["extra"] is None else codec.decode(row["extra"])
     compared = (("node_metadata", row["node_metadata"]), ("extra", extra))
     return fields + [

@@ -108,7 +108,7 @@ def system_replaced(
     sessions.put_all(unit, listeners, known, [given], now, locks=locks, own=branch["session_id"])
     at = {"progression_id": own["id"], "ord": own["start_ord"]}
     first = unit.row(sql.FIRST, at)
-    if former is not None and first is not None and first["message_id"] == former != new:
+    if first is not None and first["message_id"] == former != new:
         inherited = unit.value(orders.INHERITED, {"progression_id": own["id"]}) or 0
         if inherited > own["start_ord"]:
             problem = "a fork has inherited the place of its system message"
