@@ -189,6 +189,12 @@ def rewritten(value: Any) -> Any:
     return value
 
 
+def test_numbers_that_are_not_whole_stay_apart_from_those_that_are() -> None:
+    """house H-33: and what is stored of a small one is what was given."""
+    assert codec.canonical([0.5, -1.5, 2.0, 1e300]) == b"[0.5,-1.5,2,1e+300]"
+    assert codec.encode("x", [1.0, 0.5, 2.0**60], max_bytes=LARGE) == "[1.0,0.5,1152921504606846976]"
+
+
 def test_a_digest_is_the_sha256_of_the_canonical_form() -> None:
     assert codec.canonical({"b": 1.0, "a": [-0.0, "é"]}) == '{"a":[0,"é"],"b":1}'.encode()
     assert codec.digest([1]) == hashlib.sha256(b"[1]").hexdigest()
@@ -214,6 +220,8 @@ def test_the_members_of_a_set_are_written_in_one_order_wherever_it_stands() -> N
         ({"a": {1, 2}}, [2, 1]),
         ([{1, 2}], [[2, 1], 0]),
         ([1, 2], "ab"),
+        (5, [[2, 1]]),
+        (5, {"a": [2, 1]}),
         ({"a": {1, 2}}, "a"),
         (5, 6),
     ],

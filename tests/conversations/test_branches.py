@@ -101,6 +101,21 @@ def test_a_system_message_stands_in_the_pool_and_not_in_the_order(every_backend:
     assert c.sessions.get(session.id).branch_count == 2
 
 
+def test_the_tail_of_each_branch_is_its_own(every_backend: StateStore) -> None:
+    """conversations CV-23: whatever its ancestors and other branches have, and as far up as it goes."""
+    c = every_backend.conversations
+    begun(every_backend, "m0", "m1", "m2")
+    c.lineage.fork("main", at=2, branch_id="fork")
+    c.branches.append("fork", said("f2", "f3", "f4"))
+    begun(every_backend, branch_id="empty")
+
+    def tail(branch_id: str, limit: int) -> list[str]:
+        return [one.message.id for one in c.branches.tail(branch_id, limit)]
+
+    assert [tail("fork", n) for n in (1, 4, 9)] == [["f4"], ["m1", "f2", "f3", "f4"], ["m0", "m1", "f2", "f3", "f4"]]
+    assert [tail("main", 2), tail("empty", 2)] == [["m1", "m2"], []]
+
+
 def test_another_system_message_takes_the_first_place_of_the_former(every_backend: StateStore) -> None:
     """conversations CV-41: unless a fork has inherited that place; the former one stays stored."""
     c = every_backend.conversations

@@ -135,6 +135,7 @@ def test_a_delivery_is_with_one_reader_until_its_lease_ends(
     assert (late.value.kind, late.value.held_by, late.value.details["delivery_id"]) == ("delivery", "r2", "bo/0")
     assert [one.acked_at for one in exchange.inbox("bo", state="all")] == [None, None, None]
     assert exchange.ack("bo", [1], reader="r1") == 1  # nobody has taken it since
+    assert exchange.ack("bo", [2], reader="r3") == 1  # the lease of the second reader has ended, too
 
 
 def test_what_is_done_stays_done(every_backend: StateStore) -> None:
@@ -160,6 +161,19 @@ def test_what_is_given_back_is_handed_out_at_once(every_backend: StateStore) -> 
     assert exchange.release("bo", [0, 7], reader="r2") == 0
     assert exchange.release("bo", 0, reader="r1") == 1
     assert places(exchange.take("bo", reader="r2")) == [(0, "a")]
+
+
+def test_what_is_not_given_back_stays_as_it_is(every_backend: StateStore) -> None:
+    """conversations CV-34: other deliveries of the reader, and those that are done."""
+    exchange = every_backend.conversations.exchange
+    for name in ("a", "b", "c"):
+        exchange.send(letter(name), to=["bo", "cy"])
+    for owner in ("bo", "cy"):
+        exchange.take(owner, reader="r1", limit=3)
+    exchange.ack("bo", 1, reader="r1")
+    assert exchange.release("bo", [0, 1], reader="r1") == 1
+    held = [[one.taken_by for one in exchange.inbox(owner, state="all")] for owner in ("bo", "cy")]
+    assert held == [[None, "r1", "r1"], ["r1", "r1", "r1"]]
 
 
 def test_readers_that_take_at_once_get_different_deliveries(every_backend: StateStore, database: Database) -> None:

@@ -84,6 +84,7 @@ def test_the_canonical_text_has_one_order_of_keys() -> None:
         [],
         {},
         {"kind": "text"},
+        {"kind": "words", "text": "a"},
         {"kind": "text", "text": 1},
         {"kind": "text", "text": "a", "id": 1},
         {"kind": "element"},
@@ -158,6 +159,23 @@ def test_moved_siblings_are_removed_and_inserted_and_no_other_is_touched() -> No
     for before, after in (("abcdef", "fedcba"), ("abc", "xyz"), ("aabbc", "abcab"), ("", "abc"), ("abc", "")):
         found = ops(siblings(before), siblings(after))
         assert all(op != "set" for op, _ in found if before != "aabbc")
+
+
+def test_a_value_of_another_kind_is_set_as_a_whole() -> None:
+    """journal C-4: a list, an object or neither."""
+    values = [[1], {"a": 1}, 1, "a", [[1]]]
+    for before in values:
+        for after in values:
+            changed = ops(element("a", x=before), element("a", x=after))
+            both = isinstance(before, list) and isinstance(after, list)
+            assert both or changed == ([] if before is after else [("set", ["props", "x"])])
+
+
+def test_a_child_without_an_id_is_not_the_one_with_an_id_in_its_place() -> None:
+    """journal C-5."""
+    plain, named = element("list", element("i", n=1)), element("list", element("i", id="a", n=1))
+    for before, after in ((plain, named), (named, plain)):
+        assert ops(before, after) == [("remove", ["children", 0]), ("insert", ["children", 0])]
 
 
 def test_a_text_in_the_place_of_an_element_is_set_as_a_whole() -> None:
