@@ -73,6 +73,16 @@ def test_lists_hold_what_has_no_number_and_no_time(host: HostMailbox, agent: Age
     assert walked(agent.outbox.list) == ["b", "a"]
 
 
+def test_what_failed_and_has_no_number_is_queued_again(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-84."""
+    failed, later = reply(agent, "a"), reply(agent, "b")
+    sql(outbound(host), "UPDATE messages_out SET seq = NULL WHERE id = ?", [failed.id])
+    host.outbox.mark_failed(failed.id, error="gone", permanent=True)
+    host.outbox.mark_delivered(later.id)
+    host.outbox.requeue(failed.id)
+    assert host.outbox.list_failed().items == ()
+
+
 def walked(listing: Any) -> list[str]:
     """The ids on all pages of one item."""
     found, page = [], listing(limit=1)

@@ -80,6 +80,19 @@ def test_a_workflow_that_is_switched_off_starts_no_run(store: StateStore) -> Non
     assert runs.restart(failed.id, by="ana", reason="again").status == "running"
 
 
+def test_a_workflow_that_is_switched_off_keeps_no_other_from_starting(store: StateStore) -> None:
+    """workflows W-95: nor does it change why another is refused."""
+    runs = store.workflows.runs
+    failed, cancelled = started(store), started(store)
+    runs.finish(failed.id, "failed")
+    runs.cancel(cancelled.id, by="ana", reason="no more")
+    store.workflows.overrides.put("other", enabled=False)
+    assert runs.restart(failed.id, by="ana", reason="again").status == "running"
+    with pytest.raises(Conflict) as caught:
+        started(store, parent_run_id=cancelled.id)
+    assert caught.value.code == "parent_cancelled"
+
+
 def test_a_switch_that_says_on_lets_runs_start(store: StateStore) -> None:
     """workflows W-95."""
     store.workflows.overrides.put("deploy", enabled=True)
