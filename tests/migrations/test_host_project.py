@@ -22,16 +22,15 @@ HEAD = scripts.head()
 #: A host whose ``env.py`` is Alembic's own template, in which every revision commits by itself on SQLite.
 TEMPLATE = """
 from alembic import context
-from sqlalchemy import MetaData, create_engine
+from sqlalchemy import MetaData, NullPool, create_engine
 from lastlight_state import migrations
 
-engine = create_engine(context.config.get_main_option("sqlalchemy.url"))
-with engine.connect() as connection:
+url = context.config.get_main_option("sqlalchemy.url")
+with create_engine(url, poolclass=NullPool).connect() as connection:
     context.configure(connection=connection, target_metadata=MetaData(), include_object=migrations.include_object)
     with context.begin_transaction():
         migrations.upgrade_from_env()
         context.run_migrations()
-engine.dispose()
 """
 REVISION = """
 import sqlalchemy as sa
