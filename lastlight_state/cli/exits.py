@@ -29,7 +29,6 @@ from lastlight_state.errors import (
     InvalidValue,
     NewerSchema,
     NotMigrated,
-    SchemaMismatch,
     StateError,
 )
 
@@ -80,7 +79,7 @@ def _exit_code(error: StateError) -> int:
         return USAGE
     if isinstance(error, NotMigrated):
         return BEHIND
-    if isinstance(error, NewerSchema) or (isinstance(error, SchemaMismatch) and error.code == "unfinished_copy"):
+    if isinstance(error, NewerSchema) or error.code == "unfinished_copy":
         return INCOMPATIBLE
     if isinstance(error, BackendUnavailable | BackendBusy):
         return UNREACHABLE

@@ -64,6 +64,7 @@ def test_people_see_the_progress_and_the_tables(source: Database, tmp_path: Path
     assert "copied workflow_overrides: 1 of 2 rows" not in said.err
     assert said.err.count("copied workflow_overrides: 2 of 2 rows") == 1
     assert said.err.count("verified workflow_overrides: 2 of 2 rows") == 1
+    assert " 0 of 0 rows" not in said.err
     assert "and compared every table" in said.out
 
 

@@ -155,6 +155,18 @@ def test_a_worker_takes_over_between_a_phase_and_its_gate(database: Database) ->
     assert len(store.workflows.executions.list(run_id=run_id)) == 1
 
 
+def test_a_gate_is_open_once_it_is_approved_and_opens_no_other(database: Database) -> None:
+    """packaging PT-2: one that was only asked stays shut."""
+    store = database.open()
+    run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase="architect").id
+    worker.drive(store, run_id)
+    (gate,) = store.workflows.approvals.list_pending()
+    assert not worker.is_open(store, run_id, "post_architect")
+    store.workflows.approvals.answer(gate.id, "approved", by="ana")
+    assert worker.is_open(store, run_id, "post_architect")
+    assert not worker.is_open(store, run_id, "post_reviewer")
+
+
 def test_a_worker_whose_supervisor_is_gone_ends(database: Database) -> None:
     store = database.open()
     run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase="architect").id

@@ -126,7 +126,9 @@ def test_raw_lines_are_those_of_the_file_byte_for_byte(logged: Logged) -> None:
     with redirect_stdout(out), redirect_stderr(io.StringIO()):
         assert run(["log", FIRST, *logged.words, "--raw"]) == 0
     assert out.buffer.getvalue() == logged.path(FIRST).read_bytes()
-    assert lastlight_state("log", FIRST, *logged.words, "--raw").out.encode() == logged.path(FIRST).read_bytes()
+    for more in ((), ("--json",)):
+        said = lastlight_state("log", FIRST, *logged.words, "--raw", *more)
+        assert said.out.encode() == logged.path(FIRST).read_bytes()
 
 
 ODD: list[Any] = [

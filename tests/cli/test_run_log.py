@@ -87,6 +87,22 @@ def test_a_run_is_followed_until_its_writer_is_gone(log: RunLog, monkeypatch: py
     assert lines(followed.out)[-1]["records"] == 51
 
 
+def test_what_is_there_is_printed_without_waiting_unless_more_may_come(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-84: a log that is being written is waited for with --follow alone, one that has ended never is."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: pytest.fail("it waited")))
+    with start(log, id_of(7)):
+        assert lines(said(log, "run-log", "tail", id_of(7), "--json").out)[-1]["records"] == 1
+    assert lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--follow", "--json").out)[-1]["records"] == 9
+
+
+def test_a_long_log_is_printed_to_its_end(log: RunLog) -> None:
+    """run-log RL-84."""
+    put(log, [head(), *(event(seq) for seq in range(1001))])
+    assert lines(said(log, "run-log", "tail", RUN, "--json").out)[-1]["records"] == 1002
+
+
 def test_a_log_that_is_removed_while_it_is_followed_is_told_after_its_records(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +179,9 @@ def test_a_run_is_packed_and_removed(log: RunLog) -> None:
     assert said(log, "run-log", "pack", EXAMPLE_RUN, "--json").data["packed"] is False
     assert said(log, "run-log", "prune", "--dry-run").out.startswith("would remove the logs of 1 runs")
     assert said(log, "run-log", "prune").code == 1
-    assert said(log, "run-log", "prune", "--session", SESSION, "-y").out == "removed the logs of 0 runs, 0 bytes\n"
+    for words in (("-y",), (), ("--dry-run",)):
+        none = said(log, "run-log", "prune", "--session", SESSION, *words)
+        assert (none.code, none.out) == (0, "removed the logs of 0 runs, 0 bytes\n")
     assert said(log, "run-log", "prune", "--keep-days", -1).code == 2
     assert said(log, "run-log", "prune", "-y", "--json").data["pruned"]["run_ids"] == [EXAMPLE_RUN]
     assert said(log, "run-log", "show", EXAMPLE_RUN).code == 1

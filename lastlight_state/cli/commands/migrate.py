@@ -67,7 +67,7 @@ def _lines(result: MigrationResult) -> Iterator[Any]:
 def _plan(store: StateStore, to: str) -> Answer:
     plan = migrations.check(store.backend, to)
     refuse(store.backend, plan.state)
-    if plan.state.state == "unversioned" and plan.adoption is None:
+    if plan.state.state == "unversioned":
         refuse_foreign(store.backend)
     if plan.actual is not None:
         refuse_wrong(store.backend, plan.state)

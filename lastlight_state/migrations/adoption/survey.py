@@ -111,7 +111,7 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
         tuple(fit.lacking(found, first)),
         later | (found.keys() & first.keys()) | ({ONE_ACTIVE} if shared_keys else frozenset()),
         too_strict,
-        _count(connection) if sound and too_strict else 0,
+        _count(connection) if too_strict else 0,
         shared_keys,
         tuple(_remarks(connection, original, found)) if sound else (),
     )
