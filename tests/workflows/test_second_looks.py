@@ -135,6 +135,20 @@ def test_a_request_answered_while_an_answer_was_checked_stays_answered(
     assert requests.get(request.id).response == "ben"
 
 
+def test_a_gate_prolonged_by_another_program_after_the_sweep_looked_has_not_expired(
+    every_backend: StateStore, frozen_clock: FrozenClock, raw: Raw
+) -> None:
+    """workflows W-87: QuestionRepository._expire."""
+    gate = paused(every_backend, Gate("late", "Go on?", expires_at=frozen_clock.now() + OVERDUE))
+    frozen_clock.advance(OVERDUE * 2)
+    later = frozen_clock.now() + OVERDUE
+    with racing(every_backend) as race:
+        race.before_unit(2, lambda: raw("UPDATE workflow_approvals SET expires_at = ?", later))
+        assert every_backend.workflows.approvals.expire_due() == ()
+    assert race.left == 0
+    assert every_backend.workflows.approvals.get(gate.id).status == "pending"
+
+
 def test_a_gate_cancelled_after_the_sweep_looked_has_not_expired(
     every_backend: StateStore, other: StateStore, frozen_clock: FrozenClock
 ) -> None:

@@ -46,6 +46,11 @@ WRITES: dict[str, tuple[Callable[[Any], Any], timedelta, Act]] = {
         timedelta(0),
         lambda s, c: s.workflows.claims.transfer(c, owner="b"),
     ),
+    "Claims.take again": (
+        REPEATS["claims.heartbeat"].given,
+        timedelta(0),
+        lambda s, c: s.workflows.claims.take(c.run_id, owner="a"),
+    ),
     "Queue.admit": (LOOKS["Queue._expire"].given, timedelta(0), lambda s, r: s.workflows.queue.admit(r)),
     "Runs.set_trace": (
         LOOKS["Runs.finish"].given,

@@ -95,9 +95,9 @@ def _by_status(statuses: Sequence[str] | None) -> dict[str, Any]:
     if statuses is None:
         return {}
     wanted = [valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)]
-    if "pending" in wanted and "expired" not in wanted:
+    if "expired" not in wanted:
         return {"statuses": wanted, "not_overdue": {}}
-    if "expired" in wanted and "pending" not in wanted:
+    if "pending" not in wanted:
         return {"statuses": [*wanted, "pending"], "overdue": {}}
     return {"statuses": wanted}
 

@@ -30,7 +30,7 @@ _foreign_silent = sa.and_(_foreign, RUNS.c.updated_at < bind("foreign_silent", R
 
 OFFERED = sa.and_(RUNNING, _awake, _nobodys, RUNS.c.transition_seq > 0)
 ABANDONED = sa.and_(RUNNING, _awake, sa.or_(_lease_over, _foreign_silent))
-DUE = sa.and_(PAUSED, RUNS.c.wake_at.is_not(None), RUNS.c.wake_at <= _now, ~questions.blocked(RUNS.c.id))
+DUE = sa.and_(PAUSED, RUNS.c.wake_at <= _now, ~questions.blocked(RUNS.c.id))
 #: A new run that its creator is expected to claim. It is not listed, but may be taken by id.
 IN_GRACE = sa.and_(RUNNING, _awake, _unowned, RUNS.c.lease_expires_at >= _now)
 

@@ -137,7 +137,7 @@ def _member(name: str, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 _locked = (
-    sa.select(RUNS.c.id, RUNS.c.claim_epoch, _member("lease_expires_at", RUNS.c.lease_expires_at).label("lease_end"))
+    sa.select(RUNS.c.id, _member("lease_expires_at", RUNS.c.lease_expires_at).label("lease_end"))
     .join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id))
     .where(RUNNING, RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch == _member("epoch", RUNS.c.claim_epoch))
     .order_by(RUNS.c.id)
@@ -147,7 +147,7 @@ _locked = (
 #: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
 HEARTBEAT_MANY = prepared(
     sa.update(RUNS)
-    .where(RUNS.c.id == _locked.c.id, RUNS.c.claim_epoch == _locked.c.claim_epoch, RUNS.c.claim_owner.is_not(None))
+    .where(RUNS.c.id == _locked.c.id)
     .values(
         **ALIVE,
         lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _locked.c.lease_end), _locked.c.lease_end),

@@ -220,7 +220,7 @@ FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
 
 FIND_SESSION = prepared(
     sa.select(*COLUMNS)
-    .where(_c.session_id == _param("session_id"), _c.session_id.is_not(None))
+    .where(_c.session_id == _param("session_id"))
     .order_by(_c.started_at.desc(), _c.id.desc())
     .limit(number(1))
 )

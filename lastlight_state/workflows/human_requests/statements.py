@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.statements import bind, prepared
 from lastlight_state.workflows.human_requests.records import HumanRequest
 from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY, preview, short
 from lastlight_state.workflows.questions.inbox import By, Inbox
@@ -53,10 +53,10 @@ QUESTIONS = QuestionRows(
     ),
 )
 
-#: Clears the answer of a request, which is pending again.
+#: Clears the answer of an answered request, which is pending again.
 REOPEN = prepared(
     sa.update(REQUESTS)
-    .where(REQUESTS.c.id == sa.bindparam("request_id"), REQUESTS.c.status == constant("answered"))
+    .where(REQUESTS.c.id == sa.bindparam("request_id"))
     .values(
         status="pending",
         closed_reason=sa.bindparam("reason"),

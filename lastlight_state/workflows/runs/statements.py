@@ -58,7 +58,6 @@ FIND_KEY = prepared(
     sa.select(*DETAIL, RUNS.c.create_digest).where(
         RUNS.c.workflow_name == sa.bindparam("workflow_name"),
         RUNS.c.run_key == sa.bindparam("run_key"),
-        RUNS.c.run_key.is_not(None),
     )
 )
 

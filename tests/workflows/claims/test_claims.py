@@ -106,6 +106,18 @@ def test_a_due_run_with_a_question_left_is_not_due(store: StateStore, raw: Raw, 
     assert store.workflows.claims.take_next(owner="worker-1")[0].run_id == run_id
 
 
+def test_a_due_run_waits_for_no_closed_question_and_for_none_of_another_run(
+    store: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-110, case 63."""
+    run, other = offered(store), paused(store)
+    store.workflows.waits.pause(run.id, until=frozen_clock.now() + timedelta(seconds=60))
+    frozen_clock.advance(seconds=60)
+    assert listed(store) == [run.id]
+    assert store.workflows.claims.take(run.id, owner="worker-1").run_id == run.id
+    assert store.workflows.runs.get(other.run_id).status == "paused"
+
+
 def test_a_run_that_somebody_drives_is_a_lost_race(store: StateStore) -> None:
     """workflows W-41: the loser learns who drives it, and until when."""
     claim = store.workflows.claims.take(started(store).id, owner="worker-1")

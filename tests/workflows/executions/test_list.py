@@ -175,6 +175,7 @@ LEGACY: dict[str, tuple[Mapping[str, Any], str]] = {
     "success": ({"finished_at": "@", "success": True}, "succeeded"),
     "success without an end": ({"success": True}, "succeeded"),
     "an end without success": ({"finished_at": "@"}, "failed"),
+    "an end without success, for a reason": ({"finished_at": "@", "stop_reason": "skipped"}, "failed"),
     "failure": ({"finished_at": "@", "success": False, "stop_reason": "max_turns"}, "failed"),
     "failure without a reason": ({"success": False}, "failed"),
     "skipped": ({"finished_at": "@", "success": False, "stop_reason": "skipped"}, "skipped"),

@@ -59,9 +59,12 @@ STATES: list[tuple[str, Facts]] = [
     ("running", facts(lease_expires_at=NOW)),
     ("running", facts(**LOST, wake_at=AFTER)),
     ("running", facts(**STRANGER)),
+    ("running", facts(claim_owner="w-1")),
+    ("running", facts(**{**STRANGER, "updated_at": NOW - GRACE - TICK, "claim_owner": "w-1"})),
     ("stale", facts(**{**STRANGER, "updated_at": NOW - GRACE - TICK})),
     ("stale", facts(**LOST)),
     ("orphaned", facts(lease_expires_at=BEFORE)),
+    ("orphaned", facts(lease_expires_at=BEFORE, transition_seq=0)),
     ("stopping", facts(**HELD, cancel_requested_at=BEFORE)),
     ("stopping", facts(**LOST, cancel_requested_at=BEFORE)),
     ("unknown", facts("hibernating")),
@@ -163,6 +166,13 @@ COMPLAINTS: list[tuple[set[str], Facts]] = [
     (set(), facts("paused", pause_reason="operator")),
     (set(), facts("paused", pause_reason="a newer one")),
     (set(), facts("hibernating", deadline_at=BEFORE, **LOST)),
+    (set(), facts("failed", questions=(DUE,))),
+    (
+        set(),
+        facts("paused", pause_reason="operator", cancel_requested_at=NOW - LONG * 99, silent_since=NOW - LONG * 99),
+    ),
+    (set(), facts(**HELD, pause_reason="timer")),
+    (set(), facts("paused", pause_reason="timer", wake_at=AFTER, waiting_for=None)),
 ]
 
 
