@@ -147,3 +147,37 @@ def test_messages_are_found_by_number_on_both_sides(host: HostMailbox, agent: Ag
     ]
     with pytest.raises(NotFound):
         agent.outbox.resolve_seq(99)
+
+
+@pytest.mark.parametrize("seq", [2.5, "eight", 0, -2, 3])
+def test_what_is_no_number_of_the_host_is_listed(host: HostMailbox, agent: AgentMailbox, seq: object) -> None:
+    """mailbox MB-24: a fraction, a text, one that is not above zero, and one of the agent; what has none is sound."""
+    send(host)
+    sql(inbound(host), "DROP TABLE messages_in")
+    sql(inbound(host), "CREATE TABLE messages_in (id TEXT, seq, kind TEXT, timestamp TEXT, status TEXT, content TEXT)")
+    for name, number in (("sound", 8), ("none", None), ("odd", seq)):
+        row = (name, number, "chat", "2026-01-01 00:00:00", "{}")
+        sql(inbound(host), "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES (?, ?, ?, ?, ?)", row)
+    assert [finding.message_id for finding in agent.verify()] == ["odd"]
+
+
+def test_a_series_that_waits_for_its_next_occurrence_is_sound(host: HostMailbox) -> None:
+    """mailbox MB-24: a settled occurrence beside a live one is no second live one."""
+    columns = "id, seq, kind, timestamp, status, recurrence, series_id, content"
+    for name, seq, status in (("a", 2, "completed"), ("b", 4, "pending")):
+        row = (name, seq, "task", "2026-01-01T00:00:00.000Z", status, "@daily", "a", "{}")
+        sql(inbound(host), f"INSERT INTO messages_in ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    assert host.verify() == []
+
+
+@pytest.mark.parametrize("text", ["", "soon", "\N{SUPERSCRIPT TWO}", "-4"])
+def test_a_note_of_others_that_is_no_number_counts_as_none(host: HostMailbox, agent: AgentMailbox, text: str) -> None:
+    """mailbox MB-21, MB-45, MB-82: of the highest number, of what is settled, and of the lives of an agent."""
+    sent, answer = send(host), reply(agent)
+    agent.start()
+    for path in (inbound(host), outbound(host)):
+        for key in ("highest_seq", "settled_seq", "agent_instance"):
+            sql(path, "INSERT OR REPLACE INTO mailbox_meta (key, value) VALUES (?, ?)", [key, text])
+    assert [due.message.id for due in host.outbox.take_due()] == [answer.id]
+    assert (send(host).seq, sent.seq) == (4, 2)
+    assert agent.start().instance.startswith("1-")

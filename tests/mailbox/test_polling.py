@@ -241,3 +241,63 @@ def test_an_old_acknowledgement_does_not_swallow_a_message_of_its_id(host: HostM
     sql(inbound(host), "DELETE FROM messages_in")
     send(host, "again")
     assert ids(agent.inbox.take()) == ["again"]
+
+
+def test_an_answer_that_waits_is_found_before_what_wakes_nobody(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-47: what comes behind it hides it not."""
+    answer = host.inbox.send("answer", kind="chat", content={"questionId": "q"})
+    host.inbox.send_many([NewMessage("chat", {"questionId": "other"}, when=When(trigger=False)) for _ in range(3)])
+    found = agent.inbox.find_response("q")
+    assert found is not None
+    assert found.id == answer.id
+
+
+def test_a_message_without_a_time_has_no_unreadable_one(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-11"""
+    send(host, "plain")
+    send(host, "odd")
+    sql(inbound(host), "UPDATE messages_in SET process_after = 'soon' WHERE id = 'odd'")
+    assert agent.inbox.peek().unreadable_times == ("odd",)
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_claim_of_another_is_no_claim_of_this_agent(
+    mailboxes: Mailboxes, host: HostMailbox, frozen_clock: FrozenClock, is_started: bool
+) -> None:
+    """mailbox MB-43, MB-44: after the host has freed it, what this one says of the message counts."""
+    agent = mailboxes.agent("group", "session")
+    if is_started:
+        agent.start()
+    message = send(host)
+    mailboxes.agent("group", "session").inbox.claim(message.id)
+    frozen_clock.advance(timedelta(seconds=1))
+    assert host.sweep.release(reason="killed").released == 1
+    agent.inbox.fail(message.id, error="broken")
+    assert host.sweep.sync().failed == 1
+
+
+def test_an_acknowledgement_of_an_earlier_message_with_the_id_settles_nothing(
+    host: HostMailbox, agent: AgentMailbox
+) -> None:
+    """mailbox MB-44, MB-46: and the next completion removes it."""
+    agent.inbox.complete(send(host, "again").id)
+    sql(inbound(host), "DELETE FROM messages_in")
+    send(host, "again")
+    assert host.sweep.sync().completed == 0
+    agent.inbox.complete(send(host, "other").id)
+    assert sql(outbound(host), "SELECT message_id FROM processing_ack") == [("other",)]
+
+
+def test_a_completion_of_the_original_before_a_release_settles_nothing(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-44, MB-50: it names no try, so its time decides; a later one counts."""
+    message = send(host)
+    sql(
+        outbound(host),
+        "INSERT INTO processing_ack VALUES (?, 'processing', '2026-01-01', NULL, NULL, NULL, NULL)",
+        [message.id],
+    )
+    assert host.sweep.release(reason="gone").released == 1
+    sql(outbound(host), "UPDATE processing_ack SET status = 'completed', status_changed = '2026-01-01 00:00:00'")
+    assert host.sweep.sync().completed == 0
+    sql(outbound(host), "UPDATE processing_ack SET status_changed = '2999-01-01 00:00:00'")
+    assert host.sweep.sync().completed == 1

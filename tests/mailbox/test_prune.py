@@ -214,3 +214,69 @@ def test_what_killed_calls_left_goes_with_the_next_creation(mailboxes: Mailboxes
     os.utime(old, (0, 0))
     mailboxes.create("group", "next")
     assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_what_the_agent_works_on_is_kept_while_it_completes_other_work(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
+) -> None:
+    """mailbox MB-35, MB-46: its claim is no acknowledgement that is done with."""
+    held, other = send(host), send(host)
+    agent.inbox.claim(held.id)
+    host.inbox.fail(held.id, error="no")
+    agent.inbox.complete(other.id)
+    frozen_clock.advance(DAY)
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 0
+    assert host.inbox.find(held.id) is not None
+
+
+def test_a_receipt_goes_by_its_own_time(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: one of a message that is gone stays as long as it is young."""
+    for name in ("old", "young"):
+        host.outbox.mark_delivered(reply(agent, name).id)
+        frozen_clock.advance(DAY)
+    now = frozen_clock.now()
+    assert agent.outbox.prune(settled_before=now, dry_run=False).messages == 2
+    assert host.inbox.prune(settled_before=now - DAY, dry_run=False).receipts == 1
+    assert sql(inbound(host), "SELECT message_out_id FROM delivered") == [("young",)]
+
+
+def test_receipts_stay_beside_a_fresh_file(mailboxes: Mailboxes, host: HostMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: one that never numbered a message; the agent's own may come back."""
+    host.outbox.mark_delivered(reply(mailboxes.agent("group", "session")).id)
+    frozen_clock.advance(DAY)
+    outbound(host).write_bytes(outbound(mailboxes.create("group", "fresh")).read_bytes())
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).receipts == 0
+
+
+@pytest.mark.parametrize(
+    ("beside", "removed"),
+    [
+        ({"status": "paused"}, 1),
+        ({"status": "pending", "recurrence": "@daily"}, 1),
+        ({"status": "completed", "recurrence": "@daily"}, 1),
+        ({"status": "completed", "recurrence": "@daily", "series_id": "old"}, 0),
+        ({"status": "paused", "series_id": "old"}, 0),
+        ({"status": "pending", "series_id": "old"}, 0),
+        ({"status": "pending", "series_id": "new"}, 1),
+        ({"status": "completed", "series_id": "old"}, 2),
+    ],
+)
+def test_a_message_of_others_keeps_its_own_series_and_no_other(
+    host: HostMailbox, frozen_clock: FrozenClock, beside: dict[str, str], removed: int
+) -> None:
+    """mailbox MB-35: also one that they wrote without a series; a settled one that recurs stays itself."""
+    host.inbox.fail(send(host, "old").id, error="no")
+    row = {"id": "theirs", "kind": "chat", "timestamp": "2025-01-01 00:00:00", "content": "{}", **beside}
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    sql(inbound(host), f"INSERT INTO messages_in ({names}) VALUES ({marks})", [*row.values()])
+    frozen_clock.advance(DAY)
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == removed
+
+
+def test_a_settled_message_that_recurs_without_a_series_stays(host: HostMailbox, frozen_clock: FrozenClock) -> None:
+    """mailbox MB-35: others wrote it, and its next occurrence is still to be stored."""
+    columns = "id, kind, timestamp, status, recurrence, content"
+    row = ["theirs", "chat", "2025-01-01 00:00:00", "completed", "@daily", "{}"]
+    host.status()
+    sql(inbound(host), f"INSERT INTO messages_in ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    assert host.inbox.prune(settled_before=frozen_clock.now(), dry_run=False).messages == 0

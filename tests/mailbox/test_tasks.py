@@ -208,3 +208,27 @@ def test_a_message_is_no_task(host: HostMailbox) -> None:
     """mailbox MB-36"""
     send(host, "chat")
     assert host.tasks.find("chat") is None
+
+
+def test_a_pattern_that_cannot_be_read_is_looked_at_only_when_it_or_its_zone_changes(host: HostMailbox) -> None:
+    """mailbox MB-38, MB-37: a task of others gets its time all the same, and one without a pattern any zone."""
+    host.tasks.create("report", prompt="p", when=DAILY)
+    sql(inbound(host), "UPDATE messages_in SET recurrence = 'every day'")
+    found = host.tasks.update("report", when=WhenChange(process_after=NOON))
+    assert (found.recurrence, found.process_after) == ("every day", NOON)
+    with pytest.raises(InvalidValue, match="every day"):
+        host.tasks.update("report", when=WhenChange(timezone="UTC"))
+    assert host.tasks.update("report", when=WhenChange(recurrence=None)).recurrence is None
+    assert host.tasks.update("report", when=WhenChange(timezone="Europe/Oslo")).timezone == "Europe/Oslo"
+    with pytest.raises(InvalidValue, match="Mars"):
+        host.tasks.update("report", when=WhenChange(timezone="Mars/Olympus"))
+
+
+def test_a_series_whose_pattern_never_matches_again_ends(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-38, MB-39: as others may store it."""
+    host.tasks.create("report", prompt="p", when=DAILY)
+    sql(inbound(host), "UPDATE messages_in SET recurrence = '0 0 31 2 *'")
+    agent.inbox.complete("report")
+    report = host.sweep.sync()
+    assert (report.completed, report.successors) == (1, 0)
+    assert sql(inbound(host), "SELECT status FROM messages_in") == [("completed",)]
