@@ -80,12 +80,8 @@ def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool
 
 def asked(repo: str) -> dict[str, dict[str, str]]:
     """The condition for a filter and its parameters: ``"owner/name"``, or a bare name of any owner."""
-    owner, name = normalised(None, repo)
-    if name is None:
-        raise InvalidValue("repo", "must not be blank")
-    if owner is not None:
-        return owned(owner, name)
-    return {"bare_repo": {"repo_name": name}}
+    owner, name = _named(None, repo)
+    return {"bare_repo": {"repo_name": name}} if owner is None else _owned(owner, name)
 
 
 def asked_several(given: str | Sequence[str]) -> dict[str, Any]:
@@ -98,7 +94,7 @@ def asked_several(given: str | Sequence[str]) -> dict[str, Any]:
     several = valid.several("repo", given)
     valid.at_most("repo", several, MOST_VALUES)
     found = [asked(repo) for repo in several]
-    if all(one == found[0] for one in found[1:]) and found:
+    if found and all(one == found[0] for one in found[1:]):
         return found[0]
     owners = _unique(one["owned_repo"] for one in found if "owned_repo" in one)
     names = _unique(one["bare_repo"] for one in found if "bare_repo" in one)
@@ -128,7 +124,15 @@ def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 def owned(owner: str | None, name: str | None) -> dict[str, dict[str, Any]]:
     """The condition for one repository and its parameters. Without an owner: rows that have none."""
-    owner, name = normalised(owner, name)
+    return _owned(*_named(owner, name))
+
+
+def _named(owner: str | None, repo: str | None) -> tuple[str | None, str]:
+    owner, name = normalised(owner, repo)
     if name is None:
         raise InvalidValue("repo", "must not be blank")
+    return owner, name
+
+
+def _owned(owner: str | None, name: str) -> dict[str, dict[str, Any]]:
     return {"owned_repo": {"repo_owner": owner, "repo_name": name, "qualified": f"{owner}/{name}" if owner else name}}

@@ -8,6 +8,7 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
+from lastlight_state.testing import FrozenClock
 from lastlight_state.workflows import RunFilter, Trigger
 from lastlight_state.workflows.repos import normalised, split_legacy
 
@@ -70,6 +71,7 @@ def test_what_is_normal_stays_so(owner: str | None, repo: str) -> None:
         assert normalised(*stored) == stored
     if owner is None:
         assert split_legacy(None, repo) == stored
+    assert split_legacy(*stored) == stored
 
 
 def test_names_at_their_limit_are_stored(store: StateStore) -> None:
@@ -108,3 +110,21 @@ def test_a_bare_name_is_what_stands_behind_the_first_slash_letter_by_letter(stor
     for repo, found in (("Wi_d", 1), ("wi_d", 0), ("Wixd", 0), ("i_d", 0)):
         assert len(store.workflows.runs.list(repo=repo)) == found
         assert store.workflows.lookups.count(RunFilter(repo=repo)).value == found
+
+
+def test_a_name_that_holds_a_slash_is_found_as_a_whole(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
+    """workflows W-6, W-24: in lists, counts and sums, and never by a part of it, whichever way it is stored."""
+    run, legacy = started(store, trigger=Trigger("t", repo="x/acme/w")), started(store, trigger=Trigger("t"))
+    raw("UPDATE workflow_runs SET owner = NULL, repo = 'x/acme/w' WHERE id = ?", legacy.id)
+    for run_id in (run.id, legacy.id):
+        store.workflows.executions.start("deploy:plan", run_id=run_id)
+    assert {(each.owner, each.repo) for each in store.workflows.runs.list()} == {("x", "acme/w")}
+    workflows, since = store.workflows, frozen_clock.now()
+    for repo, found in (("x/acme/w", 2), ("x/w", 0), ("acme/w", 0), ("w", 0), ("acme", 0)):
+        assert len(workflows.runs.list(repo=repo)) == found
+        assert len(workflows.runs.list(repo=[repo, "other/w"])) == found
+        assert len(workflows.runs.list(repo=[repo, "other"])) == found
+        assert workflows.lookups.count(RunFilter(repo=repo)).value == found
+        assert sum(each.runs for each in workflows.lookups.activity(None, repo, since=since)) == found
+        assert workflows.usage.for_repo(None, repo, since=since).executions == found
+        assert workflows.usage.daily(1, repo=repo)[0].executions == found

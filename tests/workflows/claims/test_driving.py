@@ -170,6 +170,20 @@ def test_a_claim_that_was_lost_between_two_renewals_is_found_at_the_end(store: S
     assert driven.lost
 
 
+def test_a_run_that_another_took_is_lost_whatever_was_done_before(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-39: neither its own wake-up nor what the holder of another run did is an end of this one."""
+    ended, run = driver(store), started(store)
+    store.workflows.runs.finish(ended.run_id, "succeeded", claim=ended)
+    store.workflows.waits.pause(run.id, until=frozen_clock.now())
+    claim = store.workflows.claims.take(run.id, owner="worker-1", lease=timedelta(hours=1))
+    assert claim.epoch == ended.epoch
+    with store.workflows.claims.driving(claim) as driven:
+        raw.hold(run.id, "worker-2")
+    assert driven.lost
+
+
 def test_a_block_that_raises_leaves_the_claim_to_run_out(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-39, W-42: a run that fails on every worker meets its limit."""
     claim, raised = driver(store), Broken("no route to host")

@@ -13,7 +13,7 @@ from support.sent import recorded
 from support.workflows.plans import columns_of_rows, plan_of
 from support.workflows.steps import Raw, all_pages, started, together
 
-from lastlight_state.errors import CorruptData, InvalidValue
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ExecutionOptions, ExecutionSummary, Failure, NodeRef, Trigger, Usage
@@ -221,7 +221,13 @@ def test_only_a_row_with_neither_end_nor_success_is_in_flight(store: StateStore,
     run = started(store)
     for name, (facts, _) in LEGACY.items():
         plant(raw, name, facts, run.id)
-    executions = store.workflows.executions
+    raw("UPDATE executions SET turns = 1")
+    executions, ended = store.workflows.executions, LEGACY.keys() - {"in flight"}
+    assert {item.id for item in executions.list(lost_log=True)} == ended
+    for name in ended:
+        with pytest.raises(Conflict) as caught:
+            executions.update(name, checkpoint={"step": 1})
+        assert (caught.value.code, caught.value.details["found"]) == ("execution_finished", LEGACY[name][1])
     assert executions.interrupt(run.id, reason="taken over") == 1
     assert executions.get("in flight").outcome == "interrupted"
     assert executions.phase_state("a:b", run_id=run.id) == "done"

@@ -80,10 +80,10 @@ def test_a_trigger_cannot_contradict_that_of_the_run(store: StateStore) -> None:
 def test_a_run_that_does_not_say_its_type_is_asked_for_its_earlier_executions(store: StateStore, raw: Raw) -> None:
     """workflows W-50: an adopted run has no trigger type, but its executions have one."""
     executions = store.workflows.executions
-    unsaid = started(store, trigger=Trigger("t-2"))
-    assert executions.start("deploy:plan", run_id=unsaid.id).trigger_type == "unknown"
     adopted = started(store, trigger=Trigger("t-3"))
     raw.execution(adopted.id)
+    unsaid = started(store, trigger=Trigger("t-2"))
+    assert executions.start("deploy:plan", run_id=unsaid.id).trigger_type == "unknown"
     assert executions.start("deploy:plan", run_id=adopted.id).trigger_type == "webhook"
 
 
@@ -144,6 +144,18 @@ def test_an_attempt_that_only_the_node_has_counted_is_not_counted_again(store: S
     executions.start("deploy:a", run_id=run.id, node=node)
     raw("UPDATE run_nodes SET last_attempt = 2")
     assert executions.start("deploy:a", run_id=run.id, node=node).attempt == 3
+
+
+def test_an_attempt_that_only_an_execution_has_counted_counts_for_its_own_node(store: StateStore, raw: Raw) -> None:
+    """workflows W-50: another program wrote them, and none of the nodes."""
+    executions, run, other = store.workflows.executions, started(store), started(store)
+    counted = {(run.id, "a", 0): 3, (run.id, "a", 1): 8, (run.id, "b", 0): 7, (other.id, "a", 0): 9}
+    for (run_id, node_id, iteration), attempt in counted.items():
+        values = (node_id, iteration, attempt, raw.execution(run_id))
+        raw("UPDATE executions SET node_id = ?, iteration = ?, attempt = ? WHERE id = ?", *values)
+    for (run_id, node_id, iteration), attempt in counted.items():
+        started_now = executions.start("deploy:a", run_id=run_id, node=NodeRef(node_id, iteration))
+        assert started_now.attempt == attempt + 1
 
 
 def test_concurrent_starts_of_a_node_get_different_attempts(every_backend: StateStore) -> None:

@@ -56,13 +56,24 @@ def test_a_queued_run_waits_for_its_turn_its_time_or_its_switch(store: StateStor
     assert get_state(run.id).blocked == Blocked(kind="workflow_disabled", id="deploy", since=later)
 
 
+def test_a_queued_run_waits_for_no_switch_of_another_workflow(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-97, W-98: nor for its own, once that is on again."""
+    run = started(store, status="queued")
+    frozen_clock.advance(seconds=1)
+    for name, enabled in (("deploy", False), ("deploy", True), ("other", False)):
+        store.workflows.overrides.put(name, enabled=enabled)
+    assert store.workflows.health.get_state(run.id).blocked == Blocked(kind="queue", since=START)
+
+
 def test_a_pause_says_since_when(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-97, W-98: notes since then are no change of status."""
-    run = started(store)
+    """workflows W-97, W-98: notes since then are no change of status, and those of another run are not its own."""
+    run, other = started(store), started(store)
     at = frozen_clock.advance(seconds=1)
     store.workflows.waits.pause(run.id)
     frozen_clock.advance(seconds=1)
     store.workflows.runs.allow_restarts(run.id, 5, by="ana", reason="more")
+    store.workflows.runs.finish(other.id, "failed")
+    store.workflows.runs.restart(other.id, by="ana", reason="again")
     state = store.workflows.health.get_state(run.id)
     assert (state.state, state.blocked, state.unhealthy) == ("paused", Blocked(kind="operator", since=at), ())
 

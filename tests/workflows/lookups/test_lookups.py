@@ -195,7 +195,15 @@ def test_repositories_are_counted_whichever_way_they_are_spelt(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
     """workflows W-6, W-96, case 50."""
-    for owner, repo in (("acme", "w"), ("x", "w"), (None, "solo"), ("acme", "w"), (None, None), ("acme-2", "a")):
+    for owner, repo in (
+        ("acme", "w"),
+        ("x", "w"),
+        (None, "solo"),
+        ("acme", "w"),
+        (None, None),
+        ("acme", None),
+        ("acme-2", "a"),
+    ):
         started(store, trigger=Trigger("t", owner=owner, repo=repo))
         frozen_clock.advance(seconds=1)
     legacy = started(store)

@@ -60,6 +60,37 @@ def test_a_task_that_never_ran_has_a_story_and_one_that_is_not_there_has_none(st
             store.workflows.lookups.get_task(run_id, node)
 
 
+def test_a_task_tells_nothing_of_its_neighbours(store: StateStore) -> None:
+    """workflows W-96: another node, another iteration, and the same node of another run."""
+    workflows = store.workflows
+    run, other = started(store), started(store)
+
+    def work(run_id: str, node: NodeRef) -> tuple[str, set[str]]:
+        execution = workflows.executions.start("fix:build", run_id=run_id, node=node)
+        gate = workflows.approvals.create(run_id, Gate(f"g-{node.node_id}-{node.iteration}", "Go?", node=node))
+        asked = workflows.human_requests.create(run_id, Question(node, "text", "Which?"))
+        return execution.id, {gate.id, asked.id}
+
+    attempt, waits = work(run.id, BUILD)
+    for run_id, node in ((run.id, NodeRef("build", 0)), (run.id, NodeRef("test", 1)), (other.id, BUILD)):
+        work(run_id, node)
+    workflows.nodes.put(run.id, NodeRef("test", 7))
+    workflows.nodes.put(other.id, NodeRef("build", 9))
+    story = workflows.lookups.get_task(run.id, BUILD)
+    assert ([each.id for each in story.attempts], story.attempt_count) == ([attempt], 1)
+    assert ({each.id for each in story.waits}, len(story.waits)) == (waits, 2)
+    assert (story.latest_iteration, story.cached) == (1, False)
+
+
+def test_attempts_of_another_program_have_a_story_without_a_node(store: StateStore, raw: Raw) -> None:
+    """workflows W-96."""
+    run = started(store)
+    attempt = raw.execution(run.id)
+    raw("UPDATE executions SET node_id = 'build', iteration = 1, attempt = 1")
+    story = store.workflows.lookups.get_task(run.id, BUILD)
+    assert (story.node, story.latest_iteration, [each.id for each in story.attempts]) == (None, None, [attempt])
+
+
 def test_resuming_begins_with_everything_that_is_open(store: StateStore) -> None:
     """workflows W-96."""
     workflows = store.workflows

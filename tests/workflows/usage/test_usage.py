@@ -7,11 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from support.sent import recorded
 from support.workflows.steps import TRIGGER, Raw, all_pages, started
 
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.store import StateStore
-from lastlight_state.testing import FrozenClock
+from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Trigger, Usage, UsageTotals
 
 START = FrozenClock().now()
@@ -160,20 +161,20 @@ def test_there_are_at_most_five_hundred_groups(every_backend: StateStore, raw: R
 
 def test_statistics_are_of_a_window_of_today_and_of_now(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-62: "today" is UTC, what runs now is of any age."""
-    old = store.workflows.executions.start("deploy:plan", run_id=started(store).id)
+    old = [store.workflows.executions.start("deploy:plan", run_id=started(store).id) for _ in range(2)]
     frozen_clock.set(datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC))
     since = frozen_clock.now()
     spent(store, "1", "chat", trigger=CHAT)
     frozen_clock.advance(seconds=1)
     for outcome in ("succeeded", "failed", "failed"):
-        spent(store, "2", run_id=old.run_id, outcome=outcome)
+        spent(store, "2", run_id=old[0].run_id, outcome=outcome)
     stats = store.workflows.usage.stats(since=since)
     assert (stats.totals.executions, stats.totals.cost_usd) == (4, Decimal(7))
     assert (stats.today.executions, stats.today.cost_usd) == (3, Decimal(6))
     assert (stats.outcomes["succeeded"], stats.outcomes["failed"], stats.outcomes["running"]) == (2, 2, 0)
     assert stats.skills == {"deploy:plan": 3, "chat": 1}
     assert stats.trigger_types == {"webhook": 3, "chat": 1}
-    assert (stats.running_now, stats.since) == (1, since)
+    assert (stats.running_now, stats.since) == (2, since)
 
 
 def test_a_streak_of_failures_is_ended_by_a_success_alone(store: StateStore, frozen_clock: FrozenClock) -> None:
@@ -194,14 +195,23 @@ def test_a_streak_of_failures_is_ended_by_a_success_alone(store: StateStore, fro
     assert (streak(), streak(limit=2)) == (3, 2)
 
 
+SKILLS_IN_TIME = [
+    ("fix:a", "succeeded"),
+    ("fix:b", "failed"),
+    ("fix:a", "failed"),
+    ("fixed:a", "succeeded"),
+    ("build:a", "failed"),
+]
+
+
 def test_a_streak_is_of_a_skill_or_a_workflow(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-63: the executions of a workflow are of skills that begin with its name and a colon."""
     run = started(store)
-    for skill, outcome in (("fix:a", "succeeded"), ("fix:b", "failed"), ("fix:a", "failed"), ("fixed:a", "succeeded")):
+    for skill, outcome in SKILLS_IN_TIME:
         spent(store, skill=skill, run_id=run.id, outcome=outcome)
         frozen_clock.advance(seconds=1)
     streak = store.workflows.usage.failure_streak
-    assert (streak(), streak("fix:a"), streak("fix:b"), streak("fix")) == (0, 1, 1, 0)
+    assert (streak(), streak("fix:a"), streak("fix:b"), streak("fix")) == (1, 1, 1, 0)
     assert (streak(workflow_name="fix"), streak(workflow_name="fixed"), streak(workflow_name="none")) == (2, 0, 0)
     assert (streak("fix:b", "fix"), streak("fix:b", "fixed")) == (1, 0)
     refused: list[dict[str, Any]] = [{"limit": 0}, {"limit": 501}, {"skill": " "}]
@@ -221,6 +231,20 @@ def test_a_streak_of_a_workflow_of_very_many_skills(every_backend: StateStore, f
     assert every_backend.workflows.usage.failure_streak(workflow_name="fix", limit=100) == 51
 
 
+def test_a_streak_of_a_workflow_of_fifty_skills_reads_nothing_of_others(sqlite_database: Database) -> None:
+    """workflows W-63: its skills by their index, where those of even more are sought among all executions."""
+    with recorded(sqlite_database) as (store, sent):
+        Raw(sqlite_database)(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50) "
+            "INSERT INTO executions (id, trigger_type, trigger_id, skill, started_at, finished_at, success) "
+            "SELECT 'e-' || n.i, 'api', 't', 'fix:' || n.i, ?, ?, 0 FROM n",
+            START,
+            START,
+        )
+        assert store.workflows.usage.failure_streak(workflow_name="fix", limit=100) == 50
+        assert "ix_executions_usage" not in sent[-1]
+
+
 def test_threads_are_listed_by_their_newest_activity(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-63: chat turns grouped by trigger, each thread once on all pages."""
     for index, thread in enumerate(("a", "b", "a", "c", "b", "a")):
@@ -238,6 +262,18 @@ def test_threads_are_listed_by_their_newest_activity(store: StateStore, frozen_c
     assert (first.first_at, first.last_at) == (START, START + timedelta(seconds=2))
     recent = store.workflows.usage.list_threads(since=START + timedelta(seconds=2))
     assert [each.trigger_id for each in recent] == ["a", "b"]
+
+
+def test_a_thread_that_cannot_be_read_breaks_no_other(sqlite_database: Database) -> None:
+    """workflows W-21, W-63: it is said to be damaged."""
+    store, raw = sqlite_database.open(), Raw(sqlite_database)
+    for thread in ("a", "b"):
+        spent(store, "1", "chat", trigger=Trigger(thread, type="chat"))
+    for (name,) in raw("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'executions'"):
+        raw(f"DROP TRIGGER {name}")
+    raw("UPDATE executions SET started_at = 'soon' WHERE trigger_id = 'b'")
+    page = store.workflows.usage.list_threads()
+    assert ([each.trigger_id for each in page], len(page.damaged)) == (["a"], 1)
 
 
 def test_rollups_go_to_json_and_back(store: StateStore) -> None:
