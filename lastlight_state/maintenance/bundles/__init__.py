@@ -168,7 +168,7 @@ class Bundles(Repository):
 
     def _cut_off(self, found: OpenBundle, on_conflict: OnConflict) -> Receipt | None:
         """The receipt of the load that this one finishes."""
-        return repeating.cut_off(self._receipts, found.bundle, _scope(found)) if on_conflict == "new_ids" else None
+        return repeating.cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
 
     def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
         policy |= {"id": loading.id, "seed": loading.seed, "digest": repeating.digest(found.bundle)}

@@ -29,7 +29,6 @@ _HOLDER = prepared(
     sa.select(_r.id).where(
         _r.workflow_name == bind("workflow_name", _r.workflow_name),
         _r.run_key == bind("run_key", _r.run_key),
-        _r.run_key.is_not(None),
         ~sa.exists().where(_same.c.id == bind("id", _r.id)),
     )
 )

@@ -127,7 +127,7 @@ class Loading:
             added += placing.place(unit, given, keeps=self._keeps_of(table))
             if table is INBOXES:
                 arriving.raise_numbers(unit, rows)
-            if table is REGISTRY and outputs:
+            if table is REGISTRY:
                 make_tables(unit, outputs)
         if self._keeps:
             arriving.raise_counters(unit, [self._id, *self._context("sessions")])
@@ -147,7 +147,7 @@ class Loading:
         """
         if table is PROGRESSIONS:
             held |= arriving.stored_orders(unit, rows)
-        if table is LINKS and held:
+        if table is LINKS:
             rows = arriving.new_links(unit, rows, held, keeps=self._keeps)
         if table is MESSAGES:
             rows = lines.named(rows, numbers({str(row.get(lines.CLASS.name)) for row in rows}))
@@ -196,7 +196,7 @@ class Loading:
         """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""
         if self.kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
             raise ValueError(f"does not belong to the run {self._id!r:.80}")
-        if self.kind == "session" and table.name in _SESSION:
+        if table.name in _SESSION:
             self._refuse_unnamed(row.get(_SESSION[table.name]), {self._id, *self._context("sessions")})
         if table is PROGRESSIONS:
             self._refuse_unnamed(row.get("id"), self._owned)

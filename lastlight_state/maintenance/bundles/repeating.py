@@ -24,12 +24,12 @@ def digest(bundle: Bundle) -> str:
     return hashlib.sha256(codec.canonical(bundle.model_dump(mode="json"))).hexdigest()
 
 
-def cut_off(receipts: Receipts, bundle: Bundle, scope: str) -> Receipt | None:
+def cut_off(receipts: Receipts, bundle: Bundle) -> Receipt | None:
     """The receipt of a load of this bundle under new ids that stored its rows and did not end."""
     found = digest(bundle)
     for state in _UNFINISHED:
         for one in receipts.list(kind="bundle", state=state, limit=_LOOK).items:
-            if one.scope == scope and one.counts:
+            if one.counts:
                 receipt = receipts.get(one.id)
                 if receipt.policy.get("on_conflict") == "new_ids" and receipt.policy.get("digest") == found:
                     return receipt

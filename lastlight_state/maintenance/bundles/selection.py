@@ -50,16 +50,14 @@ _e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
 _CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class))
 _RUN_THERE = references.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
 _AGENT_SESSIONS = references.family(
-    lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys), _e.session_id.is_not(None))
+    lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys))
 )
 _SESSION = references.family(lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)))
 _HEAD = (_b.id, _b.parent_branch_id, _b.session_id)
 _OWN = references.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)))
 _AMONG = references.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)))
 _WORDS = {
-    table.c.word: references.family(
-        lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys), column.is_not(None))
-    )
+    table.c.word: references.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
     for table, column in ((_INVOCATION_KINDS, _s.invocation_kind), (_SOURCE_KINDS, _s.source_kind))
 }
 _ORDERS = (

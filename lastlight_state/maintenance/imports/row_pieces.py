@@ -69,7 +69,7 @@ class RowPiece:
         """Its outcome, the rows that are added, and what is noticed."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
         is_stored = any(placing.beside(look.view, head))
-        gone = self.draft.stays_gone and not is_stored and ledger.known(look) == self.digest
+        gone = self.draft.stays_gone and ledger.known(look) == self.digest
         found = ledger.outcome(look, self, is_stored=is_stored or gone)
         if found not in STORED:
             return found, Counter(), Counter()
@@ -95,9 +95,11 @@ class RowPiece:
         if refused := [name for name in names if name in growth.fixed]:
             problem = f"is stored already with another {', '.join(refused)}"
             raise AlreadyExists(table.name, _key(table, row), problem=problem, fields=tuple(refused))
-        if names and growth.is_open(stored, row):
+        if not names:
+            return
+        if growth.is_open(stored, row):
             self._moves.append((table, growth, stored, row, names))
-        elif names:
+        else:
             noticed["row_kept"] += 1
 
 

@@ -56,7 +56,7 @@ class StatePiece:
         outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
         if stored is not None:
             refuse_backwards(self._state, stored)
-            if outcome == "grown" and not self._continues(stored, before):
+            if not self._continues(stored, before):
                 raise AlreadyExists(*self.target, problem="is stored with other messages or fields")
         return outcome, Counter(session_states=1), self._noticed
 

@@ -45,14 +45,15 @@ def test_a_session_comes_with_what_was_delivered_to_it_and_of_it(bundle: Path, s
 def test_an_inbox_gives_no_number_that_a_delivery_of_the_bundle_has(
     bundle: Path, store: StateStore, database: Database
 ) -> None:
-    """maintenance OP-61: neither a new inbox nor one that is there and has had fewer."""
+    """maintenance OP-61: neither a new inbox nor one that is there; one that has had more goes on behind them."""
     send = store.conversations.exchange.send
-    insert(database.raw(), "exchange_inboxes", {"owner": "ana", "created_at": database.clock.now()})
+    for owner, more in (("ana", {}), ("ben", {"next_ord": 9})):
+        insert(database.raw(), "exchange_inboxes", {"owner": owner, "created_at": database.clock.now(), **more})
     send(_letter("first"), to="zoe")
     store.maintenance.bundles.load(bundle)
-    send(_letter("new"), to=["ana", "branch", "zoe"])
+    send(_letter("new"), to=["ana", "ben", "branch", "zoe"])
     new = store.conversations.exchange.deliveries("new").items
-    assert {one.owner: one.ord for one in new} == {"ana": 3, "branch": 1, "zoe": 1}
+    assert {one.owner: one.ord for one in new} == {"ana": 3, "ben": 9, "branch": 1, "zoe": 1}
 
 
 def test_what_lives_on_after_the_export_stays_as_it_is(bundle: Path, store: StateStore) -> None:
@@ -106,7 +107,14 @@ def _fill(c: Any) -> None:
     c.exchange.send(_letter("other"), to=["ana", "talk-2"])
     for member in ("talk", "branch", "ana"):
         c.exchange.join("news", member)
-    chunks = [("said", None), ("elsewhere", None), ("a", "talk"), ("b", "asked"), ("c", "elsewhere")]
+    chunks = [
+        ("said", None),
+        ("elsewhere", None),
+        ("a", "talk"),
+        ("b", "asked"),
+        ("c", "elsewhere"),
+        ("branch", "elsewhere"),
+    ]
     c.vectors.put("texts", [NewChunk(key, key, [1.0, 2.0], document_id=of) for key, of in chunks])
     c.vectors.put("others", [NewChunk("elsewhere", "x", [1.0])])
 

@@ -14,7 +14,7 @@ from support.maintenance.attached import attach_without_a_column
 from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import AsyncStateStore, StateStore
-from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession, Provenance
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -134,6 +134,24 @@ def test_only_whole_files_of_the_sessions_of_a_run_are_in_its_bundle(state_store
         "s_1/raw/one.txt": 1,
         "s_1/subagents/agent-1.jsonl": 3,
     }
+
+
+def test_nothing_of_another_session_is_in_a_bundle(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-60: neither its log, nor its words, nor the message that tells its model what it is."""
+    c, export = state_store.conversations, state_store.maintenance.bundles.export
+    words: dict[str, tuple[Any, Any]] = {"talk": ("agent", "live"), "other": ("flow", "imported_fs")}
+    for key, (kind, source) in words.items():
+        named = Provenance(invocation_kind=kind, source_kind=source)
+        c.sessions.create(NewSession(key, "n", agent_session_id=f"{key}_s", provenance=named))
+        c.branches.create(key, NewBranch(id=f"{key}-branch", system=NewMessage("system", key, id=f"{key}-system")))
+        _write(state_store, f"{key}_s.jsonl", "{}\n")
+    bundle = export("session", "talk", tmp_path / "talk.zip")
+    with zipfile.ZipFile(tmp_path / "talk.zip") as packed:
+        whole = b"".join(name.encode() + packed.read(name) for name in packed.namelist())
+    assert "logs/agent-sessions/projects/-app/talk_s.jsonl" in [part.name for part in bundle.parts]
+    assert [word for word in (b"other", b'"flow"', b"imported_fs") if word in whole] == []
+    with pytest.raises(NotFound):
+        export("session", "none", tmp_path / "none.zip")
 
 
 @pytest.mark.parametrize("what", ["a link", "a folder", "other bytes", "more bytes"])

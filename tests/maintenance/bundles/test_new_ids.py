@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from support.between import before
 from support.maintenance.whole_runs import Report, whole_run
 
@@ -15,6 +16,7 @@ from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSe
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import LoadedBundle
 from lastlight_state.maintenance.bundles import logs
+from lastlight_state.maintenance.bundles.loading import Loading
 from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Trigger
@@ -22,6 +24,14 @@ from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
 
 #: Every id of the originals has this in it, and nothing else of them.
 OLD = b"zebra"
+
+
+class Asked(BaseModel):
+    """What a task that asks somebody produces."""
+
+    status: str
+    action_digest: str
+    consumed_by: str | None
 
 
 @pytest.fixture
@@ -91,6 +101,16 @@ def test_a_copy_of_a_run_keeps_what_permits_nothing_any_more_or_never_did(store:
     assert found == {"plain": None, "open": None, "refused": None, "used": own.id}
 
 
+def test_what_a_task_produced_is_copied_as_it_is(store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61: also where its columns are called like those of a permission."""
+    store.outputs.catalog.define("asked", Asked)
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="zebra"))
+    store.outputs.results.put("asked", "zebra", "n", Asked(status="approved", action_digest="d", consumed_by=None))
+    copy, _ = _twice(store, "run", "zebra", tmp_path)
+    found: Any = store.outputs.results.get("asked", copy.id, "n").value
+    assert (found.status, found.action_digest, found.consumed_by) == ("approved", "d", None)
+
+
 def test_two_copies_of_a_session_are_independent_and_forked_from_their_own(store: StateStore, tmp_path: Path) -> None:
     """maintenance OP-61: the mirror of a fork, inboxes and chunks included; inboxes of others get nothing."""
     c = store.conversations
@@ -134,6 +154,39 @@ def test_a_load_that_was_cut_off_is_finished_and_makes_no_second_copy(
     assert len(list(store.settings.agent_sessions.rglob(f"{execution.session_id}.jsonl"))) == 1
     assert bundles.load(file, on_conflict="new_ids").id != loaded.id
     assert (len(w.runs.list().items), [one.state for one in store.receipts.list().items]) == (3, ["done"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "cut_before", "then", "copies"),
+    [
+        pytest.param("new_ids", "the logs", "late", 2, id="a bundle that has other rows"),
+        pytest.param("refuse", "the logs", "early", 1, id="a load under the ids that it has"),
+        pytest.param("new_ids", "the rows", "early", 1, id="a load that has stored nothing"),
+    ],
+)
+def test_a_load_finishes_none_but_the_same_that_has_stored_its_rows(
+    store: StateStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: Any,
+    cut_before: str,
+    then: str,
+    copies: int,
+) -> None:
+    """maintenance OP-61: any other one makes its copy."""
+    runs, bundles = store.workflows.runs, store.maintenance.bundles
+    with StateStore.open(tmp_path / "source.db", state_dir=tmp_path / "source") as source:
+        source.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="zebra"))
+        for name in ("early", "late"):
+            source.maintenance.bundles.export("run", "zebra", tmp_path / f"{name}.zip")
+            source.workflows.runs.merge_scratch("zebra", {"is": "late"})
+    with monkeypatch.context() as patched:
+        before(patched, *{"the rows": (Loading, "store"), "the logs": (logs, "put")}[cut_before], _killed)
+        with pytest.raises(KeyboardInterrupt):
+            bundles.load(tmp_path / "early.zip", on_conflict=first)
+    copy = bundles.load(tmp_path / f"{then}.zip", on_conflict="new_ids")
+    found = {run.id: runs.get(run.id).scratch for run in runs.list().items if run.id != "zebra"}
+    assert (len(found), found[copy.id]) == (copies, {"is": "late"} if then == "late" else None)
 
 
 def test_a_plan_under_new_ids_counts_everything_and_writes_nothing(store: StateStore, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ APPROVED = {"status": "approved", "responded_by": "bo", "responded_at": AT}
         pytest.param("workflow_approvals", "gate-1", {}, APPROVED, 0, id="an open gate"),
         pytest.param("workflow_approvals", "gate-1", APPROVED, {"response": "no"}, 1, id="a gate that was answered"),
         pytest.param("workflow_runs", OPEN, {}, {"current_phase": "reviewer"}, 0, id="a run of the same moment"),
+        pytest.param("workflow_runs", OPEN, {}, {"status": "paused"}, 0, id="a run that waits since the same moment"),
         pytest.param("workflow_runs", OPEN, {}, {"updated_at": AT}, 1, id="a run of an earlier moment"),
         pytest.param("workflow_runs", OPEN, {}, {"phase_history": "[]", "updated_at": LATE}, 1, id="a run that forgot"),
         pytest.param("workflow_runs", FAILED, {}, {"current_phase": "x", "updated_at": LATE}, 1, id="a run that ended"),

@@ -46,7 +46,10 @@ def test_a_home_becomes_run_logs_and_session_states(store: Any, home: Path) -> N
     write_indexed(home, SESSION, '{"role":"user","content":"new"}\n{"role":', run_id=RUN, meta_json='{"a":1}')
     write_indexed(home, THIRD, None, invoke_seq=0)
     before, imports = bytes_of(home), store.maintenance.imports
+    (home / "empty").mkdir()
     assert (imports.detect(home), imports.detect(home / "sessions")) == ("codelia", "codelia")
+    with pytest.raises(Conflict, match="no known source"):
+        imports.detect(home / "empty")
     plan = imports.plan(home)
     assert not store.run_log.root.joinpath("sessions").exists()
     assert (plan.units, plan.rows) == ({"ignored": 1, "imported": 4}, {"run_logs": 1, "session_states": 3})
@@ -66,6 +69,34 @@ def test_a_home_becomes_run_logs_and_session_states(store: Any, home: Path) -> N
     assert (store.run_log.root / "sessions" / "state" / f"{listed.session_id}.json").stat().st_mtime == NOW.timestamp()
     again = imports.run(home)
     assert (again.units, again.rows) == ({"ignored": 1, "unchanged": 4}, {})
+
+
+def test_a_home_may_be_called_like_the_folder_in_it(store: Any, home: Path) -> None:
+    """maintenance OP-83."""
+    write_log(home / "sessions", begin())
+    assert store.maintenance.imports.run(home / "sessions").units == {"imported": 1}
+
+
+def test_a_state_that_was_removed_here_comes_back(store: Any, home: Path) -> None:
+    """maintenance OP-36, OP-83: files have no tombstones."""
+    write_state(home, state("one"))
+    store.maintenance.imports.run(home)
+    store.run_log.states.clear(SESSION)
+    assert store.maintenance.imports.run(home).units == {"imported": 1}
+    assert store.run_log.states.get(SESSION).messages == (said("one"),)
+
+
+def test_a_log_that_is_packed_here_stays_where_its_source_has_lost_lines(store: Any, home: Path) -> None:
+    """maintenance OP-36, OP-83: a packed log is smaller than its lines."""
+    log = write_log(home, begin(), ending())
+    whole = log.read_bytes()
+    store.maintenance.imports.run(home)
+    store.run_log.runs.pack(RUN)
+    log.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+    done = store.maintenance.imports.run(home)
+    assert (done.units, done.failures) == ({"imported": 1}, ())
+    [packed] = store.run_log.root.rglob(f"{RUN}.jsonl*")
+    assert packed.name != log.name
 
 
 def test_what_has_grown_is_continued_and_what_went_on_here_is_kept(store: Any, home: Path) -> None:

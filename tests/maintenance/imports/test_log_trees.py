@@ -51,6 +51,9 @@ def test_logs_are_copied_byte_for_byte_with_their_times(store: Any, source: Path
     _put(source, "-work/s2.repaired.jsonl", LINE)
     _put(source, "-work/empty/note.md", b"")
     _put(source, "note.md", b"")
+    others = ("subagents/agent-1.md", "subagents/notes.jsonl", f"raw/{'b' * 64}", "raw/note.txt")
+    for name in others:
+        _put(source, f"-app/s1/{name}", b"")
     before, imports = bytes_of(source), store.maintenance.imports
     assert imports.detect(source.parent) == imports.detect(source) == "lastlight-logs"
     plan = imports.plan(source.parent)
@@ -60,6 +63,7 @@ def test_logs_are_copied_byte_for_byte_with_their_times(store: Any, source: Path
     assert (done.units, done.rows, done.failures) == (plan.units, plan.rows, ())
     assert bytes_of(source) == before
     left_out = {"projects/-work/s2.repaired.jsonl", "projects/-work/empty/note.md", "projects/note.md"}
+    left_out.update(f"projects/-app/s1/{name}" for name in others)
     assert bytes_of(store.agent_log.root) == {name: one for name, one in before.items() if name not in left_out}
     assert [one.type for one in store.agent_log.reader.read("s1").lines] == ["user", "user"]
     assert imports.run(source).units == {"ignored": 3, "unchanged": 5}
@@ -139,6 +143,9 @@ def test_a_folder_without_logs_and_the_own_one_are_no_source(every_backend: Any,
     imports, own = every_backend.maintenance.imports, every_backend.agent_log.root
     with pytest.raises(Conflict, match="has no folder projects"):
         imports.plan(tmp_path, kind="lastlight-logs")
+    (tmp_path / "none" / "projects" / "-app").mkdir(parents=True)
+    with pytest.raises(Conflict, match="no known source"):
+        imports.detect(tmp_path / "none")
     _put(own, "-app/s1.jsonl", LINE)
     assert imports.run(own).failures[0].reason.endswith("must not be the folder of logs that is imported into")
     (own / "projects/-app").rename(tmp_path / "-app")

@@ -48,12 +48,16 @@ def test_a_session_is_copied_with_its_attachments_and_goes_on_here(store: Any, s
     attach(source / KEY[0], "agent-runner-src/index.ts", b"")
     attach(folder, ".heartbeat", b"")
     attach(folder, "notes.md", b"")
+    attach(source / KEY[0], "notes.md", b"")
+    attach(source, "notes.md", b"")
     (folder / "agent").mkdir()
+    attach(folder, "work/todo.md", b"")
+    (folder / "linked").symlink_to(folder / "agent")
     before, imports = bytes_of(source), store.maintenance.imports
     found = {imports.detect(one) for one in (source, source.parent, source.parents[1], folder)}
     assert found == {"nanoclaw"}
     plan = imports.plan(source.parents[1])
-    assert (plan.units, plan.noticed) == ({"ignored": 1, "imported": 1}, {"other_files": 1})
+    assert (plan.units, plan.noticed) == ({"ignored": 1, "imported": 1}, {"other_files": 3})
     assert plan.rows == {"attachments": 2, "mailboxes": 1, "messages_in": 2, "messages_out": 1}
     assert not store.mailbox.root.exists()
     done = imports.run(source.parents[1])

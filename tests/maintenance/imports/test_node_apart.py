@@ -156,6 +156,21 @@ def test_a_cron_is_planned_anew_where_its_plan_has_changed(
     assert (store.schedules.crons.get("nightly").next_run_at != planned) == is_planned_anew
 
 
+def test_a_cron_that_has_fired_here_stays(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-36, OP-86: it is planned and counted here since."""
+    put(source, "cron", cron_id="nightly")
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    store.schedules.crons.take_due(owner="w")
+    planned = store.schedules.crons.get("nightly").next_run_at
+    assert planned is not None
+    sqlite_database.clock.set(planned)
+    assert len(store.schedules.crons.take_due(owner="w")) == 1
+    put(source, "cron", cron_id="nightly", pattern="0 6 * * *")
+    assert store.maintenance.imports.run(source).noticed == {"row_kept": 1}
+    assert store.schedules.crons.get("nightly").pattern == "0 5 * * *"
+
+
 def test_a_cron_that_was_changed_here_stays(store: Any, source: Path) -> None:
     """maintenance OP-36, OP-86."""
     put(source, "cron", cron_id="nightly")

@@ -14,6 +14,7 @@ from support.maintenance.node_databases import BEGIN, MIXED, TYPED, at, change, 
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import bytes_of
 
+from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.doctor.records import Finding, Report
@@ -204,6 +205,18 @@ def test_a_snapshot_tells_how_values_of_typed_columns_were_passed(sqlite_databas
     assert store.outputs.inputs.get("r2").payload == {"title": "changed", "is_urgent": 0, "tags": None, "depth": 3}
 
 
+@pytest.mark.parametrize("told", ["[]", "null", "5", "torn", "{torn"])
+def test_a_snapshot_that_tells_no_object_is_not_believed(sqlite_database: Database, tmp_path: Path, told: str) -> None:
+    """maintenance OP-86."""
+    path = made(tmp_path / "typed.db", inputs=TYPED)
+    put(path, "runs", run_id="r1")
+    put(path, "input", run_id="r1", title="t")
+    put(path, "snapshots", run_id="r1", frame_no=0, input_json=told)
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(path).failures == ()
+    assert store.outputs.inputs.get("r1").payload == {"title": "t", "is_urgent": None, "tags": None, "depth": None}
+
+
 @pytest.mark.parametrize("title", ["{torn", "[torn", "[1]", "{}", ""])
 def test_a_text_of_an_input_that_begins_like_json_is_kept(
     sqlite_database: Database, tmp_path: Path, title: str
@@ -268,6 +281,95 @@ def test_what_a_run_waits_for_is_told_by_its_node(
     run = store.workflows.runs.get("r1")
     assert (run.status, run.pause_reason, run.wake_at, run.waiting_for, run.correlation_id) == ("paused", *wait)
     assert store.workflows.executions.get("r1:n:0:1").outcome == "running"
+
+
+@pytest.mark.parametrize(
+    ("state", "meta"),
+    [("waiting-timer", {"timer": {"kind": "cron"}}), ("in-progress", {"timer": {"firesAtMs": BEGIN + 60_000}})],
+    ids=("a timer without a time", "a timer for which it does not wait any more"),
+)
+def test_a_node_that_waits_for_no_time_has_none(
+    sqlite_database: Database, source: Path, state: str, meta: dict[str, Any]
+) -> None:
+    """maintenance OP-86."""
+    put(source, "runs", run_id="r1", status="waiting-timer")
+    put(source, "nodes", run_id="r1", node_id="n", state=state)
+    put(source, "attempts", run_id="r1", node_id="n", state=state, meta_json=meta)
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(source).units == {"imported": 1}
+    assert (store.workflows.nodes.get("r1", NodeRef("n")).wake_at, store.workflows.runs.get("r1").wake_at) == (
+        None,
+        None,
+    )
+
+
+def test_what_is_due_later_is_no_sign_of_life(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-86: a run was last seen when something happened in it."""
+    put(source, "runs", run_id="r1", status="waiting-timer")
+    timer = {"timer": {"firesAtMs": BEGIN + 90_000}}
+    put(source, "nodes", run_id="r1", node_id="n", state="waiting-timer", updated_at_ms=BEGIN + 2_000)
+    put(source, "attempts", run_id="r1", node_id="n", state="waiting-timer", meta_json=timer)
+    put(source, "human_requests", run_id="r1", request_id="h", node_id="m", timeout_at_ms=BEGIN + 80_000)
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    assert store.workflows.runs.get("r1").updated_at == at(3_000)
+
+
+@pytest.mark.parametrize(
+    ("request_json", "summary", "blocks"),
+    [
+        ("[1]", "n", True),
+        ({"summary": 5, "title": "Ship?"}, "Ship?", True),
+        ({"summary": " ", "title": "Ship?"}, "Ship?", True),
+        ({"summary": "Go?", "waitAsync": True}, "Go?", False),
+        ({"summary": "Go?", "waitAsync": 1}, "Go?", True),
+    ],
+)
+def test_a_gate_says_what_its_request_says(
+    sqlite_database: Database, source: Path, request_json: Any, summary: str, blocks: bool
+) -> None:
+    """maintenance OP-86: or else the name of its node, and it blocks the run unless the request says otherwise."""
+    put(source, "runs", run_id="r1", status="waiting-approval")
+    put(source, "approvals", run_id="r1", node_id="n", request_json=request_json)
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(source).failures == ()
+    gate = store.workflows.approvals.get("r1:n:0")
+    assert (gate.summary, gate.blocks_run) == (summary, blocks)
+
+
+def test_the_phase_of_a_run_is_its_last_node_if_a_phase_may_be_called_so(
+    sqlite_database: Database, source: Path
+) -> None:
+    """maintenance OP-86."""
+    for key, node in (("r1", "n"), ("r2", "n" * 200)):
+        put(source, "runs", run_id=key)
+        put(source, "nodes", run_id=key, node_id=node)
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(source).units == {"imported": 2}
+    assert [store.workflows.runs.get(key).current_phase for key in ("r1", "r2")] == ["n", "imported"]
+
+
+def test_nodes_of_runs_whose_names_have_colons_are_told_apart(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-86: what has no id in the source gets one of its own."""
+    for run, node in (("a", "b:c"), ("a:b", "c")):
+        put(source, "runs", run_id=run)
+        put(source, "approvals", run_id=run, node_id=node)
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(source).units == {"imported": 2}
+    gates = [one for run in ("a", "a:b") for one in store.workflows.approvals.list_for_run(run).items]
+    assert [one.gate for one in gates] == ["b:c", "c"]
+
+
+def test_a_value_that_its_source_has_removed_is_removed_here(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-36, OP-86: NULL is no JSON."""
+    put(source, "runs", run_id="r1")
+    put(source, "attempts", run_id="r1", node_id="n", state="in-progress", heartbeat_data_json='{"n": 1}')
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    change(source, "attempts", "r1", heartbeat_data_json=None)
+    assert store.maintenance.imports.run(source).units == {"grown": 1}
+    [stored] = sqlite_database.raw().execute("SELECT checkpoint FROM executions").fetchall()
+    assert stored[0] is None
 
 
 def test_a_run_that_went_on_is_continued(database: Database, source: Path) -> None:
@@ -510,11 +612,13 @@ def test_a_database_is_read_while_its_program_writes(database: Database, source:
 
 
 def test_other_databases_are_not_of_that_system(store: Any, sqlite_database: Database, tmp_path: Path) -> None:
-    """maintenance OP-35, OP-86: neither ours nor a file that is none."""
+    """maintenance OP-35, OP-86: neither ours, also where both are in one file, nor a file that is none."""
     sqlite_database.open()
     (tmp_path / "text").write_text("SQLite format")
     ours = Path(sqlite_database.url.removeprefix("sqlite:///"))
-    for path in (ours, tmp_path / "text"):
+    with closing(sqlite3.connect(made(tmp_path / "both.db"))) as raw, raw:
+        raw.execute(f"CREATE TABLE {VERSION_TABLE} (version_num TEXT)")
+    for path in (ours, tmp_path / "text", tmp_path / "both.db"):
         with pytest.raises(Conflict, match="smithers-db: a SQLite file with the table _smithers_runs"):
             store.maintenance.imports.detect(path)
     with pytest.raises(Conflict, match="has not the table _smithers_runs"):

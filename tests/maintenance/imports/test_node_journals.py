@@ -131,11 +131,14 @@ def test_tool_calls_are_numbered_within_the_run_and_keep_their_numbers(store: An
 
 
 def test_each_run_numbers_its_own_tool_calls(store: Any, source: Path) -> None:
-    """maintenance OP-86: from 0 on."""
+    """maintenance OP-86: from 0 on, whatever the numbers of its events."""
     for key in ("r2", "r3"):
         put(source, "runs", run_id=key)
-        for seq in (1, 2):
-            put(source, "tool_calls", run_id=key, node_id="n", seq=seq)
+        put(source, "events", run_id=key, seq=7)
+        put(source, "tool_calls", run_id=key, node_id="n", seq=1)
+    store.maintenance.imports.run(source)
+    for key in ("r2", "r3"):
+        put(source, "tool_calls", run_id=key, node_id="n", seq=2)
     store.maintenance.imports.run(source)
     assert [[one.seq for one in store.journal.tool_calls.list(key).items] for key in ("r2", "r3")] == [[1, 0]] * 2
     assert [store.journal.tool_calls.create(key, "mine").seq for key in ("r2", "r3")] == [2, 2]

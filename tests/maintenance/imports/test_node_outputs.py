@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pydantic import BaseModel
 from support.maintenance.node_databases import made, put
 
@@ -85,6 +87,29 @@ def test_a_table_with_other_columns_is_left(sqlite_database: Database, source: P
     store = sqlite_database.open()
     store.outputs.catalog.define("plan", Other)
     assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+
+
+class Due(Plan):
+    """A plan with a column of a type that the source has in no form of ours."""
+
+    due: datetime | None = None
+
+
+@pytest.mark.parametrize("what", ["a column of another type", "a table of the caller's making"])
+def test_a_table_that_is_not_filled_from_a_model_is_left(sqlite_database: Database, source: Path, what: str) -> None:
+    """maintenance OP-86: also where all columns of the source are among its own."""
+    _put_plan(source, "n", "[]", 0, 1, "t")
+    store = sqlite_database.open()
+    if what == "a column of another type":
+        store.outputs.catalog.define("plan", Due)
+    else:
+        sqlite_database.raw().execute(_TABLE)
+        own = sa.Table("plan", sa.MetaData(), *(sa.Column(name, sa.Text) for name in ("steps", "is_urgent", "title")))
+        for name in ("run_id", "node_id", "iteration", "hours"):
+            own.append_column(sa.Column(name, sa.Text if name.endswith("_id") else sa.Integer, primary_key=name < "s"))
+        store.outputs.catalog.attach("plan", own)
+    assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+    assert sqlite_database.raw().execute("SELECT count(*) FROM plan").fetchone()[0] == 0
 
 
 def test_a_value_that_the_table_cannot_hold_fails_its_run(sqlite_database: Database, source: Path) -> None:

@@ -23,6 +23,8 @@ from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.imports import run_folders
 from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+from lastlight_state.workflows.arguments import RunOptions
 
 
 @pytest.fixture
@@ -252,6 +254,54 @@ def test_the_status_is_that_of_the_manifest(
     write_run(source, "r1", **{"status": None, **told})
     store.maintenance.imports.run(source)
     assert store.conversations.sessions.get("r1").status == status
+
+
+def test_a_kind_that_is_no_text_is_noted_like_one_that_is_not_known(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-39, case 33."""
+    write(write_run(source, "r1") / "run.json", {"kind": 5, "name": "n"})
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(source).units == {"imported": 1}
+    session = store.conversations.sessions.get("r1")
+    assert (session.invocation_kind, session.node_metadata) == (None, {"imported_kind": 5})
+
+
+def test_a_tombstone_of_another_kind_stands_in_nobodys_way(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-36, case 13: here of a run with the id of a session."""
+    store = sqlite_database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="r1"))
+    store.workflows.runs.finish("r1", "succeeded")
+    sqlite_database.clock.advance(timedelta(days=2))
+    assert store.maintenance.prune.run(PrunePolicy(kind="runs", keep_days=1, keep_n=0)).counts["workflow_runs"] == 1
+    write_run(source, "r1")
+    assert store.maintenance.imports.run(source).units == {"imported": 1}
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_a_run_that_grew_and_is_where_it_was_has_no_new_transition(
+    sqlite_database: Database, source: Path, status: str
+) -> None:
+    """maintenance OP-36."""
+    store = sqlite_database.open()
+    for n in (1, 2):
+        messages = [message(f"m{i}", i) for i in range(n)]
+        write_run(source, "r1", branch("b1", messages), status=status, ended_at=None)
+        assert store.maintenance.imports.run(source).failures == ()
+    assert [one.status for one in store.conversations.lifecycle.history("r1")] == [status]
+
+
+def test_a_run_that_grew_leaves_the_times_and_counts_of_others(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-36: and an end that has not changed is no end that was kept."""
+    store = sqlite_database.open()
+    write_run(source, "r0", branch("b0", [message("m0", 1)]))
+    write_run(source, "r1", branch("b1", [message("m1", 1)]))
+    store.maintenance.imports.run(source)
+    other = store.conversations.sessions.get("r0")
+    write_run(source, "r1", branch("b1", [message("m1", 1), message("m2", 900)]))
+    assert store.maintenance.imports.run(source).noticed == {}
+    assert (store.conversations.sessions.get("r0"), store.conversations.sessions.get("r1").updated_at) == (
+        other,
+        _at(900),
+    )
 
 
 def test_a_manifest_that_is_no_object_fails_and_a_missing_one_is_ignored(

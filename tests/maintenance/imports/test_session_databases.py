@@ -13,7 +13,7 @@ import pytest
 from support.cli.calls import lastlight_state
 from support.conversations.talk import history
 from support.maintenance.rows import counts, difference
-from support.maintenance.run_folders import bytes_of
+from support.maintenance.run_folders import bytes_of, write_run
 from support.maintenance.state_databases import BEGIN, made, put, put_branch, put_message, put_session
 
 from lastlight_state.errors import Conflict
@@ -239,6 +239,36 @@ def test_damage_in_a_source_fails_what_it_meets(sqlite_database: Database, sourc
     done = sqlite_database.open().maintenance.imports.run(source)
     assert done.units == {"failed": 1, "imported": 1}
     assert (done.failures[0].code, "SQLITE_CORRUPT" in done.failures[0].reason) == ("damaged_source", True)
+
+
+def test_a_session_that_came_from_another_kind_of_source_is_not_continued(
+    sqlite_database: Database, source: Path, tmp_path: Path
+) -> None:
+    """maintenance OP-36, OP-80: also where its unit has the same name there."""
+    write_run(tmp_path / "runs", "s1")
+    imports = sqlite_database.open().maintenance.imports
+    assert imports.run(tmp_path / "runs").units == {"imported": 1}
+    put_session(source, "s1", [])
+    assert [(one.unit, one.code) for one in imports.run(source).failures] == [("s1", "already_exists")]
+
+
+def test_a_branch_that_is_no_fork_keeps_the_id_of_its_order(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-80: a fork reads that of its parent first, and so gets another."""
+    put_session(source, "s1", [])
+    put_branch(source, "s1", "b1", [], node_metadata='{"a": 1}')
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    assert store.conversations.branches.get("b1").progression_id == "order-b1"
+
+
+def test_a_session_that_tells_no_begin_is_imported_with_its_history(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-80: what was before the first change is not known then."""
+    put_session(source, "s1", [], created_at=None, status="failed")
+    row = {"id": "t1", "entity_type": "session", "entity_id": "s1", "previous_status": "running", "status": "failed"}
+    put(source, "status_transitions", created_at=BEGIN, reason_code="run.failed.exception", source="executor", **row)
+    store = sqlite_database.open()
+    assert store.maintenance.imports.run(source).failures == ()
+    assert [one.status for one in store.conversations.lifecycle.history("s1")] == ["failed"]
 
 
 def test_branches_of_a_session_that_is_not_there_are_named(store: Any, source: Path) -> None:

@@ -95,6 +95,7 @@ def test_a_second_import_of_teams_adds_what_is_new_and_acknowledges_what_was_rea
     assert imports.run(tmp_path).rows == plan.rows
     assert [one.member for one in exchange.members("t1").items] == ["t1/ana", "t1/bo", "t1/di"]
     assert _inbox(store, "t1/bo") == [(0, "m1", _at(9)), (1, "m2", None), (2, "own", None), (3, "m3", None)]
+    assert _inbox(store, "t1/cy")[0] == (0, "m1", None)
     assert [one[1] for one in _inbox(store, "t1/di")] == ["m1", "m2", "m3"]
     assert exchange.ack("t1/ana", taken.ord, reader="worker") == 1
 

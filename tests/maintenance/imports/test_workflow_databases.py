@@ -66,12 +66,17 @@ def test_a_qualified_repository_is_split_and_an_explicit_owner_wins(store: Any, 
     url = "https://github.com/acme/weather/issues/42"
     put(source, "executions", **execution("x-3", trigger_id=url, repo="acme/weather", extension_status="{torn"))
     put(source, "executions", **execution("x-4", trigger_id=url, skills_status='{"status": "on"}'))
+    sql(source, "ALTER TABLE executions ADD COLUMN odd")
+    for key, told in (("x-5", 7), ("x-6", "12"), ("x-7", '"quoted"')):
+        put(source, "executions", **execution(key, odd=told))
     change(source, "workflow_runs", FAILED, repo="other/weather")
     store.maintenance.imports.run(source)
     three, four = (store.workflows.executions.get(name) for name in ("x-3", "x-4"))
     assert (three.owner, three.repo, three.details) == ("acme", "weather", {"extension_status": "{torn"})
     assert (four.owner, four.repo, four.trigger_id) == (None, None, url)
     assert four.details == {"skills_status": {"status": "on"}}
+    odd = [store.workflows.executions.get(name).details for name in ("x-5", "x-6", "x-7")]
+    assert odd == [{"odd": 7}, {"odd": "12"}, {"odd": '"quoted"'}]
     run = store.workflows.runs.get(FAILED)
     assert (run.owner, run.repo) == ("acme", "weather")
 
@@ -194,6 +199,25 @@ def test_a_run_that_waits_there_waits_here(sqlite_database: Database, source: Pa
         assert store.workflows.runs.get(OPEN).status == then
 
 
+def test_a_run_has_the_error_of_its_context_once_it_has_failed(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-82: until then it is what went wrong on the way."""
+    store = sqlite_database.open()
+    change(source, "workflow_runs", OPEN, context={"error": "on the way"})
+    store.maintenance.imports.run(source)
+    assert store.workflows.runs.get(OPEN).error is None
+
+
+def test_a_run_that_was_claimed_here_is_not_changed_by_its_source(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-36, OP-82: it goes on here."""
+    store = sqlite_database.open()
+    store.maintenance.imports.run(source)
+    sqlite_database.clock.set(parse_time(AFTER))
+    store.workflows.claims.take(OPEN, owner="w")
+    change(source, "workflow_runs", OPEN, current_phase="reviewer", updated_at="2999-01-01T00:00:00.000Z")
+    assert store.maintenance.imports.run(source).noticed == {"row_kept": 1}
+    assert store.workflows.runs.get(OPEN).current_phase != "reviewer"
+
+
 def test_what_went_on_here_is_kept(store: Any, source: Path) -> None:
     """maintenance OP-36, OP-82: a run that was ended here stays so; what its source adds to it is added."""
     store.maintenance.imports.run(source)
@@ -230,7 +254,7 @@ def test_rows_of_runs_that_are_gone_and_of_none_are_units_of_their_own(store: An
 
 
 def test_an_override_follows_the_newer_side_and_a_deleted_one_stays_away(store: Any, source: Path) -> None:
-    """maintenance OP-36, OP-82."""
+    """maintenance OP-36, OP-82: until it is set again there."""
     store.maintenance.imports.run(source)
     store.schedules.overrides.clear("nightly")
     change(source, "workflow_overrides", "release", enabled=1, updated_at=AFTER)
@@ -239,6 +263,9 @@ def test_an_override_follows_the_newer_side_and_a_deleted_one_stays_away(store: 
     assert store.schedules.overrides.find("nightly") is None
     change(source, "workflow_overrides", "release", enabled=0)
     assert store.maintenance.imports.run(source).noticed == {"row_kept": 1}
+    change(source, "cron_overrides", "nightly", enabled=1, updated_at=AFTER)
+    assert store.maintenance.imports.run(source).rows == {"cron_overrides": 1}
+    assert store.schedules.overrides.find("nightly").enabled
 
 
 KEY = ConversationKey("slack", "C07", "U1", "T1")
@@ -260,6 +287,7 @@ def test_a_chat_is_continued_and_its_messages_keep_their_numbers_where_they_are_
     assert (done.units["grown"], done.rows) == (1, {"messaging_messages": 2})
     assert [one.content for one in store.messaging.messages.history(CHAT)] == ["Why twice? ✓", "second", "third"]
     session = store.messaging.sessions.get(CHAT)
+    assert store.messaging.sessions.get(other.id).message_count == 1
     assert (session.message_count, session.last_activity_at, session.active) == (3, parse_time(AFTER), True)
     store.messaging.messages.append(CHAT, role="assistant", content="said here")
     row = {"session_id": CHAT, "role": "user", "content": "said there", "timestamp": AFTER}
@@ -292,6 +320,33 @@ def test_a_chat_in_another_place_ends_none_that_is_imported(
     assert store.messaging.sessions.get(CHAT).active
 
 
+def test_a_chat_that_ended_there_is_not_ended_again_by_one_that_is_active_here(store: Any, source: Path) -> None:
+    """maintenance OP-82."""
+    change(source, "messaging_sessions", CHAT, active=0)
+    here = store.messaging.sessions.resume(KEY).session
+    assert store.maintenance.imports.run(source).noticed == {}
+    assert store.messaging.sessions.get(CHAT).deactivated_reason is None
+    assert store.messaging.sessions.get(here.id).active
+
+
+def test_messages_that_come_later_stand_behind_those_that_are_stored(store: Any, source: Path) -> None:
+    """maintenance OP-36, OP-82: also where their own numbers are free, and smaller than those given here."""
+    other = store.messaging.sessions.resume(ConversationKey("test", "place", "ana")).session
+    taken = store.messaging.messages.append(other.id, role="user", content="mine").message.id
+    sql(source, "UPDATE messaging_messages SET id = ?", [taken])
+    for number, key in ((taken + 90, "high"), (taken + 91, "also")):
+        row = {"platform": "slack", "channel_id": key, "user_id": "U", "created_at": "2020-01-01T00:00:00.000Z"}
+        put(source, "messaging_sessions", id=key, last_activity_at=AT, active=1, **row)
+        put(source, "messaging_messages", id=number, session_id=key, role="user", content=key, timestamp=AT)
+    store.maintenance.imports.run(source)
+    assert store.messaging.messages.history(CHAT)[0].id > taken + 91
+    row = {"session_id": CHAT, "role": "user", "content": "second", "timestamp": LATER}
+    put(source, "messaging_messages", id=taken + 5, **row)
+    assert store.maintenance.imports.run(source).rows == {"messaging_messages": 1}
+    assert [one.content for one in store.messaging.messages.history(CHAT)] == ["Why twice? ✓", "second"]
+    assert [one.content for one in store.messaging.messages.history("also")] == ["also"]
+
+
 def test_a_chat_that_was_closed_here_ends_none_that_is_imported(store: Any, source: Path) -> None:
     """maintenance OP-82."""
     store.messaging.sessions.close(store.messaging.sessions.resume(KEY).session.id)
@@ -300,10 +355,11 @@ def test_a_chat_that_was_closed_here_ends_none_that_is_imported(store: Any, sour
 
 
 def test_other_databases_are_not_of_that_system(store: Any, sqlite_database: Database, tmp_path: Path) -> None:
-    """maintenance OP-35, OP-82: neither ours nor a file that is none."""
+    """maintenance OP-35, OP-82: neither ours, nor one with a table of that name, nor a file that is none."""
     sqlite_database.open()
     (tmp_path / "text").write_text("SQLite format")
-    for path in (Path(sqlite_database.url.removeprefix("sqlite:///")), tmp_path / "text"):
+    sql(tmp_path / "other.db", "CREATE TABLE executions (id TEXT, skill TEXT)")
+    for path in (Path(sqlite_database.url.removeprefix("sqlite:///")), tmp_path / "text", tmp_path / "other.db"):
         with pytest.raises(Conflict, match="lastlight-db: a SQLite file with the tables executions"):
             store.maintenance.imports.detect(path)
     with pytest.raises(Conflict, match="has not the tables executions"):
