@@ -12,7 +12,7 @@ from lastlight_state.db.gate import guarded
 from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.recovery import Accepts, Piece
 from lastlight_state.run_log.parts import JsonObject, Open
-from lastlight_state.run_log.records import KINDS, CustomRecord, Logged, RunRecord, UnknownRecord
+from lastlight_state.run_log.records import KINDS, CustomRecord, RunRecord, UnknownRecord
 
 P = TypeVar("P", bound=Open)
 
@@ -39,12 +39,6 @@ def accepts(run_id: str) -> Accepts:
         return isinstance(kind, str) and (kind in KINDS or is_custom(kind)) and value.get("run_id") == run_id
 
     return is_record
-
-
-def accepts_any(value: JsonObject) -> bool:
-    """The same where the run is not known: a record of any run."""
-    kind, run_id = value.get("type"), value.get("run_id")
-    return isinstance(kind, str) and isinstance(run_id, str) and (kind in KINDS or is_custom(kind))
 
 
 @guarded
@@ -98,11 +92,6 @@ def made(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> 
         first = error.errors()[0]
         name = ".".join(str(step) for step in first["loc"])
         raise InvalidValue(".".join(filter(None, (where, name))) or kind.__name__, first["msg"]) from None
-
-
-def is_event(record: Any) -> bool:
-    """Whether it is any record but a header."""
-    return isinstance(record, Logged) and record.type != "header"
 
 
 def _problem(error: ValidationError) -> str:

@@ -39,9 +39,9 @@ def new_run_id() -> str:
     return str(uuid4())
 
 
-def is_uuid4(text: Any) -> bool:
+def is_uuid4(text: str) -> bool:
     """Whether this is a UUIDv4 in canonical lower case."""
-    return isinstance(text, str) and _UUID4.fullmatch(text) is not None
+    return _UUID4.fullmatch(text) is not None
 
 
 def checked_id(where: str, text: Any) -> str:

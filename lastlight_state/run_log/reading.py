@@ -21,7 +21,7 @@ from lastlight_state.jsonl.recovery import Reason
 from lastlight_state.run_log import locks, words
 from lastlight_state.run_log.lines import accepts, record_of_piece
 from lastlight_state.run_log.locks import Liveness
-from lastlight_state.run_log.records import RunEnd, RunHeader, RunRecord, UnknownRecord
+from lastlight_state.run_log.records import RunEnd, RunHeader, RunRecord
 from lastlight_state.run_log.tree import RunFile, RunTree, openings
 
 DamageReason: TypeAlias = Reason | Literal["no_type", "duplicate_header"]
@@ -167,7 +167,7 @@ class RunReading:
             raise newer(f"run {self.run_id}", getattr(record, "schema_version", None))
         if isinstance(record, RunHeader):
             self.header = record
-        elif isinstance(record, UnknownRecord) and record.problem is not None:
+        elif record.problem is not None:
             self.misfits += 1
         elif record.ts is None:
             self.bad_times += 1

@@ -153,9 +153,17 @@ def test_the_first_thousand_findings_are_told_and_all_are_counted(log: RunLog) -
 
 
 def test_a_number_of_a_request_that_comes_again_is_found(log: RunLog) -> None:
-    """run-log RL-50."""
+    """run-log RL-50: and a greater one is none, however much greater."""
     put(log, [head(), request(1), response(1), request(1), ending()])
     assert log.checks.validate(RUN).counts == {"request_seq_not_ascending": 1}
+    put(log, [head(), request(1), response(1), request(2), response(2), request(7), response(7), ending()])
+    assert log.checks.validate(RUN).counts == {}
+
+
+def test_a_header_behind_one_that_does_not_fit_is_not_the_first(log: RunLog) -> None:
+    """run-log RL-50."""
+    put(log, [head(started_at=[], session_id=5), head(), ending()])
+    assert log.checks.validate(RUN).counts == {"missing_field": 1, "header_not_first": 1}
 
 
 @pytest.mark.parametrize(

@@ -218,3 +218,21 @@ def test_an_existing_root_is_used_as_it_is(log: RunLog) -> None:
         pass
     assert [entry.run_id for entry in log.runs.list()] == [RUN, id_of(1)]
     assert read(log)[1].started_at == NOW
+
+
+def test_what_a_run_was_asked_is_shown_once_it_is_written(log: RunLog) -> None:
+    """run-log RL-62, RL-85: a list that came before the start of the run does not hold it back."""
+    with start(log) as writer:
+        assert log.runs.get(RUN).input_preview is None
+        writer.run_start("go")
+        assert log.runs.get(RUN).input_preview == "go"
+
+
+@pytest.mark.parametrize("day", ["2026/02/02", "2026/02/05"])
+def test_days_outside_the_times_asked_for_are_not_looked_at(log: RunLog, day: str) -> None:
+    """run-log RL-62: not even for a run that stands in the directory of another day than that of its start."""
+    put(log, [head()])
+    put(log, [head(id_of(1))], id_of(1), day)
+    given = {"since": datetime(2026, 2, 3, tzinfo=UTC), "until": datetime(2026, 2, 4, tzinfo=UTC)}
+    assert _pages(log, 5) == [RUN, id_of(1)][:: 1 if day.endswith("02") else -1]
+    assert _pages(log, 5, **given) == [RUN]

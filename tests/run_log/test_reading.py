@@ -244,3 +244,44 @@ def test_a_reading_left_in_the_middle_holds_no_file_open(log: RunLog) -> None:
     held = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink() and RUN in str(entry.resolve())]
     assert held == []
     assert json.loads(next(reading).raw or b"")["seq"] == 0
+
+
+def test_a_log_of_our_version_is_read_whole_by_a_strict_reading(log: RunLog) -> None:
+    """run-log RL-36."""
+    put(log, [head(), *map(event, range(3)), ending()])
+    records, reading = read(log, strict_version=True)
+    assert kinds(records) == ["header", *["agent.event"] * 3, "run.end"]
+    assert reading.supported
+
+
+def test_a_record_of_no_known_type_is_no_misfit(log: RunLog) -> None:
+    """run-log RL-11: its time is looked at as that of every other record."""
+    put(log, [head(), line("later.kind"), {"type": "later.kind"}, line("agent.event")])
+    reading = read(log)[1]
+    assert (reading.misfits, reading.bad_times) == (1, 1)
+
+
+def test_damage_behind_the_last_record_is_told_once(log: RunLog) -> None:
+    """run-log RL-33: the tail that meets it passes it, as nothing else is there."""
+    put(log, raw(head()) + b"\n{damaged\n")
+    first = log.runs.tail(RUN)
+    again = log.runs.tail(RUN, after=first.cursor)
+    assert (len(first.damage), first.at_end, len(again.damage), again.records) == (1, True, 0, ())
+
+
+def test_records_glued_into_one_line_count_one_by_one_and_come_once(log: RunLog) -> None:
+    """run-log RL-33."""
+    put(log, raw(head()) + b"\n" + b"".join(raw(event(n)) for n in range(3)) + b"\n" + raw(event(3)) + b"\n")
+    found, cursor, more = [], None, True
+    while more:
+        chunk = log.runs.tail(RUN, after=cursor, limit=2)
+        found.append([getattr(record, "seq", None) for record in chunk.records])
+        cursor, more = chunk.cursor, not chunk.at_end
+    assert found == [[None, 0], [1, 2], [3]]
+
+
+@pytest.mark.parametrize("behind", [status("completed"), event(0), {"type": "later.kind"}, {"type": 5}])
+def test_a_run_goes_on_behind_its_end_with_what_is_no_late_record(log: RunLog, behind: dict[str, Any]) -> None:
+    """run-log RL-34: such an end is not the run's."""
+    put(log, [head(), ending(), behind])
+    assert (log.runs.get(RUN).state, log.runs.tail(RUN).ended) == ("crashed", False)

@@ -13,8 +13,10 @@ from support.run_log.logs import (
     RUN,
     event,
     head,
+    header,
     kinds,
     line,
+    lines_of,
     put,
     put_example,
     read,
@@ -244,3 +246,24 @@ def test_a_record_of_another_type_says_why_it_is_not_written(
     with start(log) as writer, pytest.raises(InvalidValue, match=problem) as refused:
         writer.append(record_of(line(kind)))
     assert type(refused.value) is error
+
+
+def test_an_input_of_a_later_kind_fits_whatever_it_holds(log: RunLog) -> None:
+    """run-log RL-12."""
+    put(
+        log,
+        [head(), line("run.start", input={"type": "audio", "url": "u"}), line("run.start", input={"type": "parts"})],
+    )
+    records, reading = read(log)
+    assert (records[1].problem, reading.misfits) == (None, 1)
+    assert records[2].problem is not None
+
+
+def test_a_header_that_does_not_fit_is_not_copied_into_another_log(log: RunLog, tmp_path: Path) -> None:
+    """run-log RL-14: a log has one header."""
+    put(log, [head(session_id=5)])
+    (misfit,) = read(log)[0]
+    assert (misfit.type, misfit.problem is None) == ("header", False)
+    with run_log(tmp_path / "copy").runs.start(header()) as writer, pytest.raises(InvalidValue, match="do not fit"):
+        writer.append(misfit)
+    assert len(lines_of(writer.path)) == 1

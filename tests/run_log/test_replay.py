@@ -191,3 +191,17 @@ def test_a_large_log_is_summarised_in_little_memory(log: RunLog) -> None:
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_an_answer_that_stands_before_its_question_is_none(log: RunLog) -> None:
+    """run-log RL-40: and of several answers the first counts, also while others are awaited."""
+    put(log, [head(), response(2, "early"), request(1), request(2), response(2), response(2, "dup"), response(1)])
+    found = [turn.response and turn.response.output.messages[0]["content"] for turn in log.replay.prompts(RUN)]
+    assert found == ["yes", "yes"]
+
+
+def test_a_run_has_one_input_in_a_history(log: RunLog) -> None:
+    """run-log RL-42: that of its first start."""
+    asked = [line("run.start", input={"type": "text", "text": text}) for text in ("first", "second")]
+    put(log, [head(session_id=SESSION), *asked])
+    assert [found.event["content"] for found in log.replay.history(SESSION).events] == ["first"]

@@ -73,6 +73,11 @@ def test_a_complete_exchange_is_left_as_it_is() -> None:
             [],
         ),
         (
+            [CALL | {"content": "x"}, USER | {"tool_call_id": "a"}],
+            [{"role": "assistant", "content": "x"}, USER | {"tool_call_id": "a"}],
+            [("call", "a"), ("call", "b")],
+        ),
+        (
             [
                 {"role": "assistant", "content": [{"type": "tool_use", "id": id_} for id_ in ("u", {"no": "text"})]},
                 {"role": "user", "content": ["y", {"type": "tool_result", "tool_use_id": ["no text"]}]},
@@ -93,6 +98,14 @@ def test_half_exchanges_are_dropped(
     assert expected is None or list(found.messages) == expected
     assert dropped is None or [(one.kind, one.call_id) for one in found.dropped] == dropped
     assert given == messages
+
+
+@pytest.mark.parametrize("meta", [{"mine": 1}, {}, {"x.lastlight.resume_notice": False}, "text", None])
+def test_a_message_with_a_meta_of_its_own_is_no_notice(meta: Any) -> None:
+    """run-log RL-94: it stays in the history, and keeps its marks."""
+    own = USER | {"meta": meta}
+    assert prepare_resume(state(own), environment=HERE).messages == (own,)
+    assert without_marks([own]) == (own,)
 
 
 def test_a_plan_depends_on_its_input_alone_and_leaves_it_as_it_is() -> None:

@@ -195,6 +195,7 @@ def test_what_is_no_number_is_refused_however_deep_it_lies(log: RunLog) -> None:
         json.dumps({"session_id": SESSION, "messages": "x"}),
         json.dumps({"session_id": SESSION, "messages": [None]}),
         json.dumps({"session_id": OTHER_SESSION, "messages": []}),
+        json.dumps({"session_id": SESSION, "messages": "x", "schema_version": "2"}),
     ],
 )
 def test_a_damaged_snapshot_is_named_and_kept(log: RunLog, content: str) -> None:
@@ -418,3 +419,28 @@ def test_a_run_that_is_removed_while_it_is_looked_through_is_passed_over(
     found = log.states.reconstruct(SESSION)
     assert found is not None
     assert (found.run_id, path.exists()) == (RUN, False)
+
+
+def test_a_version_that_is_no_number_is_none_of_a_newer_program(log: RunLog) -> None:
+    """run-log RL-74: and its snapshot is listed as it is."""
+    leave(log, json.dumps({"session_id": SESSION, "messages": [USER], "schema_version": "2"}))
+    assert [(entry.problem, entry.message_count) for entry in log.states.list()] == [(None, 1)]
+
+
+@pytest.mark.parametrize("name", [".json", f".{SESSION}.json", "a" * 250 + ".json", f"{SESSION}.json.bad-1", SESSION])
+def test_what_has_no_name_of_a_session_is_no_snapshot(log: RunLog, name: str) -> None:
+    """run-log RL-75."""
+    leave(log, json.dumps({"session_id": SESSION, "messages": []})).with_name(name).write_text("{}")
+    assert [entry.session_id for entry in log.states.list()] == [SESSION]
+
+
+@pytest.mark.parametrize("root", ["a/b", "", ".", 5, None, ["/a"]])
+def test_a_workspace_is_an_absolute_path(log: RunLog, root: Any) -> None:
+    """run-log RL-75: of the two places that tell one the first that does so counts."""
+    meta = {"x.lastlight.workspace_root": root}
+    log.states.put(state(meta=meta))
+    log.states.put(state(meta=meta | {"codelia_workspace_root": "/b/"}, session_id=OTHER_SESSION))
+    assert {entry.session_id: entry.workspace_root for entry in log.states.list()} == {
+        SESSION: None,
+        OTHER_SESSION: "/b",
+    }

@@ -235,3 +235,21 @@ def test_a_link_is_not_followed(log: RunLog, tmp_path: Path) -> None:
     gz.symlink_to(tmp_path / "elsewhere.gz")
     with pytest.raises(NotFound):
         log.runs.get(RUN)
+
+
+def test_a_packing_removes_what_is_left_of_its_own_run_alone(log: RunLog) -> None:
+    """run-log RL-82."""
+    directory = _ended(log).parent
+    kept = [f".{OTHER_RUN}.jsonl.gz.0a0b.tmp", f".{RUN}.jsonl.gz.0a0b.bak", f".{RUN}.json.0a0b.tmp"]
+    for name in (*kept, f".{RUN}.jsonl.gz.0a0b.tmp"):
+        (directory / name).touch()
+    assert log.runs.pack(RUN)
+    assert sorted(path.name for path in directory.iterdir()) == sorted([*kept, f"{RUN}.jsonl.gz"])
+
+
+def test_an_ended_run_whose_last_time_cannot_be_read_is_kept(log: RunLog) -> None:
+    """run-log RL-82: nobody knows its age."""
+    put(log, [head(), ending() | {"ts": "yesterday"}])
+    put(log, [head(OTHER_RUN), ending() | {"run_id": OTHER_RUN}], OTHER_RUN)
+    assert log.runs.prune(ended_before=LATER, dry_run=False).run_ids == (OTHER_RUN,)
+    assert log.runs.get(RUN).state == "ended"

@@ -347,6 +347,13 @@ def test_a_record_is_of_this_run_and_session(log: RunLog) -> None:
     assert len(lines_of(writer.path)) == 1
 
 
+def test_a_start_may_leave_its_session_to_the_header(log: RunLog) -> None:
+    """run-log RL-28."""
+    with start(log, session_id=SESSION) as writer:
+        writer.append(record_of(line("run.start", input={"type": "text", "text": "go"})))
+    assert log.replay.summarise(RUN).session_id == SESSION
+
+
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
@@ -555,6 +562,14 @@ def test_a_cancellation_in_the_block_ends_the_run_without_an_error(log: RunLog, 
         raise kind
     assert [value["type"] for value in lines_of(writer.path)] == ["header", "run.status", "run.end"]
     assert lines_of(writer.path)[-1]["outcome"] == "cancelled"
+
+
+def test_an_exception_behind_the_close_of_a_writer_is_the_one_that_is_raised(log: RunLog) -> None:
+    """run-log RL-27: the log of a closed run stays as it is."""
+    with pytest.raises(ZeroDivisionError), start(log) as writer:  # noqa: PT012 - how a block ends
+        writer.close()
+        raise ZeroDivisionError
+    assert [value["type"] for value in lines_of(writer.path)] == ["header"]
 
 
 def test_a_block_that_ends_well_invents_nothing(log: RunLog) -> None:

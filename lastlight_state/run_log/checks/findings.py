@@ -85,7 +85,7 @@ class Findings:
         self._is_first = False
 
     def _look_at_header(self, header: RunHeader) -> None:
-        if self._header is None and not self._is_first:
+        if not self._is_first:
             self._add("header_not_first", "records stand before the header")
         self._header = header
         if not self._reading.supported:
@@ -106,7 +106,7 @@ class Findings:
             self._add("unnamespaced_type", f"type {record.type!r:.100}")
 
     def _look_at_record(self, record: RunRecord) -> None:
-        if record.run_id != self._reading.run_id and not (isinstance(record, CustomRecord) and record.run_id is None):
+        if record.run_id not in (self._reading.run_id, None):  # custom records alone may name none
             self._add("run_id_mismatch", f"{record.type} is of another run")
         self._look_at_time(record)
         if self._has_end:

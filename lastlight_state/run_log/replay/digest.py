@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state.run_log.parts import LlmUsage
@@ -39,6 +39,7 @@ class Tally:
         self._session_id: str | None = None
         self._first: datetime | None = None
         self._last: datetime | None = None
+        self._duration: timedelta | None = None
         self._open: set[int] = set()
         self._counts: Counter[str] = Counter()
         self._usage: dict[str, Counter[str]] = {}
@@ -63,7 +64,7 @@ class Tally:
             state=state,
             first_ts=self._first,
             last_ts=self._last,
-            duration=self._last - self._first if self._first and self._last else None,
+            duration=self._duration,
             records=dict(reading.counts),
             invocations=self._counts["invocations"],
             unanswered=len(self._open),
@@ -84,6 +85,7 @@ class Tally:
         if record.ts is not None:
             self._first = record.ts if self._first is None else min(self._first, record.ts)
             self._last = record.ts if self._last is None else max(self._last, record.ts)
+            self._duration = self._last - self._first
         if isinstance(record, LlmRequest | LlmResponse):
             self._add_invocation(record)
         elif isinstance(record, ToolOutput):

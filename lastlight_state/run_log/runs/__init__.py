@@ -236,14 +236,14 @@ def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: 
     found: list[Line] = []
     is_all = True
     for line in reader.lines():
-        if len(found) >= limit and line.offset >= found[-1].end:
+        if len(found) >= limit:
             is_all = False
             break
         found.append(line)
     last = None if is_live or not is_all else reader.tail()
     if last is not None:
         found.append(last)
-    end = found[-1].end if found and not is_all else (last.end if last else reader.offset)
+    end = found[-1].end if not is_all else (last.end if last else reader.offset)
     records = [
         record_of_piece(Piece(line.offset, line.raw, line.value), recovered=line.recovered)
         for line in found

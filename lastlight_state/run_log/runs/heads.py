@@ -160,7 +160,7 @@ def _head(file: RunFile, lines: list[JsonObject]) -> tuple[Head, bool]:
         header.get("schema_version"),
         None if start is None else preview_of(start.get("input")),
     )
-    return head, bool(header) and start is not None
+    return head, start is not None  # the header stands before it, or nowhere
 
 
 def preview_of(given: Any, most: int = PREVIEW) -> str | None:
