@@ -125,10 +125,10 @@ class Runs:
 
     @checked
     def tail(self, run_id: str, *, after: str | None = None, limit: int = 1000) -> TailChunk:
-        """The records behind the cursor ``after``, at most ``limit`` (1 to 10,000) and those of one more line.
+        """The records behind the cursor ``after``, at most ``limit`` (1 to 10,000).
 
-        A line that is being written comes whole with a later call. Raises `NotFound`, and `InvalidValue` for a damaged
-        cursor.
+        At the end of a file there may be one more, without a newline. A line that is being written comes whole with
+        a later call. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
         number("limit", limit, least=1, most=_MOST_IN_CHUNK)
         given = START if after is None else mark_of_text("after", after)
