@@ -50,12 +50,12 @@ def _refuse_more_than_a_path(url: URL) -> None:
         raise InvalidValue("url", "a SQLite URL has three slashes before its path, four before an absolute one")
     if url.query:
         raise InvalidValue("url", f"a SQLite URL takes no options here: {', '.join(sorted(url.query))}")
-    if "+" in url.drivername and url.get_driver_name() != "pysqlite":
+    if url.get_driver_name() != "pysqlite":
         raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only pysqlite is supported")
 
 
 def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
-    if "+" in url.drivername and url.get_driver_name() != "psycopg":
+    if url.get_driver_name() != "psycopg":
         raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only psycopg is supported")
     try:
         module = import_module("lastlight_state.backends.postgres")

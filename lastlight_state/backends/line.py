@@ -67,9 +67,10 @@ class Line:
         end = time.monotonic() + timeout
         while True:
             self._dismiss_the_gone()
-            if self.serves(turn):
+            served = self._served()
+            if turn in served:
                 return True
-            self._refuse_itself(turn)
+            self._refuse_itself(turn, served)
             left = end - time.monotonic()
             if left <= 0:
                 self.leave(turn)
@@ -81,9 +82,9 @@ class Line:
             if turn.gone:
                 self.leave(turn)
 
-    def _refuse_itself(self, turn: Turn) -> None:
+    def _refuse_itself(self, turn: Turn, served: list[Turn]) -> None:
         """A thread that waited for itself would wait for ever: in a signal's handler, or in a finalizer."""
-        if self._places == 1 and any(first is not turn and first.thread == turn.thread for first in self._served()):
+        if self._places == 1 and any(first.thread == turn.thread for first in served):
             raise NestedTransaction("this call came in the middle of another one of its own thread, and waits for it")
 
     def _call_forward(self) -> None:

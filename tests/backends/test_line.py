@@ -149,6 +149,14 @@ def test_one_that_has_a_place_and_is_gone_is_passed_over_by_whoever_waits() -> N
     assert line.enter(next_one, 1)
 
 
+def test_a_thread_may_wait_where_others_have_places_too() -> None:
+    """backends B-42: one of them may go."""
+    line = Line(2)
+    assert elsewhere(lambda: line.enter(Turn(), 0))
+    assert line.enter(Turn(), 0)
+    assert not line.enter(Turn(), 0)
+
+
 def test_a_thread_does_not_wait_for_itself() -> None:
     """backends B-42: in a signal's handler, in the middle of a call of the same thread."""
     line = Line()

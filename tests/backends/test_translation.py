@@ -2,6 +2,8 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -99,6 +101,26 @@ def test_postgres_sqlstates(state: str, expected: type[StateError], facts: dict[
     assert type(error) is expected
     assert error.details == facts
     assert SECRET not in str(error)
+
+
+def test_a_locked_file_is_waited_for_unless_the_reader_itself_keeps_an_old_state(tmp_path: Path) -> None:
+    """backends B-50: no wait ends that."""
+    with (
+        closing(sqlite3.connect(tmp_path / "a.db", timeout=0, isolation_level=None)) as first,
+        closing(sqlite3.connect(tmp_path / "a.db", timeout=0, isolation_level=None)) as second,
+    ):
+        first.execute("PRAGMA journal_mode = WAL")
+        first.execute("CREATE TABLE t (x)")
+        second.execute("BEGIN")
+        second.execute("SELECT * FROM t").fetchall()
+        first.execute("BEGIN IMMEDIATE")
+        first.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(sqlite3.OperationalError) as locked:
+            second.execute("INSERT INTO t VALUES (2)")
+        first.execute("COMMIT")
+        with pytest.raises(sqlite3.OperationalError) as old:
+            second.execute("INSERT INTO t VALUES (2)")
+    assert [sqlite_errors.is_locked(caught.value) for caught in (locked, old)] == [True, False]
 
 
 @pytest.mark.parametrize(

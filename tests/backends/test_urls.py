@@ -28,6 +28,7 @@ def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
         ("sqlite:///state.db", "sqlite", "state.db"),
         ("sqlite:////var/state.db", "sqlite", "/var/state.db"),
         ("sqlite:///:memory:", "sqlite", ":memory:"),
+        ("sqlite:///mails@home/ana@acme.db", "sqlite", "mails@home/ana@acme.db"),
         ("postgres://db/state", "postgresql", "state"),
         ("postgresql://db/state", "postgresql", "state"),
         ("postgresql+psycopg://db/state", "postgresql", "state"),

@@ -100,8 +100,9 @@ def test_sqlite_says_that_a_query_may_only_read(sqlite_database: Database, sql: 
 )
 def test_one_statement_that_can_be_read_is_expected(store: StateStore, sql: str) -> None:
     """outputs A-2, case 53."""
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValue) as refused:
         store.outputs.query.rows(sql)
+    assert refused.value.details["where"] == "sql"
 
 
 def test_the_plan_of_a_statement_is_told_and_nothing_is_run(database: Database) -> None:

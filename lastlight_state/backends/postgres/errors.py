@@ -32,7 +32,7 @@ def translate(error: Exception) -> StateError:
     if state in _CONSTRAINTS:
         return Conflict(f"the database refused a row ({_CONSTRAINTS[state]})", code=_CONSTRAINTS[state])
     if state.startswith("LL"):
-        return Conflict(str(getattr(error, "diag", None) and error.diag.message_primary), code="refused_by_database")  # type: ignore[attr-defined]
+        return Conflict(str(error.diag.message_primary), code="refused_by_database")  # type: ignore[attr-defined]
     if state in _GONE or state.startswith("08"):
         return BackendUnavailable(f"the server closed the connection ({state})", repeats=1, reason=LOST)
     return _of_server(error, state)

@@ -75,7 +75,7 @@ class Pool:
     def give_back(self, checkout: Checkout) -> None:
         """Take a connection back, or close it when it is broken. Nothing happens when that has been done."""
         pooled = checkout.owner
-        if pooled is not None and self._lent.get(pooled) is checkout:
+        if self._lent.get(pooled) is checkout:
             if checkout.broken or self._closed:
                 self._drop(pooled)
             else:

@@ -37,7 +37,7 @@ class FileConnections(Connections):
         self._keeps = self._stays = not options.across_mounts
         self._abandoned = Abandoned(path, copied)
         self._glance = None
-        if options.glance and options.read_only:
+        if options.glance:
             self._glance = Glance(path, lambda found, access: self._connected(found, access, self._for_readers))
 
     @property

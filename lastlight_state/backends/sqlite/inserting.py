@@ -17,9 +17,11 @@ _PARAMETERS = re.compile(r"VALUES (\((?:\?, )*\?\))\s*$")
 
 def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert rows in their order; ``sql`` inserts one of them. Raises the driver's errors."""
-    several = _several(sql)
-    whole = 0 if several is None else len(rows) - len(rows) % _ROWS
-    if several is not None and whole:
+    several, whole = _several(sql), len(rows) - len(rows) % _ROWS
+    if several is None:
+        driver.executemany(sql, rows)
+        return
+    if whole:
         starts = range(0, whole, _ROWS)
         driver.executemany(several, (list(chain.from_iterable(rows[start : start + _ROWS])) for start in starts))
     if whole < len(rows):

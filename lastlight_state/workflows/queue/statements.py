@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.db.base import later_of
 from lastlight_state.db.beside import Narrow
 from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.indexes import through, unindexed
+from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.workflows.kernel.claims import CLAIMED, KEPT, TAKEN
@@ -89,7 +89,7 @@ COUNT_EACH = Family("workflow_name", _count_each)
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
         sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids), unindexed(RUNS.c.status == constant("queued")))
+        .where(RUNS.c.id.in_(ids))
         .values(
             **TAKEN,
             status="running",

@@ -78,6 +78,8 @@ def test_a_file_in_use_is_read_in_the_ordinary_way(file: Path) -> None:
             writer.commit()
             assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,), (3,)]
             assert not backend.disturbed
+            writer.close()
+            assert not backend.disturbed
 
 
 def test_a_missing_file_is_not_there_and_does_not_appear(tmp_path: Path) -> None:

@@ -176,3 +176,11 @@ def test_a_report_on_a_row_with_a_float_only_grows(store: StateStore, raw: Raw) 
     assert executions.update(execution.id, usage=Usage(cost_usd=Decimal("0.2"))).cost_usd == Decimal("0.3")
     assert executions.update(execution.id, usage=Usage(cost_usd=Decimal("0.4"))).cost_usd == Decimal("0.4")
     assert raw("SELECT cost_micros, cost_usd FROM executions") == [(400_000, 0.4)]
+
+
+def test_a_report_without_a_cost_leaves_a_float_that_nobody_believes(store: StateStore, raw: Raw) -> None:
+    """workflows W-51: of another program."""
+    execution = begun(store)
+    raw("UPDATE executions SET cost_usd = 1e30")
+    assert store.workflows.executions.update(execution.id, usage=Usage(turns=1)).cost_usd is None
+    assert raw("SELECT turns, cost_micros, cost_usd FROM executions") == [(1, None, 1e30)]

@@ -174,12 +174,20 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     """workflows W-90, W-91: schemas that double with each reference, and long lists of unequal things."""
     rows = {"items": {"properties": {key: {"type": "string"} for key in "abc"}, "required": ["a"]}}
     check_response("response", rows, [dict.fromkeys("abc", "x")] * 2_000)
+    wide = {f"k{index}": index for index in range(500)}
+    check_response("response", {"properties": {key: {"type": "integer"} for key in wide}}, wide)
     monkeypatch.setattr(forms, "MOST_STEPS", 5_000)
     doubling = {f"a{index}": {"allOf": [{"$ref": f"#/$defs/a{index + 1}"}] * 2} for index in range(40)}
     with pytest.raises(InvalidValue, match="steps"):
         check_schema("schema", {"$ref": "#/$defs/a0", "$defs": {**doubling, "a40": {}}})
     assert "steps" in refusal({"uniqueItems": True}, [{"a": index} for index in range(1_000)]).problem
     assert "steps" in refusal(rows, [dict.fromkeys("abc", "x")] * 2_000).problem
+
+
+@pytest.mark.parametrize("response", [7, None, True, "text"])
+def test_rules_for_lists_and_objects_say_nothing_of_other_values(response: Any) -> None:
+    """workflows W-91."""
+    check_response("response", {"uniqueItems": True, "patternProperties": {"^a": False}}, response)
 
 
 def test_a_response_of_any_depth_is_followed() -> None:
