@@ -95,10 +95,10 @@ class Summaries:
         """A scan of the file up to its end, for the caller to change. Closes the file."""
         try:
             found = os.fstat(descriptor)
-            known = self._scans.find(path)
-            is_known = known and known.identity == (found.st_dev, found.st_ino) and known.mark.holds(descriptor, path)
-            scan = known.copy() if known and is_known else _Scan((found.st_dev, found.st_ino))
-            return self._go_on(scan, descriptor, path)
+            known, identity = self._scans.find(path), (found.st_dev, found.st_ino)
+            if known and known.identity == identity and known.mark.holds(descriptor, path):
+                return self._go_on(known.copy(), descriptor, path)
+            return self._go_on(_Scan(identity), descriptor, path)
         finally:
             os.close(descriptor)
 

@@ -199,13 +199,14 @@ def test_a_page_read_forwards_can_be_left_backwards(log: AgentLog) -> None:
     assert numbers(log.reader.tail("s-1", n=2, before=page.before).lines) == [3, 4]
 
 
-def test_a_tail_before_a_cursor_of_another_file_starts_at_the_end(log: AgentLog) -> None:
-    """agent-log L-41."""
+@pytest.mark.parametrize("count", [2, 9])
+def test_a_tail_before_a_cursor_of_another_file_starts_at_the_end(log: AgentLog, count: int) -> None:
+    """agent-log L-41: whether that has fewer bytes or more."""
     put(log, b"".join(entry(n) for n in range(5)))
     before = log.reader.tail("s-1", n=2).before
-    put(log, entry(7, kind="x") + entry(8))
+    put(log, b"".join(entry(20 + n, kind="x") for n in range(count)))
     page = log.reader.tail("s-1", before=before)
-    assert (numbers(page.lines), page.reset) == ([7, 8], True)
+    assert (numbers(page.lines), page.reset, page.at_end) == ([20 + n for n in range(count)], True, True)
 
 
 # ---- following -----------------------------------------------------------------------------------------------------

@@ -184,6 +184,17 @@ def test_a_record_of_exactly_the_limit_is_read(path: Path) -> None:
     assert (seen.numbers, seen.reasons) == ([0], ["oversize"])
 
 
+def test_a_line_past_the_limit_is_skipped_wherever_in_a_block_it_stands(path: Path) -> None:
+    """agent-log L-39: also by those who read block by block."""
+    path.write_bytes(b"".join(whole(n, "x" * (n % 2)) + b"\n" for n in range(4)))
+    with opened(path) as descriptor:
+        reader = LineReader(descriptor, path, KIND, max_line_bytes=len(whole(0)))
+        found = reader.batch(descriptor) or []
+        assert reader.batch(descriptor) is None
+    assert [line.value["n"] for line in found] == [0, 2]
+    assert [issue.reason for issue in reader.issues] == ["oversize"] * 2
+
+
 def test_all_issues_are_counted_and_the_first_thousand_told(path: Path) -> None:
     """agent-log L-37."""
     path.write_bytes(b"x\n" * 1_200)

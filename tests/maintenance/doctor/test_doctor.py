@@ -21,6 +21,7 @@ from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.agent_log import Cwd
+from lastlight_state.backends.sqlite import files as sqlite_files
 from lastlight_state.backends.sqlite.files import make_private_directory
 from lastlight_state.conversations import NewChunk, NewMessage, NewSession, Provenance, SessionTimes
 from lastlight_state.maintenance import Finding
@@ -324,6 +325,7 @@ def test_checks_can_be_chosen_left_out_and_limited_in_time(store: Any) -> None:
     examine = store.maintenance.doctor.examine
     assert examine(only=["DOC-07", "DOC-01"]).checks_run == ("DOC-01", "DOC-07")
     assert "DOC-07" not in examine(skip=["DOC-07"]).checks_run
+    assert examine(only=["DOC-07"], time_limit=3_600).checks_run == ("DOC-07",)
     late = examine(time_limit=0)
     assert late.checks_run == ()
     assert {skipped.reason for skipped in late.checks_skipped} == {
@@ -415,6 +417,38 @@ def test_silent_sessions_are_ended_by_the_command_that_doctor_names(
         store.conversations.sessions.create(NewSession(name, status="running", times=times, provenance=provenance))
     [found] = findings(store, only=["DOC-15"])
     assert found.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "beside", "severities"),
+    [
+        ("nfs", "wal", {}, ["warning"]),
+        ("nfs", "delete", {}, []),
+        ("ext4", "wal", {}, []),
+        ("ext4", "delete", {"-wal": b"", "-shm": b"x"}, ["info"]),
+        ("ext4", "delete", {"-wal": b"x"}, ["error"]),
+    ],
+)
+def test_a_write_ahead_log_is_told_where_it_does_not_belong(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    mode: str,
+    beside: dict[str, bytes],
+    severities: list[str],
+) -> None:
+    """maintenance OP-15: on file systems of several machines, and beside a file that has none."""
+    file = tmp_path / "a.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as raw:
+        raw.execute(f"PRAGMA journal_mode = {mode}")
+        raw.execute("CREATE TABLE filler (x)")
+    for ending, data in beside.items():
+        file.with_name(file.name + ending).write_bytes(data)
+    monkeypatch.setattr(sqlite_files, "file_system", lambda _: name)
+    settings = Settings(url=str(file), read_only=True, state_dir=tmp_path)
+    with StateStore(connect(settings), settings) as store:
+        found = findings(store, only=["DOC-04"])
+    assert [finding.severity for finding in found if finding.check == "DOC-04"] == severities
 
 
 def test_free_pages_worth_a_vacuum_are_told(state_store: StateStore) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.conversations.talk import begun
 from support.journal.trees import element
 from support.mailbox.files import send
 from support.maintenance.mailbox_trees import say, write_session
@@ -66,12 +67,13 @@ def test_crons_are_told_that_have_been_due_for_more_than_an_hour(database: Datab
 def test_crons_are_told_that_cannot_be_planned_any_more(database: Database) -> None:
     """schedules A-3, C-28."""
     store, raw = database.open(), database.raw()
-    for name in ("broken", "sound"):
+    for name in ("broken", "off", "sound"):
         store.schedules.crons.put(name, HOURLY, next_run_at=database.clock.now())
-    raw.execute("UPDATE cron_schedules SET pattern = 'nonsense' WHERE name = 'broken'")
-    claims = store.schedules.crons.take_due(owner="w", limit=2)
+    raw.execute("UPDATE cron_schedules SET pattern = 'nonsense' WHERE name <> 'sound'")
+    claims = store.schedules.crons.take_due(owner="w", limit=3)
     for claim in claims:
         store.schedules.fires.finish(claim, FireOutcome())
+    store.schedules.overrides.put("off", enabled=False)
     assert told(store, "DOC-15") == {"cron_schedules: switched on, and": ("broken",)}
 
 
@@ -103,6 +105,32 @@ def test_a_place_with_two_active_chat_sessions_is_told_and_so_are_retired_duplic
     assert told(store, "DOC-16") == {
         "messaging_sessions: a user has": (min(first, "z"),),
         "messaging_sessions: retired as a": ("old",),
+    }
+
+
+def test_a_chat_session_counts_its_own_messages(database: Database) -> None:
+    """maintenance OP-15."""
+    store, raw = database.open(), database.raw()
+    one, two = (store.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in "ab")
+    for session in (one, two, two):
+        store.messaging.messages.append(session, role="user", content="x")
+    assert told(store, "DOC-16") == {}
+    raw.execute("UPDATE messaging_sessions SET message_count = 3")
+    raw.execute(f"UPDATE messaging_sessions SET message_count = 2 WHERE id = '{two}'")
+    assert told(store, "DOC-16") == {"messaging_sessions: message_count is not": (one,)}
+
+
+def test_a_session_points_to_messages_of_its_own_pool(database: Database) -> None:
+    """maintenance OP-15: one that another session has is not there, either."""
+    store, raw = database.open(), database.raw()
+    here, there = begun(store, "a"), begun(store, "b", branch_id="there")
+    assert told(store, "DOC-09") == {}
+    raw.execute(f"UPDATE sessions SET first_msg_id = 'b', last_msg_id = 'b' WHERE id = '{here.session_id}'")
+    raw.execute(f"UPDATE branches SET system_msg_id = 'a' WHERE id = '{there.id}'")
+    assert told(store, "DOC-09") == {
+        "sessions: first_msg_id is not": (here.session_id,),
+        "sessions: last_msg_id is not": (here.session_id,),
+        "branches: system_msg_id is not": (there.id,),
     }
 
 
