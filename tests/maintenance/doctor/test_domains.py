@@ -17,6 +17,7 @@ from support.run_log.logs import ending, event, head, id_of, put
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
 from lastlight_state.clock import SYSTEM_CLOCK
+from lastlight_state.conversations import NewChunk
 from lastlight_state.maintenance import Finding
 from lastlight_state.maintenance.doctor import contents, mailboxes, server
 from lastlight_state.messaging import ConversationKey
@@ -118,6 +119,26 @@ def test_a_chat_session_counts_its_own_messages(database: Database) -> None:
     raw.execute("UPDATE messaging_sessions SET message_count = 3")
     raw.execute(f"UPDATE messaging_sessions SET message_count = 2 WHERE id = '{two}'")
     assert told(store, "DOC-16") == {"messaging_sessions: message_count is not": (one,)}
+
+
+def test_a_place_may_have_any_number_of_chat_sessions_that_ended(database: Database) -> None:
+    """messaging M-71: one of them is active at a time."""
+    store = database.open()
+    for _ in range(2):
+        ended = store.messaging.sessions.create(ConversationKey("p", "c", "u"))
+        store.messaging.sessions.close(ended.id)
+    store.messaging.sessions.create(ConversationKey("p", "c", "u"))
+    assert told(store, "DOC-16") == {}
+
+
+def test_vectors_are_as_long_as_those_of_their_own_namespace(database: Database) -> None:
+    """maintenance OP-15."""
+    store, raw = database.open(), database.raw()
+    for namespace, vector in (("two", [1, 2]), ("three", [1, 2, 3]), ("three", [3, 2, 1])):
+        store.conversations.vectors.put(namespace, [NewChunk(f"{namespace}{vector[0]}", "x", vector)])
+    assert told(store, "DOC-14", deep=True) == {}
+    raw.execute("UPDATE vectors SET namespace = 'two' WHERE id = 'three3'")
+    assert list(told(store, "DOC-14", deep=True)) == ["vectors: embedding has another"]
 
 
 def test_a_session_points_to_messages_of_its_own_pool(database: Database) -> None:
