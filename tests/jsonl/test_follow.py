@@ -106,6 +106,14 @@ def test_a_missing_file_is_waited_for(path: Path) -> None:
     assert followed(path, lambda: None, lambda: path.write_bytes(line(0)), adding(path, line(1))) == [0, 1]
 
 
+def test_a_file_that_is_replaced_while_it_is_empty_is_read_without_a_reset(path: Path) -> None:
+    """agent-log L-44: nothing comes again."""
+    path.touch()
+    other = path.with_name("other")
+    other.write_bytes(line(1))
+    assert followed(path, lambda: other.replace(path), adding(path, line(2))) == [1, 2]
+
+
 def test_nothing_is_followed_while_no_path_is_known(path: Path) -> None:
     """agent-log L-44."""
     path.write_bytes(line(0))

@@ -81,7 +81,7 @@ def test_crons_are_told_that_cannot_be_planned_any_more(database: Database) -> N
 def test_crons_are_told_whose_last_three_fires_failed(database: Database) -> None:
     """schedules A-3: two are not told, nor three before one that went well."""
     store = database.open()
-    for name, ends in {"three": "fff", "two": "ff", "mended": "fffk", "off": "fff"}.items():
+    for name, ends in {"three": "fff", "two": "ff", "mended": "fffk", "off": "fff", "cleared": "fff"}.items():
         store.schedules.crons.put(name, HOURLY)
         for end in ends:
             database.clock.advance(timedelta(seconds=1))
@@ -89,6 +89,7 @@ def test_crons_are_told_whose_last_three_fires_failed(database: Database) -> Non
             outcome = FireOutcome() if end == "k" else FireOutcome("failed", error="no")
             store.schedules.fires.finish(claim, outcome)
     store.schedules.crons.put("off", HOURLY, enabled=False)
+    store.schedules.crons.update_run("cleared", expected_next_run_at=None, last_run_at=None, next_run_at=None)
     assert told(store, "DOC-15") == {"cron_schedules: the last 3": ("three",)}
 
 
