@@ -155,6 +155,12 @@ def test_no_record_is_made_out_of_a_nested_object(path: Path, line: bytes) -> No
     assert read(path).numbers == [1]
 
 
+def test_no_byte_of_a_line_is_in_two_records() -> None:
+    """agent-log L-38: although an object begins in a text of the one before."""
+    verdict = judge(b'{"a":"{"}":1}', lambda _: True)
+    assert [piece.raw for piece in verdict.pieces] == [b'{"a":"{"}']
+
+
 def test_a_line_past_the_limit_is_skipped_without_being_held(path: Path) -> None:
     """agent-log L-39."""
     with path.open("wb") as file:

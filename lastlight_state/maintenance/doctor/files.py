@@ -105,9 +105,9 @@ def _below(look: Look, ending: str) -> Iterable[Path]:
 
 
 def _is_torn(path: Path) -> bool:
-    """Whether the file ends in the middle of a line. A link, or a file that is gone, does not."""
-    with suppress(OSError):
-        if not path.is_symlink() and path.stat().st_size:
+    """Whether the file ends in the middle of a line. A link, or a file that is empty or gone, does not."""
+    with suppress(OSError):  # also where there is no last byte
+        if not path.is_symlink():
             with path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 return file.read(1) != b"\n"
