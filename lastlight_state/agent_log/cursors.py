@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from lastlight_state.agent_log import envelopes
-from lastlight_state.clock import iso_text
 from lastlight_state.db import opaque
 from lastlight_state.errors import InvalidValue
 from lastlight_state.jsonl.cursor import START, Mark, mark_of_text
@@ -25,7 +24,7 @@ Positions: TypeAlias = Mapping[str, Position]
 
 def to_text(positions: Positions) -> str:
     """The cursor of these positions."""
-    return opaque.pack([[name, at.mark.to_text(), at.latest and iso_text(at.latest)] for name, at in positions.items()])
+    return opaque.pack([[name, at.mark.to_text(), at.latest] for name, at in positions.items()])
 
 
 def of_text(where: str, text: str | None) -> dict[str, Position]:

@@ -11,7 +11,7 @@ from support.between import before
 from support.jsonl.lines import is_record, read, record
 
 from lastlight_state.codec import dump_line
-from lastlight_state.errors import AlreadyExists
+from lastlight_state.errors import AlreadyExists, LostRace
 from lastlight_state.jsonl import places, repair
 from lastlight_state.jsonl.writer import LineWriter
 
@@ -143,3 +143,28 @@ def test_a_second_name_that_was_taken_meanwhile_leaves_the_file_as_it_is(
     assert happened
     assert (path.read_bytes(), second.read_bytes()) == (DAMAGED, b"theirs")
     assert {entry.name for entry in path.parent.iterdir()} == {path.name, second.name}
+
+
+@pytest.mark.parametrize("is_taken_along", [False, True])
+def test_a_folder_that_is_replaced_meanwhile_gets_no_clean_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_taken_along: bool
+) -> None:
+    """agent-log L-112: nor does the old one, whichever of the two has the damaged file."""
+    folder, moved = tmp_path / "folder", tmp_path / "moved"
+    path, old = folder / "log.jsonl", moved / "log.jsonl"
+    folder.mkdir()
+    path.write_bytes(DAMAGED)
+
+    def move() -> None:
+        folder.rename(moved)
+        folder.mkdir()
+        if is_taken_along:
+            old.rename(path)
+        (old if is_taken_along else path).write_bytes(b"theirs")
+
+    happened = before(monkeypatch, LineWriter, "held", move)
+    with pytest.raises(LostRace, match="replaced"):
+        repair.replace(path, is_record, suffix=".damaged")
+    assert happened
+    assert {path.read_bytes(), old.read_bytes()} == {DAMAGED, b"theirs"}
+    assert [len(list(one.iterdir())) for one in (folder, moved)] == [1, 1]
