@@ -135,12 +135,10 @@ class Settings(BaseSettings):
 
     def anchored(self) -> Self:
         """The same settings with absolute paths, so that they mean the same after ``os.chdir``."""
-        relative = {
-            name: value.absolute()
-            for name in type(self).model_fields
-            if isinstance(value := getattr(self, name), Path) and not value.is_absolute()
+        paths = {
+            name: value.absolute() for name in type(self).model_fields if isinstance(value := getattr(self, name), Path)
         }
-        return self.model_copy(update=relative) if relative else self
+        return self.model_copy(update=paths)
 
     @property
     def agent_sessions(self) -> Path:

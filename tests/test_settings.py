@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from lastlight_state.agent_log import Slug
 from lastlight_state.errors import InvalidValue
@@ -41,6 +42,20 @@ def test_an_argument_beats_settings_and_settings_beat_the_environment(monkeypatc
     assert (alone.url, alone.schema_name, alone.state_dir, alone.durability) == (
         "env.db", "env", Path("/argument"), "full",
     )  # fmt: skip
+
+
+def test_settings_are_a_part_of_the_settings_of_a_host() -> None:
+    """backends B-1: given as they were made, or as a mapping; anything else is named."""
+
+    class Host(BaseModel):
+        state: Settings
+
+    made = Settings(url="state.db", pooler="transaction", lock_timeout=3)
+    assert Host(state=made).state == made
+    read = Host.model_validate({"state": {"url": "state.db", "pooler": "transaction", "lock_timeout": 3}})
+    assert read.state == made
+    with pytest.raises(ValidationError, match=r"(?s)state.*instance of Settings"):
+        Host.model_validate({"state": "state.db"})
 
 
 def test_the_schema_goes_by_its_own_name_too() -> None:

@@ -65,5 +65,5 @@ def from_head(column: str) -> sa.ColumnElement[Any]:
 
 
 def _head_name(value: Any) -> str | None:
-    key = getattr(value, "key", None)
-    return key.removeprefix("_head_") if isinstance(key, str) and key.startswith("_head_") else None
+    key = str(getattr(value, "key", ""))
+    return key.removeprefix("_head_") if key.startswith("_head_") else None

@@ -185,7 +185,7 @@ def _loose(column: sa.Column[Any]) -> sa.Column[Any]:
 
 
 def _comments_apart(backend: Backend) -> bool:
-    return backend.dialect.supports_comments and not backend.dialect.inline_comments
+    return backend.dialect.supports_comments
 
 
 def name_of(table: sa.Table, backend: Backend) -> str:

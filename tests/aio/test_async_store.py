@@ -555,6 +555,34 @@ def test_what_a_call_returns_after_its_loop_was_closed_is_kept_nowhere() -> None
     assert [result() for result in returned] == [None]
 
 
+def test_a_loop_that_is_closed_before_it_was_told_leaves_its_lane_to_others() -> None:
+    """backends B-87: what was returned is dropped, and the same thread makes the next call."""
+    lane, loop, go_on = Lane("test"), asyncio.new_event_loop(), threading.Event()
+    returned: list[weakref.ref[object]] = []
+
+    def call() -> object:
+        assert go_on.wait(30)
+        result = threading.Event()
+        returned.append(weakref.ref(result))
+        return result
+
+    async def leave() -> None:
+        lane.run(call)
+
+    async def again() -> str:
+        async with asyncio.timeout(10):
+            return await lane.run(lambda: "made")
+
+    loop.run_until_complete(leave())
+    go_on.set()
+    while not lane._completions[loop]._woken:
+        time.sleep(0.001)
+    loop.close()
+    while [result() for result in returned] != [None]:
+        time.sleep(0.01)
+    assert asyncio.run(again()) == "made"
+
+
 def _descriptors() -> int:
     """How many files this process has open, where the system tells."""
     folder = Path("/proc/self/fd")

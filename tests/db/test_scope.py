@@ -1,5 +1,7 @@
 """Where statements run, and what surrounds them."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from support.scratch import THINGS, scratch_tables
@@ -8,7 +10,7 @@ from support.sent import Sent, recorded
 from lastlight_state import StateStore
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import Conflict, NestedTransaction
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -114,3 +116,14 @@ def test_values_of_a_unit_are_told_apart_from_nothing(scratch: StateStore) -> No
     assert scope.reading(lambda unit: unit.row(missing, {"id": "b"})) is None
     assert scope.reading(lambda unit: unit.value(missing, {"id": "b"})) is None
     assert scope.reading(lambda unit: unit.rows(missing, {"id": "b"})) == []
+
+
+def test_a_block_whose_statement_was_cut_off_refuses_no_later_call(scratch: StateStore) -> None:
+    """backends B-87: as by a signal's exception between the block and its end."""
+    block = scratch._scope.inside()
+    leave: Any = block.__exit__  # as a ``with`` statement keeps it
+    block.__enter__()
+    with pytest.raises(NestedTransaction):
+        scratch.receipts.list()
+    del leave
+    assert not scratch.receipts.list().items

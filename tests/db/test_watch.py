@@ -66,6 +66,21 @@ def test_nobody_is_woken_by_a_look_that_finds_nothing_new() -> None:
     assert woken[:2] == [1, 3]
 
 
+def test_only_those_are_woken_for_whom_there_is_something() -> None:
+    """workflows W-129."""
+    woken: list[str] = []
+    enough = threading.Event()
+
+    def told() -> None:
+        woken.append("run")
+        enough.set()
+
+    watch: Watch[str] = Watch(lambda _: {"run": 1})
+    with watch.waiting_for(["other"], 60, lambda: woken.append("other")), watch.waiting_for(["run"], 0.001, told):
+        assert enough.wait(30)
+    assert woken == ["run"]
+
+
 def test_who_waits_no_more_is_not_looked_for() -> None:
     """workflows W-129: while others go on."""
     looks: list[set[str]] = []
@@ -110,8 +125,11 @@ def test_a_watch_that_was_ended_looks_no_more() -> None:
 
     watch = Watch(read)
     watch.end()
-    with watch.waiting_for(["run"], 0), pytest.raises(StoreClosed):
-        watch.grown({"run": 0}, 30)
+    before = threading.active_count()
+    with watch.waiting_for(["run"], 60):
+        assert threading.active_count() == before
+        with pytest.raises(StoreClosed):
+            watch.grown({"run": 0}, 30)
     assert looks == []
 
 

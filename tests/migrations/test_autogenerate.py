@@ -3,6 +3,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Column, Index, MetaData, Table, Text
@@ -56,6 +57,20 @@ def test_a_host_is_proposed_nothing_about_output_tables(place: Place) -> None:
     )
     index = "CREATE INDEX ix_analysis_written ON analysis (row_created_at)"
     assert proposals(place, MetaData(), table, index, include_object=include_object) == []
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id TEXT PRIMARY KEY, row_created_at TEXT, row_updated_at TEXT",
+        "run_id TEXT, node_id TEXT, iteration INTEGER, row_created_at TEXT, PRIMARY KEY (run_id, node_id, iteration)",
+    ],
+    ids=["another key", "without one of the times"],
+)
+def test_a_table_that_only_resembles_an_output_is_the_hosts(place: Place, columns: str) -> None:
+    """migrations MG-52."""
+    [found] = proposals(place, MetaData(), f"CREATE TABLE theirs ({columns})", include_object=include_object)
+    assert (found[0], found[1].name) == ("remove_table", "theirs")
 
 
 def test_a_table_of_the_hosts_may_have_one_of_our_names_elsewhere(postgres_place: Place) -> None:

@@ -64,7 +64,7 @@ def test_a_lost_version_is_answered_with_the_command_that_writes_it(place: Place
     assert (said.code, f"stamp --to {revision}" in said.err) == (1, True)
 
 
-@pytest.mark.parametrize(("real", "said"), [("0006", "0003"), ("0003", "0006"), ("0006", "x")])
+@pytest.mark.parametrize(("real", "said"), [("0006", "0003"), ("0003", "0006"), ("0001", "0003"), ("0006", "x")])
 def test_a_wrong_version_is_answered_with_the_command_that_corrects_it(place: Place, real: str, said: str) -> None:
     """migrations MG-58: nothing is applied to a schema that is another one."""
     backend = place.at(real)

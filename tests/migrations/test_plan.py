@@ -41,6 +41,31 @@ def test_a_database_that_no_store_would_open_has_a_plan_all_the_same(place: Plac
     assert (check(backend).state.state, check(backend).revisions) == ("incompatible", ())
 
 
+def test_a_quick_plan_compares_nothing(place: Place) -> None:
+    """maintenance OP-5: not even where the version is wrong."""
+    backend = place.at("0003")
+    place.raw().execute(f"UPDATE {VERSION_TABLE} SET version_num = '0002'")
+    assert [check(backend, quick=quick).actual for quick in (False, True)] == ["0003", None]
+
+
+def test_a_newer_schema_is_not_compared_with_what_this_version_makes(place: Place) -> None:
+    """maintenance OP-5."""
+    backend, connection = place.at(), place.raw()
+    connection.execute("DROP INDEX ix_cron_fires_running")
+    assert len(check(backend).differences) == 1
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    assert (check(backend).state.state, check(backend).differences) == ("ahead", ())
+
+
+def test_a_version_of_another_program_alone_is_no_revision_of_ours(place: Place) -> None:
+    """migrations MG-60."""
+    connection = place.raw()
+    connection.execute(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL)")
+    connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('abc')")
+    found = check(place.backend())
+    assert (found.state.state, found.actual) == ("foreign", None)
+
+
 def test_the_plan_counts_in_the_chosen_schema(postgres_place: Place) -> None:
     """messaging M-6, Postgres."""
     backend = postgres_place.backend(schema="Odd name")

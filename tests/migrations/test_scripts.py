@@ -56,6 +56,9 @@ def test_an_installed_wheel_uses_the_scripts_that_it_carries(tmp_path: Path, mon
 
 
 def test_an_installation_without_scripts_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "package/_migrations/versions").mkdir(parents=True)
+    (tmp_path / "alembic").mkdir()
+    (tmp_path / "alembic/env.py").touch()  # of both places the half
     monkeypatch.setattr(scripts, "_PACKAGE", tmp_path / "package")
     scripts.folder.cache_clear()
     try:

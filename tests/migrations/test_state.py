@@ -65,6 +65,8 @@ def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place
     with pytest.raises(NotMigrated, match="is at revision 0001") as caught:
         verify(backend)
     assert caught.value.command.startswith("lastlight-state migrate --url ")
+    with pytest.raises(NotMigrated):
+        StateStore.open(place.url, read_only=True, migrate=True)
     assert current(backend) == "0001"
 
 

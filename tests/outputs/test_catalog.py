@@ -111,6 +111,8 @@ def test_documentation_becomes_comments_on_postgres(postgres_database: Database)
         " WHERE attrelid = 'made'::regclass AND attname IN ('it', 'more') ORDER BY attname"
     )
     assert found.rows == (("What is made's", "it", "100% sure"), ("What is made's", "more", "Ours"))
+    plain = store.outputs.catalog.plan("plain", create_model("Plain", it=(str, ...)))
+    assert not [statement for statement in plain.sql if "COMMENT" in statement]
 
 
 @pytest.mark.parametrize(
@@ -232,6 +234,23 @@ def test_a_strange_table_of_that_name_is_refused(fresh_database: Database, ddl: 
     fresh_database.raw().execute(ddl)
     with pytest.raises(SchemaMismatch):
         store.outputs.define("checks", Analysis)
+
+
+@pytest.mark.parametrize(("kind", "column"), [(str, "INTEGER"), (bool, "TEXT"), (bool, "INTEGER")])
+def test_a_column_made_by_hand_is_of_the_type_of_its_field(fresh_database: Database, kind: type, column: str) -> None:
+    """outputs M-3, M-9: truth values are numbers where the database has no type of its own for them."""
+    store = fresh_database.open(migrate=True)
+    fresh_database.raw().execute(
+        "CREATE TABLE checks (run_id TEXT NOT NULL, node_id TEXT NOT NULL, iteration INTEGER NOT NULL DEFAULT 0, "
+        f"it {column}, PRIMARY KEY (run_id, node_id, iteration))"
+    )
+    fields: Any = {"it": (kind | None, None)}
+    model: Any = create_model("Checks", **fields)
+    if (kind, column, fresh_database.name) == (bool, "INTEGER", "sqlite"):
+        assert store.outputs.define("checks", model).extra_columns == ()
+        return
+    with pytest.raises(SchemaMismatch, match=r"\.it: type"):
+        store.outputs.define("checks", model)
 
 
 def test_a_store_that_may_not_migrate_says_what_is_missing(database: Database) -> None:

@@ -46,6 +46,11 @@ def made(database: Database, table: sa.Table) -> StateStore:
     return database.open()
 
 
+#: The columns that a row is found by, without a key.
+PLAIN = [sa.Column(name, sa.Text) for name in ("run_id", "node_id")]
+SOME = sa.text("node_id <> 'x'")
+
+
 def named(name: str, *parts: Any) -> sa.Table:
     return sa.Table(name, sa.MetaData(), *parts)
 
@@ -152,8 +157,17 @@ def test_with_a_model_the_model_decides_first(fresh_database: Database) -> None:
             ),
             "unique key",
         ),
+        (named("t", *(column._copy() for column in PLAIN), sa.Index("i", "run_id", "node_id")), "unique key"),
+        (
+            named(
+                "t",
+                *(column._copy() for column in PLAIN),
+                sa.Index("i", "run_id", "node_id", unique=True, sqlite_where=SOME, postgresql_where=SOME),
+            ),
+            "unique key",
+        ),
     ],
-    ids=["no node", "no key", "a key without its iteration"],
+    ids=["no node", "no key", "a key without its iteration", "an index that takes rows twice", "an index of some rows"],
 )
 def test_a_table_that_would_double_rows_is_refused(fresh_database: Database, table: sa.Table, said: str) -> None:
     """outputs X-1, case 37."""

@@ -75,7 +75,7 @@ def _refusing(found: Catalogue, expected: Catalogue) -> Iterator[str]:
 def _refuses_rows(kind: str, text: str) -> bool:
     if kind == "column":
         return _must_be_given(text) and "identity" not in text
-    return kind == "constraint" or (kind == "index" and text.lower().startswith("create unique "))
+    return kind == "constraint" or text.lower().startswith("create unique ")
 
 
 def _can_be_added(kind: str, text: str) -> bool:

@@ -287,6 +287,26 @@ def test_a_loop_may_sleep_until_there_is_something_to_do(store: StateStore, froz
     assert crons.next_due_at() == at("2026-02-03T18:00Z")
 
 
+def test_only_crons_that_are_due_and_fires_that_run_are_waited_for(
+    store: StateStore, raw: Raw, frozen_clock: FrozenClock
+) -> None:
+    """schedules C-30: of the names and targets that are asked for, whatever other programs wrote."""
+    crons, fires = store.schedules.crons, store.schedules.fires
+    put(store, "a", target="x", next_run_at="2026-02-03T13:10Z")
+    put(store, "b", target="y", next_run_at="2026-02-03T13:20Z")
+    put(store, "off", target="y", enabled=False)
+    ended = fires.create("b", owner="o", lease=timedelta(minutes=1))
+    unlimited = fires.create("b", owner="o", lease=timedelta(minutes=2))
+    fires.create("c", owner="o", lease=timedelta(minutes=3))
+    raw("UPDATE cron_fires SET lease_until = NULL WHERE id = ?", unlimited.fire_id)
+    raw("UPDATE cron_fires SET status = 'ok' WHERE id = ?", ended.fire_id)
+    now = frozen_clock.now()
+    assert crons.next_due_at() == crons.next_due_at(names=["a", "b", "c"]) == now + timedelta(minutes=3)
+    assert crons.next_due_at(names=["a", "b"]) == crons.next_due_at(targets=["x", "y"]) == at("2026-02-03T13:10Z")
+    assert crons.next_due_at(names=["b", "off"]) == crons.next_due_at(targets=["y"]) == at("2026-02-03T13:20Z")
+    assert crons.next_due_at(names=["off"]) is None
+
+
 def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """schedules C-31: edits by hand, and instants that new zone data moved; what fits is left alone."""
     for name in ("broken", "due", "fits", "moved", "off", "on", "repatterned", "said"):
@@ -318,6 +338,20 @@ def test_plans_that_do_not_fit_any_more_are_made_anew(store: StateStore, raw: Ra
     assert (crons.get("broken").next_run_at, crons.get("broken").error) == (at("2026-02-03T13:00Z"), None)
     with pytest.raises(NotFound):
         crons.replan("unknown")
+
+
+def test_replan_looks_at_every_cron_that_is_not_retired(store: StateStore, raw: Raw) -> None:
+    """schedules C-31: however many there are, and whatever another program left in one that is retired."""
+    put(store)
+    raw(
+        "INSERT INTO cron_schedules (name, pattern, timezone, target, created_at, updated_at)"
+        " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 201)"
+        " SELECT 'c' || n.i, pattern, timezone, target, created_at, updated_at FROM cron_schedules, n"
+    )
+    raw("UPDATE cron_schedules SET retired_at = updated_at, next_run_at = updated_at WHERE name = 'tidy'")
+    crons = store.schedules.crons
+    assert (crons.replan(), crons.replan()) == (201, 0)
+    assert {cron.next_run_at for cron in all_pages(crons.list, limit=500)} == {at("2026-02-03T13:00Z")}
 
 
 def test_an_instant_that_is_due_this_moment_is_not_planned_anew(

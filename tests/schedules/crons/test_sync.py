@@ -53,6 +53,19 @@ def test_a_configuration_that_is_there_writes_nothing(database: Database) -> Non
     assert [text.split()[0] for text in sent] == ["SELECT"]
 
 
+@pytest.mark.logs("configuration is empty")
+def test_a_configuration_without_crons_is_told_where_it_retires_any(
+    store: StateStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """schedules C-15: only then may it be a mistake."""
+    sync = store.schedules.crons.sync
+    assert (sync({}), caplog.messages) == (report(), [])
+    sync(SPECS)
+    sync({"a": DAILY})
+    assert (sync({}), sync({})) == (report(retired=("a",)), report())
+    assert caplog.messages == ["the configuration is empty: 1 crons are retired"]
+
+
 @pytest.mark.parametrize(
     "changed",
     [
