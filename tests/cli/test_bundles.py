@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,14 @@ def test_a_redacted_bundle_is_imported_only_with_the_flag(database: Database, tm
     copied = lastlight_state("import", file, "--allow-redacted", "--on-conflict", "new_ids", *url, "--json")
     with database.open() as store:
         assert store.conversations.sessions.get(copied.data["id"]).name == "name"
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_no_bundle_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+    """maintenance OP-35, OP-61: it is not opened to see what it holds."""
+    StateStore.open(tmp_path / "s.db").close()
+    os.mkfifo(tmp_path / "pipe")
+    assert lastlight_state("import", tmp_path / "pipe", "--url", tmp_path / "s.db", "--json").error == "unknown_source"
 
 
 def test_wrong_words_of_bundles_are_usage_errors(tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ def test_nothing_of_another_session_is_in_a_bundle(state_store: StateStore, tmp_
         named = Provenance(invocation_kind=kind, source_kind=source)
         c.sessions.create(NewSession(key, "n", agent_session_id=f"{key}_s", provenance=named))
         c.branches.create(key, NewBranch(id=f"{key}-branch", system=NewMessage("system", key, id=f"{key}-system")))
+        c.branches.append(f"{key}-branch", [NewMessage("user", f"said in {key}")])
         _write(state_store, f"{key}_s.jsonl", "{}\n")
     bundle = export("session", "talk", tmp_path / "talk.zip")
     with zipfile.ZipFile(tmp_path / "talk.zip") as packed:

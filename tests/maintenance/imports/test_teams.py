@@ -136,6 +136,16 @@ def test_of_a_file_that_lost_messages_all_others_are_looked_at_anew(store: Any, 
     assert [(one[1], one[2]) for one in _inbox(store, "t1/ana")] == [("m3", None), ("m2", _at(8))]
 
 
+def test_a_team_in_which_nothing_but_reading_happened_is_told_of_as_before(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84: what was read is acknowledged, and what is odd is counted."""
+    imports = store.maintenance.imports
+    for read, units in (({}, "imported"), ({"bo": told(8)}, "grown")):
+        write_team(tmp_path, "t1", letter("m1", 1, ("bo", "zoe"), read_by=read))
+        done = imports.run(tmp_path)
+        assert (done.units, done.noticed) == ({units: 1}, {"recipient_no_member": 1})
+    assert _inbox(store, "t1/bo") == [(0, "m1", _at(8))]
+
+
 DAMAGES: list[tuple[str, dict[str, Any]]] = [
     ("members", {"members": "ana"}),
     ("members", {"members": [1]}),

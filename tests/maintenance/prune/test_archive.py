@@ -173,6 +173,17 @@ def test_a_run_that_cannot_be_read_stays_and_hinders_no_other(sqlite_database: D
     assert (receipt.state, receipt.counts["workflow_runs"], len(list(folder.iterdir()))) == ("done", 1, 1)
 
 
+def test_an_output_table_that_is_gone_hinders_no_archive(fresh_database: Database, folder: Path) -> None:
+    """maintenance OP-30: it is registered still, and has nothing that could be lost."""
+    store = fresh_database.open(migrate=True)
+    store.outputs.catalog.define("report", Report)
+    whole_run(store, "old")
+    fresh_database.clock.advance(seconds=31 * DAY)
+    fresh_database.raw().execute("DROP TABLE report")
+    receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
+    assert (receipt.state, receipt.counts["workflow_runs"], len(list(folder.iterdir()))) == ("done", 1, 1)
+
+
 def test_rows_that_a_bundle_would_not_hold_whole_are_not_removed(database: Database, folder: Path) -> None:
     """maintenance OP-30: an attached table has a column that nobody declared."""
     store, raw = _with_an_old_run(database), database.raw()
