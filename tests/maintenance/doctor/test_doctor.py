@@ -390,6 +390,31 @@ def test_a_database_that_is_behind_is_examined_as_far_as_it_goes(tmp_path: Path,
             assert "migrate" in str(found[0].remedy)
 
 
+_NEWER = "UPDATE lastlight_state_version SET version_num = '9999'"
+
+
+@pytest.mark.parametrize(
+    ("statements", "severity", "remedy"),
+    [
+        ([_NEWER], "warning", None),
+        ([_NEWER, "INSERT INTO lastlight_meta (key, value) VALUES ('min_reader', '9000')"], "error", None),
+        (["UPDATE lastlight_state_version SET version_num = 'abc'"], "error", "lastlight-state stamp --to"),
+        (["DROP TABLE lastlight_state_version"], "error", "lastlight-state stamp --to"),
+        (["DROP TABLE lastlight_state_version", "DROP TABLE run_loops"], "error", None),
+    ],
+)
+def test_a_remedy_is_told_where_there_is_one_for_the_schema(
+    fresh_database: Database, statements: list[str], severity: str, remedy: str | None
+) -> None:
+    """maintenance OP-15, case 24: a newer schema needs a newer library, and an unknown one somebody who looks."""
+    store, raw = fresh_database.open(), fresh_database.raw()
+    for statement in statements:
+        raw.execute(statement)
+    told = next(finding for finding in findings(store, only=["DOC-02"]) if finding.subject == "schema")
+    assert (told.severity, (told.remedy or "").startswith(remedy or "")) == (severity, True)
+    assert (told.remedy is None) is (remedy is None)
+
+
 def test_settings_of_the_file_and_its_growth_are_told(tmp_path: Path) -> None:
     """maintenance OP-15, case 62."""
     settings = Settings(url=str(tmp_path / "a.db"), wal_autocheckpoint=0, state_dir=tmp_path)
