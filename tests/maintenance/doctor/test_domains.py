@@ -182,13 +182,14 @@ def test_agent_sessions_are_told_whose_name_cannot_be_that_of_a_log(database: Da
 def test_a_first_frame_is_told_that_needs_one_which_is_not_there(database: Database) -> None:
     """journal F-1, maintenance OP-15."""
     store = database.open()
-    run = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    run, other = (store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id for _ in range(2))
     for text in ("one", "two"):
-        store.journal.frames.append(run, element("a", long="x" * 4_000, said=text))
+        for frames_of in (run, other):
+            store.journal.frames.append(frames_of, element("a", long="x" * 4_000, said=text))
     assert told(store, "DOC-12") == {}
     raw = database.raw()
     insert(raw, "maintenance_permits", {"receipt_id": "r"})
-    raw.execute("DELETE FROM run_frames WHERE frame_no = (SELECT min(frame_no) FROM run_frames)")
+    raw.execute(f"DELETE FROM run_frames WHERE run_id = '{run}' AND frame_no = (SELECT min(frame_no) FROM run_frames)")
     assert told(store, "DOC-12") == {"run_frames: the first frame": (f"{run} 1",)}
 
 

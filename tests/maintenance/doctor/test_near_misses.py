@@ -125,6 +125,22 @@ def test_a_transition_agrees_with_its_own_run_alone(database: Database) -> None:
     assert told(store, "DOC-16") == {("workflow_runs", ("wrong succeeded failed",))}
 
 
+def test_a_run_counts_its_own_transitions_and_each_of_its_streams_by_itself(database: Database) -> None:
+    """maintenance OP-15: whatever the others have reached."""
+    rows, store = Rows(database), database.open()
+    moved = {"reason": "x", "source": "engine", "at": rows.now, "to_status": "running"}
+    for key, counted, last in (("sound", 3, 3), ("beyond", 2, 1), ("never", 1, 0)):
+        rows.run(key, "running", transition_seq=counted)
+        for seq in range(1, last + 1):
+            insert(rows.raw, "run_transitions", {"run_id": key, "seq": seq, **moved})
+    event = {"run_id": "sound", "type": "e", "occurred_at": rows.now, "payload": "{}"}
+    for seq in range(3):
+        insert(rows.raw, "run_events", {"seq": seq, **event})
+    for stream, following in (("events", 3), ("signals", 1)):
+        insert(rows.raw, "run_sequences", {"run_id": "sound", "stream": stream, "next_seq": following})
+    assert told(store, "DOC-12") == {("workflow_runs", ("beyond", "never"))}
+
+
 def test_a_link_right_behind_the_last_position_of_its_order_is_told(database: Database) -> None:
     """maintenance OP-15: although there are as many links as positions."""
     rows, store = Rows(database), database.open()
