@@ -159,3 +159,22 @@ def test_a_flipped_byte_costs_no_more_than_its_own_line(
     seen = Seen(log.root)
     lost = len([raw for raw in lines if raw not in seen.raw])
     assert lost <= 2
+
+
+@pytest.mark.parametrize(
+    ("value", "is_whole"),
+    [
+        ({"type": "result", "num_turns": 1}, True),
+        ({"type": "usage", "num_turns": 1}, False),
+        ({"type": "result"}, False),
+        ({"type": "usage", "sessionId": "s-1"}, True),
+        ({"type": "usage", "sessionId": 5}, False),
+    ],
+)
+def test_what_is_found_in_a_torn_line_names_its_session_or_is_a_result(
+    log: AgentLog, value: dict[str, Any], *, is_whole: bool
+) -> None:
+    """agent-log L-38: anything else may be a part of a record."""
+    raw = json.dumps(value | {"timestamp": "2026-02-03T12:00:00Z"}).encode()
+    put(log, b'{"type":"user","message":' + raw + b"\n")
+    assert Seen(log.root).raw == [raw] * is_whole

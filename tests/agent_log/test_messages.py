@@ -171,3 +171,9 @@ def test_a_page_of_messages_is_filled_exactly(log: AgentLog) -> None:
     assert [message.content for message in first.messages] == ["0", "1", "2"]
     second = log.reader.messages("s-1", limit=3, after=first.cursor)
     assert [message.content for message in second.messages] == ["3", "4"]
+
+
+def test_what_is_no_block_among_others_is_passed_over(log: AgentLog) -> None:
+    """agent-log L-143."""
+    odd = ["plain", 5, None, ["text"], text("hi")]
+    assert short(shown(log, user(odd), assistant(text("yes")))) == [("user", "hi"), ("assistant", "yes")]

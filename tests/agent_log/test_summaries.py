@@ -358,3 +358,11 @@ def test_what_is_no_text_is_no_agent_and_no_last_text(log: AgentLog) -> None:
     put(log, line(agentId="") + line(agentId=5) + line(agentId="a") * 2 + said_last + other)
     found = log.sessions.summary("s-1")
     assert (found.agent_ids, found.last_assistant_text) == (("a",), "bye")
+
+
+def test_a_first_prompt_is_the_users_and_a_last_text_is_no_empty_one(log: AgentLog) -> None:
+    """agent-log L-92: whoever spoke before, and whatever came without words afterwards."""
+    spoken = [("system", "rules"), ("assistant", "bye"), ("tool", "done"), ("user", "hello"), ("assistant", "")]
+    put(log, b"".join(dump_line({"role": role, "content": content, "sessionId": "s-1"}) for role, content in spoken))
+    found = log.sessions.summary("s-1")
+    assert (found.first_prompt, found.last_assistant_text) == ("hello", "bye")
