@@ -76,6 +76,13 @@ def test_what_is_missing_is_named_and_the_store_goes_on(every_backend: StateStor
     assert begun(every_backend, "a").length == 1
 
 
+def test_a_message_may_be_named_beside_itself(every_backend: StateStore) -> None:
+    """conversations CV-10, CV-17: before it as well; it need not be stored."""
+    begun(every_backend)
+    every_backend.conversations.branches.append("main", ["a", *said("a"), "a"], on_repeat="keep")
+    assert history(every_backend, "main") == ["a", "a", "a"]
+
+
 def test_a_message_that_grows_is_revised_by_an_append(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """conversations CV-6, CV-17: it stands once, and the session says that something changed."""
     c = every_backend.conversations

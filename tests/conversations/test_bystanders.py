@@ -53,6 +53,7 @@ def test_what_is_said_in_one_session_is_no_concern_of_others(
     """conversations CV-10, CV-17: neither in its orders, nor in its fields, nor in its feed."""
     c = every_backend.conversations
     other = _talk(every_backend, "other")
+    c.lineage.fork("other", branch_id="other-fork", at=2)
     frozen_clock.advance(seconds=30)
     before = _seen(every_backend, other, "other")
     own = _talk(every_backend, "own")
@@ -141,6 +142,8 @@ def test_what_happens_in_one_namespace_is_no_concern_of_others(every_backend: St
     before = seen("other")
     vectors.put("own", [NewChunk("0", "again", [2, 2], None, "d0", 0)])
     assert [one.chunk.id for one in vectors.search("own", [1, 0], document_id="d1")] == ["1"]
+    for namespace, text in (("own", "again"), ("other", "0")):
+        assert [one.chunk.content for one in vectors.search(namespace, [1, 0], document_id="d0")] == [text]
     assert vectors.clear("own", document_id="d1") == 1
     assert vectors.clear("own", ids=["2"]) == 1
     assert [one.id for one in seen("own")] == ["0", "3"]

@@ -102,6 +102,8 @@ def test_a_late_hook_appends_to_a_session_that_has_ended(every_backend: StateSto
 def test_a_feed_that_was_trimmed_says_so(every_backend: StateStore) -> None:
     """conversations CV-32, case 35: with the lowest number that is left."""
     c = every_backend.conversations
+    begun(every_backend, *"abcde", branch_id="other")  # has entries below, and further ones
+    c.branches.update("other", BranchPatch(name="n"))
     branch = begun(every_backend, "a")
     assert c.changes.trim(branch.session_id, below=3) == 2
     with pytest.raises(Conflict, match="entries after 0 were removed; 3 is the lowest") as refused:
@@ -113,6 +115,7 @@ def test_a_feed_that_was_trimmed_says_so(every_backend: StateStore) -> None:
         c.changes.after(branch.session_id, 2)
     assert refused.value.details["lowest"] == 4
     assert c.changes.after(branch.session_id, 3).items == ()
+    assert c.changes.head(branch.session_id) == 3
     for missing in (lambda: c.changes.after("x"), lambda: c.changes.head("x"), lambda: c.changes.wait("x", timeout=0)):
         with pytest.raises(NotFound):
             missing()

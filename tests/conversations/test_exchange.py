@@ -69,6 +69,15 @@ def test_what_is_sent_again_without_its_sender_has_the_stored_one(every_backend:
     assert [one.channel for one in exchange.inbox("dee", sender="ana")] == [None, "news"]
 
 
+def test_a_message_for_somebody_may_name_a_channel(every_backend: StateStore) -> None:
+    """conversations CV-33: by which it is found in the inbox; it is published nowhere."""
+    exchange = every_backend.conversations.exchange
+    exchange.join("news", "cy")
+    exchange.send(letter("a", channel="news"), to="bo")
+    assert [one.channel for one in exchange.inbox("bo", channel="news")] == ["news"]
+    assert exchange.inbox("cy").items == ()
+
+
 def test_what_is_rolled_back_was_not_sent(every_backend: StateStore) -> None:
     """conversations CV-33, CV-34: and leaves no gap."""
     exchange = every_backend.conversations.exchange

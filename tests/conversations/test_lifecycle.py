@@ -254,6 +254,9 @@ def test_a_change_whose_task_is_cancelled_is_known_before_the_cancellation_is_ra
 def test_a_running_session_has_one_owner_who_is_alive(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """conversations CV-26: another one is refused until the owner has been silent for 90 seconds."""
     c = every_backend.conversations
+    for other in ("a", "z"):
+        running(every_backend, other)
+        c.lifecycle.heartbeat(other, "w0")
     session = running(every_backend)
     assert c.lifecycle.heartbeat("s", "w1") == frozen_clock.now()
     frozen_clock.advance(seconds=90)
@@ -270,11 +273,12 @@ def test_a_running_session_has_one_owner_who_is_alive(every_backend: StateStore,
 def test_silent_sessions_are_found_and_retired(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """conversations CV-26: the longest silent first; one that has woken up is left alone."""
     c = every_backend.conversations
+    for status in (None, "pending", "completed"):
+        c.sessions.create(NewSession(f"not running: {status}", status=status))
     for name in ("old", "woken", "busy"):
         running(every_backend, name)
         frozen_clock.advance(seconds=60)
     c.lifecycle.heartbeat("busy", "w")
-    c.sessions.create(NewSession("waiting", status="pending"))
     frozen_clock.advance(seconds=30)
     first, second = c.lifecycle.stale(older_than=timedelta(seconds=60))
     assert [first.id, second.id] == ["old", "woken"]

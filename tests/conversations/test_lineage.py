@@ -71,6 +71,7 @@ def test_a_fork_says_where_it_comes_from_in_columns_and_metadata(every_backend: 
     assert (fork.session_id, fork.name, fork.system_msg_id, fork.fork_depth) == (other.id, "try", "sys", 1)
     origin = {"parent_branch_id": "main", "forked_at_ord": 0}
     assert (fork.parent_branch_id, fork.forked_at_ord, fork.node_metadata) == ("main", 0, {"model": "x", **origin})
+    assert c.lineage.fork("main", at=0, node_metadata=origin).node_metadata == origin
     by_metadata = c.branches.create(session.id, NewBranch(node_metadata=origin))
     assert (by_metadata.parent_branch_id, by_metadata.fork_depth) == ("main", 1)
     assert c.branches.create(session.id, NewBranch(node_metadata=origin, system="sys")).system_msg_id == "sys"
@@ -92,6 +93,8 @@ def test_what_contradicts_a_fork_is_refused(every_backend: StateStore) -> None:
     other = {"parent_branch_id": "other", "forked_at_ord": 1}
     refused: list[Call] = [
         lambda: c.lineage.fork("main", at=1, node_metadata=other),
+        lambda: c.lineage.fork("main", at=1, node_metadata={"parent_branch_id": "main", "forked_at_ord": 2}),
+        lambda: c.lineage.fork("main", node_metadata={"parent_branch_id": "main", "forked_at_ord": 2}),
         lambda: c.branches.create(branch.session_id, NewBranch(node_metadata={"forked_at_ord": 1})),
         lambda: c.branches.create(branch.session_id, NewBranch(node_metadata=other, progression_id="p")),
         lambda: c.branches.merge_metadata(fork.id, {"forked_at_ord": None}),

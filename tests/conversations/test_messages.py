@@ -101,7 +101,9 @@ def test_classes_are_numbered_when_they_are_first_seen(every_backend: StateStore
         assert c.messages.create(NewMessage("user", "x", lion_class=none)).lion_class == "__unknown__"
     odd = NewMessage("user", "x", node_metadata={"lion_class": 7})
     assert c.messages.create(odd).lion_class == "__unknown__"
-    assert c.messages.create(NewMessage("user", "x", lion_class="my.Class")).lion_class == "my.Class"
+    for inside in (None, {}, {"lion_class": "another.Class"}):
+        told = NewMessage("user", "x", lion_class="my.Class", node_metadata=inside)
+        assert c.messages.create(told).lion_class == "my.Class"
     assert c.message_types.resolve("my.Class") == c.message_types.find("my.Class") == 6
     assert (c.message_types.resolve(None), c.message_types.name(6)) == (0, "my.Class")
     assert c.message_types.resolve("other.Class") == 7
@@ -147,7 +149,7 @@ def test_messages_are_found_by_every_filter(every_backend: StateStore, frozen_cl
 def test_many_messages_are_found_by_their_ids(every_backend: StateStore) -> None:
     """conversations CV-10: the missing are absent, the repeated are there once."""
     messages = every_backend.conversations.messages
-    begun(every_backend, "a", "b")
+    begun(every_backend, "a", "b", "c")
     assert set(messages.get_many(["a", "b", "a", *(f"x{i}" for i in range(1_200))])) == {"a", "b"}
     assert (messages.get_many([]), messages.find("x"), messages.find("a")) == ({}, None, messages.get("a"))
     with pytest.raises(InvalidValue):

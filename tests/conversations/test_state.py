@@ -123,6 +123,8 @@ def test_a_stored_session_is_read_with_its_last_reason(every_backend: StateStore
     flow = Provenance(invocation_kind="flow")
     c.sessions.create(NewSession("s", status="running", artifact_contract={"files": ["x"]}, provenance=flow))
     c.sessions.create(NewSession("t"))
+    c.sessions.create(NewSession("empty", status="running"))
+    c.lifecycle.heartbeat("empty", "w")
     branch = c.branches.create("s")
     c.branches.append(branch.id, [NewMessage("user", "hi")])
     c.lifecycle.transition("s", "running", branch_id=branch.id)
@@ -134,7 +136,9 @@ def test_a_stored_session_is_read_with_its_last_reason(every_backend: StateStore
     assert (s.health, s.delivery, s.severity) == ("idle", "partial", "warning")
     assert s.reason is not None
     assert (s.reason.reason_code, s.evaluated_at, s.policy_version) == ("run.started.ok", frozen_clock.now(), 1)
+    assert (s.reason.seq, s.reason.branch_id) == (1, None)
     assert (found["t"].lifecycle, found["t"].reason, found["t"].last_sign) == ("unknown", None, None)
     assert c.lifecycle.state("s", limits=Limits(long_idle=timedelta(0))).health == "process_dead"
+    assert c.lifecycle.state("empty").health == "orphaned"
     with pytest.raises(InvalidValue, match="session_id: "):
         c.lifecycle.state("")

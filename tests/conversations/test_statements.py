@@ -54,6 +54,18 @@ def test_an_append_and_a_fork_cost_the_same_for_any_history(every_backend: State
     assert len(c.branches.tail("main", 50)) == 50
 
 
+def test_a_page_with_rows_is_one_look(every_backend: StateStore) -> None:
+    """conversations CV-5, CV-10: only where it is empty, somebody asks whether there is what it is a page of."""
+    c = every_backend.conversations
+    branch = begun(every_backend, "a")
+    for page in (
+        lambda: c.progressions.ids(branch.progression_id),
+        lambda: c.messages.uses("a"),
+        lambda: c.changes.after(branch.session_id),
+    ):
+        assert statements(every_backend, page) == 1
+
+
 _MANY = (
     "WITH RECURSIVE n(i) AS (SELECT CAST(? AS INTEGER) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?) "
     "INSERT INTO progression_links (progression_id, ord, message_id) SELECT ?, i, 'm0' FROM n"
@@ -113,6 +125,13 @@ def test_a_reader_finds_what_it_takes_by_an_index(database: Database) -> None:
     for statement in (exchange.FREE, exchange.FREE_OF_SENDER):
         plan = plan_of(database, store, statement, values, in_order=True)
         assert "ix_exchange_deliveries_open" in str(plan)
+
+
+def test_who_waits_looks_at_the_inboxes_alone_that_somebody_waits_for(database: Database) -> None:
+    """conversations CV-35: however many there are."""
+    store = database.open(migrate=True)
+    plan = plan_of(database, store, exchange.HEADS, {"owners": '[{"id": "o"}]'}, in_order=True)
+    assert not plan.scans_the_table, plan
 
 
 def test_a_delivery_is_looked_up_by_its_owner_and_message(sqlite_database: Database) -> None:

@@ -246,6 +246,17 @@ def test_a_tree_that_cannot_be_saved_is_refused_before_anything_is_written(store
     assert store.conversations.sessions.count() == 0
 
 
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [("m", ""), (NewMessage("user", 1, id=["m"]), ".id"), (NewMessage("user", {1}), ".content")],  # type: ignore[arg-type]
+)
+def test_a_message_that_cannot_be_saved_is_named_by_its_place(store: StateStore, wrong: Any, where: str) -> None:
+    """conversations CV-28."""
+    with pytest.raises(InvalidValue) as refused:
+        store.conversations.trees.save(SessionTree(NewSession("s"), [BranchTree(NewBranch("b"), [*said("a"), wrong])]))
+    assert refused.value.where == f"tree.branches[0].messages[1]{where}"
+
+
 def broken(**branch: Any) -> dict[str, Any]:
     return {"id": "s", "branches": [{"id": "b", **branch}]}
 

@@ -17,6 +17,7 @@ from lastlight_state.db.statements import Statement
 from lastlight_state.journal import NewEvent, sandboxes, tool_calls as calls
 from lastlight_state.journal.events import statements as events
 from lastlight_state.journal.frames import statements as frames
+from lastlight_state.journal.kernel.watching import COUNTERS
 from lastlight_state.journal.scores import statements as scores
 from lastlight_state.journal.signals import statements as signals
 from lastlight_state.testing import Database
@@ -129,6 +130,7 @@ def of_events(run_id: str, now: Any) -> Iterator[Expected]:
     yield Expected("event", events.GET, ("pk_run_events",))
     yield Expected("event by key", events.FIND, ("uq_run_events_event_id",), {"event_id": "e3"})
     yield Expected("last event", events.LATEST, ("pk_run_events",))
+    yield Expected("counters", COUNTERS, ("pk_run_sequences",), {"runs": as_list([{"run_id": run_id}])})
     yield Expected("first event after", events.FIRST_AFTER, ("pk_run_events",), {"after_seq": 50})
     lists: dict[str, tuple[dict[str, Any], str]] = {
         "run": ({}, "pk_run_events"),

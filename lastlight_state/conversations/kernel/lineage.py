@@ -58,7 +58,7 @@ def _line() -> Any:
             start.c.room - number(1),
         )
         .select_from(start.join(parent, parent.c.id == start.c.parent_branch_id))
-        .where(start.c.room > number(0), start.c.until > from_ord, start.c.forked_at_ord > from_ord)
+        .where(start.c.room > number(0), start.c.forked_at_ord > from_ord)
     )
     line = start.union_all(up)
     return sa.select(*line.c).order_by(line.c.room.desc())

@@ -109,7 +109,7 @@ class Messages(Repository):
             shown = window(
                 lambda size: placed(unit.readable(sql.USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
             )
-            if not shown.rows and page_token is None and unit.row(sql.THERE, {"id": found}) is None:
+            if not shown.rows and unit.row(sql.THERE, {"id": found}) is None:
                 raise NotFound(words.MESSAGE, message_id)
             items, damaged = parted(shown.rows, _use)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)

@@ -105,7 +105,7 @@ class Frames(Numbered):
         first = -1 if after is None else valid.number("after", after, least=-1)
         last = _GREATEST if upto is None else valid.number("upto", upto)
         chain = chains.Chain(run_id)
-        for row in self._rows(run_id, first, last, before=True):
+        for row in self._rows(run_id, first, last):
             if row["frame_no"] <= first:
                 chain.next(row)
             else:
@@ -180,10 +180,10 @@ class Frames(Numbered):
             self._cache.put(key, text)
         return text
 
-    def _rows(self, run_id: str, after: int, upto: int, *, before: bool = False) -> Iterator[Row]:
-        """Rows with their bodies, window by window; with ``before`` also those that the first is rebuilt from."""
+    def _rows(self, run_id: str, after: int, upto: int) -> Iterator[Row]:
+        """Rows with their bodies, window by window, and before them those that the first is rebuilt from."""
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
-        if before and after >= 0:
+        if after >= 0:
             yield from self._reading(lambda unit: unit.rows(sql.CHAIN, values))
         while True:
             window = {"run_id": run_id, "after": after, "upto": upto}

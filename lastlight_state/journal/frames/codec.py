@@ -228,7 +228,7 @@ def _identities(children: Sequence[Any]) -> list[str | None]:
     """The id of each child, None where it has none of its own among its siblings."""
     found = [_identity(child) for child in children]
     counted = Counter(found)
-    return [name if name is not None and counted[name] == 1 else None for name in found]
+    return [name if counted[name] == 1 else None for name in found]
 
 
 def _identity(value: Any) -> str | None:
@@ -271,7 +271,7 @@ def _apply(root: dict[str, Any], op: Op) -> None:
 
 
 def _step(container: Any, step: Any) -> Any:
-    if isinstance(container, dict) and isinstance(step, str) and step in container:
+    if isinstance(container, dict) and step in container:
         return container[step]
     if isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container):
         return container[step]

@@ -21,13 +21,10 @@ _current = sa.and_(*(_c[name] == bind(name, _c[name]) for name in _ATTEMPT), _c.
 
 
 def _adding() -> sa.Executable:
-    """Insert a score, unless its id is known or its attempt has a current one."""
+    """Insert a score, unless its id is known (a conflict) or its attempt has a current one."""
     there = SCORES.alias()
     same = sa.and_(*(there.c[name] == bind(name, _c[name]) for name in _ATTEMPT), there.c.superseded_at.is_(None))
-    known = SCORES.alias()
-    row = sa.select(*(bind(name, _c[name]) for name in _WRITTEN)).where(
-        ~sa.exists().where(same), ~sa.exists().where(known.c.id == bind("id", _c.id))
-    )
+    row = sa.select(*(bind(name, _c[name]) for name in _WRITTEN)).where(~sa.exists().where(same))
     return insert(SCORES).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*SCORES.columns)
 
 
@@ -35,11 +32,7 @@ ADD = prepared(_adding())
 GET = prepared(sa.select(*SCORES.columns).where(_this_id))
 #: The score of this id, and the current one of the attempt: locked, so that nobody else supersedes it.
 KNOWN = prepared(sa.select(*SCORES.columns).where(sa.or_(_this_id, _current)).with_for_update())
-SUPERSEDE = prepared(
-    sa.update(SCORES)
-    .where(_this_id, _c.superseded_at.is_(None))
-    .values(superseded_at=bind("superseded_at", _c.superseded_at))
-)
+SUPERSEDE = prepared(sa.update(SCORES).where(_this_id).values(superseded_at=bind("superseded_at", _c.superseded_at)))
 
 #: The filters of lists and aggregates that compare with one value.
 FILTERS = {

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -12,6 +12,7 @@ from support.journal.trees import TREES, element, text
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.journal.frames import codec
 from lastlight_state.journal.frames.xml import render
+from lastlight_state.journal.records import FrameDelta
 
 
 def applied(previous: Any, following: Any) -> str:
@@ -178,6 +179,15 @@ def test_a_child_without_an_id_is_not_the_one_with_an_id_in_its_place() -> None:
         assert ops(before, after) == [("remove", ["children", 0]), ("insert", ["children", 0])]
 
 
+@pytest.mark.parametrize("none", ["", 7, None, ["a"]])
+def test_what_is_no_text_or_empty_is_no_id(none: Any) -> None:
+    """journal C-5: such an element is known by its place, and named by none."""
+    before, after = (element("list", element("i", id=none, n=n), element("i", id="b")) for n in (1, 2))
+    assert codec.diff(before, after).ops == ({"op": "set", "path": ["children", 0, "props", "n"], "value": 2},)
+    moved = [element("list", *children) for children in permutations([element("i", id=none, n=1), element("i", n=5)])]
+    assert all(len(path) > 2 for _, path in ops(*moved))
+
+
 def test_a_text_in_the_place_of_an_element_is_set_as_a_whole() -> None:
     """journal C-4: not key by key."""
     assert ops(element("list", element("item")), element("list", text("a"))) == [("set", ["children", 0])]
@@ -230,3 +240,18 @@ def test_a_delta_that_does_not_fit_is_refused(delta: str) -> None:
     """journal C-8, case 59."""
     with pytest.raises(InvalidValue):
         codec.apply(element("a", text("x")), codec.decode_delta(delta))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        [0], ["props", 0], ["tag", "a", "b"], ["tag", 0, "b"], ["props", "n", "x"], ["props", "x", "y"],
+        ["props", "l", "one", "x"], ["props", "l", 0, "x"], ["props", "l", 1, "x"], ["children", "0"], ["children", -1],
+        ["children", 0, 0, "x"],
+    ],
+)  # fmt: skip
+def test_a_change_of_a_place_that_is_not_there_is_refused_as_one(path: list[Any]) -> None:
+    """journal C-8, case 59: of an object by a number, of a list by a text, and inside what is neither."""
+    tree = element("a", text("x"), n=1, l=["one"])
+    with pytest.raises(InvalidValue, match="delta: "):
+        codec.apply(tree, FrameDelta(ops=({"op": "set", "path": path, "value": 1},)))

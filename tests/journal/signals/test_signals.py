@@ -227,9 +227,25 @@ def test_the_database_lets_a_signal_change_only_by_being_taken(
     assert signals.find_taken(run_id, "c") == taken
 
 
+def test_a_damaged_signal_disturbs_nobody_who_means_another(sqlite_database: Database) -> None:
+    """journal J-9, D-3: of another name, time, correlation id or key, or another consumer's."""
+    store, raw = sqlite_database.open(), Raw(sqlite_database)
+    run, signals = started(store).id, store.journal.signals
+    for given in ({"signal_name": "other"}, {"at": AT + timedelta(milliseconds=1)}, {"correlation_id": "k"}):
+        signals.send(run, **{"signal_name": "go", "at": AT, **given})  # type: ignore[arg-type]
+    signals.send(run, "go", signal_id="damaged")
+    assert signals.try_take(run, "other", consumer="of the damaged one")
+    with raw.without_guard("run_signals_taken_once"), raw.without_guard("run_signals_one_each"):
+        raw("UPDATE run_signals SET payload = '{'")
+    assert [signals.send(run, "go", at=AT, signal_id=key).seq for key in (None, None, "sound", "sound")] == [4, 4, 5, 5]
+    signals.send(run, "fresh")
+    taken = signals.try_take(run, "fresh", consumer="c")
+    assert [one and one.seq for one in (taken, signals.find_taken(run, "c"), signals.find(run, "sound"))] == [6, 6, 5]
+
+
 def test_a_take_waits_for_a_signal_to_come(every_backend: StateStore, run_id: str) -> None:
     """journal G-4: sent by another store; without one it is None when the time is over."""
-    signals, options = every_backend.journal.signals, {"consumer": "step", "wait": 30, "poll_interval": 0.01}
+    signals, options = every_backend.journal.signals, {"consumer": "step", "wait": 3_600, "poll_interval": 0.01}
     sending = threading.Timer(0.05, lambda: signals.send(run_id, "go", 7))
     signals.send(run_id, "other")
     sending.start()
