@@ -94,9 +94,17 @@ def test_a_workflow_that_is_switched_off_keeps_no_other_from_starting(store: Sta
 
 
 def test_a_switch_that_says_on_lets_runs_start(store: StateStore) -> None:
-    """workflows W-95."""
+    """workflows W-95: or anew, and is no reason for a refusal."""
+    runs = store.workflows.runs
+    failed, cancelled = started(store), started(store)
+    runs.finish(failed.id, "failed")
+    runs.cancel(cancelled.id, by="ana", reason="no more")
     store.workflows.overrides.put("deploy", enabled=True)
     assert started(store).status == "running"
+    assert runs.restart(failed.id, by="ana", reason="again").status == "running"
+    with pytest.raises(Conflict) as caught:
+        started(store, parent_run_id=cancelled.id)
+    assert caught.value.code == "parent_cancelled"
 
 
 def test_its_time_never_moves_back(store: StateStore, frozen_clock: FrozenClock) -> None:

@@ -194,6 +194,14 @@ def test_a_finish_is_repeated_whoever_ended_other_runs(store: StateStore, raw: R
         assert store.workflows.runs.finish(run.id, "failed", claim=claim) == run
 
 
+def test_a_finish_is_repeated_after_an_end_that_another_program_wrote(store: StateStore, raw: Raw) -> None:
+    """workflows W-27: it wrote no transition, and those of holders before it do not count."""
+    run = started(store)
+    store.workflows.waits.pause(run.id, claim=store.workflows.claims.take(run.id, owner="a"))
+    raw("UPDATE workflow_runs SET status = 'succeeded' WHERE id = ?", run.id)
+    assert store.workflows.runs.finish(run.id, "succeeded") == store.workflows.runs.get(run.id)
+
+
 def test_a_finish_by_another_claim_is_not_the_same(store: StateStore, raw: Raw) -> None:
     """workflows W-14, W-27."""
     run = started(store)
