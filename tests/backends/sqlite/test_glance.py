@@ -78,7 +78,17 @@ def test_a_file_in_use_is_read_in_the_ordinary_way(file: Path) -> None:
             writer.commit()
             assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,), (3,)]
             assert not backend.disturbed
+
+
+def test_a_writer_that_was_there_before_disturbs_nobody_when_it_goes(file: Path) -> None:
+    """maintenance OP-2."""
+    with closing(sqlite3.connect(file)) as writer:
+        writer.execute("INSERT INTO t VALUES (2)")
+        writer.commit()
+        with glancing(file) as backend:
+            assert not backend.disturbed
             writer.close()
+            assert side_files(file) == []
             assert not backend.disturbed
 
 
