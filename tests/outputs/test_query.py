@@ -11,6 +11,7 @@ from support.outputs.shapes import a_run
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, ReadOnlyTransaction
+from lastlight_state.ids import new_id
 from lastlight_state.testing import Database, FrozenClock
 
 
@@ -199,6 +200,22 @@ def test_what_a_query_may_look_at_it_may_not_set(sqlite_database: Database, prag
     [(found,)] = query.rows(f"PRAGMA {pragma}").rows
     with pytest.raises(ReadOnlyTransaction):
         query.rows(f"PRAGMA {pragma} = {found}")
+
+
+def test_what_the_database_does_not_permit_is_no_mistake_in_the_query(postgres_database: Database) -> None:
+    """outputs A-2: here by a view whose owner may read nothing."""
+    query, connection = postgres_database.open().outputs.query, postgres_database.raw()
+    role = f"powerless_{new_id().replace('-', '')}"
+    connection.execute(f"CREATE ROLE {role}")
+    try:
+        connection.execute("CREATE VIEW hidden AS SELECT id FROM workflow_runs")
+        connection.execute(f"ALTER VIEW hidden OWNER TO {role}")
+        with pytest.raises(BackendUnavailable) as refused:
+            query.rows("SELECT id FROM hidden")
+        assert refused.value.details["reason"] == "permission"
+    finally:
+        connection.execute("DROP VIEW IF EXISTS hidden")
+        connection.execute(f"DROP ROLE {role}")
 
 
 def test_a_query_keeps_no_lock_and_loses_no_more_than_its_connection(postgres_database: Database) -> None:
