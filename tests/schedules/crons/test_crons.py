@@ -42,11 +42,14 @@ def test_a_new_cron_that_is_off_is_never_due(store: StateStore) -> None:
 
 
 def test_an_override_that_was_there_before_plans_a_new_cron(store: StateStore) -> None:
-    """schedules C-10, O-5."""
+    """schedules C-10, O-5: of its own name alone."""
+    store.schedules.overrides.put("another", schedule="45 * * * *")
     store.schedules.overrides.put("tidy", schedule="30 * * * *")
+    store.schedules.overrides.put("zzz", enabled=False)
     cron = put(store)
     assert (cron.pattern, cron.effective_pattern) == ("0 * * * *", "30 * * * *")
     assert cron.next_run_at == at("2026-02-03T13:30Z")
+    assert put(store, "plain").next_run_at == at("2026-02-03T13:00Z")
 
 
 def test_a_cron_that_was_switched_off_stays_off_when_it_is_put_again(store: StateStore) -> None:

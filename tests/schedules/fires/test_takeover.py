@@ -212,6 +212,19 @@ def test_a_fire_that_cannot_be_read_keeps_no_other_from_being_taken(sqlite_datab
         assert [fire.cron_name for fire in fires.list(status="abandoned")] == ["b"]
 
 
+@pytest.mark.logs("could not be taken")
+def test_a_fire_whose_row_cannot_be_read_is_told_once_and_hides_no_other(
+    sqlite_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """schedules F-7: however few are asked for."""
+    with sqlite_database.open() as store:
+        claims = [begun(store, name, lease=LEASE + n * MILLISECOND) for n, name in enumerate("ab")]
+        Raw(sqlite_database)("UPDATE cron_fires SET epoch = 'x' WHERE id = ?", claims[0].fire_id)
+        sqlite_database.clock.advance(LEASE * 2)
+        assert [claim.cron_name for claim in store.schedules.fires.take_stale(owner="worker-2", limit=1)] == ["b"]
+    assert len([message for message in caplog.messages if "could not be taken" in message]) == 1
+
+
 DIES = """
 import json, os, signal, sys
 from datetime import timedelta
