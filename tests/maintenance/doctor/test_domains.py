@@ -17,7 +17,7 @@ from support.run_log.logs import ending, event, head, id_of, put
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
 from lastlight_state.clock import SYSTEM_CLOCK
-from lastlight_state.conversations import NewChunk
+from lastlight_state.conversations import NewChunk, NewSession
 from lastlight_state.maintenance import Finding
 from lastlight_state.maintenance.doctor import contents, mailboxes, server
 from lastlight_state.messaging import ConversationKey
@@ -155,6 +155,18 @@ def test_a_session_points_to_messages_of_its_own_pool(database: Database) -> Non
         "sessions: last_msg_id is not": (here.session_id,),
         "branches: system_msg_id is not": (there.id,),
     }
+
+
+def test_a_session_counts_its_own_changes_and_may_name_a_run(database: Database) -> None:
+    """maintenance OP-15: whatever other sessions have reached."""
+    store, raw = database.open(), database.raw()
+    run = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    store.conversations.sessions.create(NewSession("of a run", workflow_run_id=run))
+    begun(store, "a", "b", "c")
+    few = begun(store, branch_id="few").session_id
+    assert (told(store, "DOC-09"), told(store, "DOC-12")) == ({}, {})
+    raw.execute(f"UPDATE sessions SET change_seq = change_seq + 1 WHERE id = '{few}'")
+    assert told(store, "DOC-12") == {"sessions: change_seq is beyond": (few,)}
 
 
 def test_active_chat_sessions_are_told_that_were_silent_for_thirty_days(database: Database) -> None:
