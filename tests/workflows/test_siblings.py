@@ -190,7 +190,7 @@ READS: dict[str, tuple[Callable[[Any, Crowd], Any], Callable[[Crowd], Any]]] = {
         lambda w, c: [w.lookups.get_task(c.run_id, NodeRef(name)).latest_iteration for name in ("build", "build-2")],
         lambda _: [1, 0],
     ),
-    "loops.find": (lambda w, c: w.loops.find(c.run_id, "fix").loop_id, lambda _: "fix"),
+    "loops.find": (lambda w, c: w.loops.find(c.run_id, "retry").loop_id, lambda _: "retry"),
 }
 
 

@@ -104,6 +104,20 @@ def test_many_heartbeats_renew_each_its_own(store: StateStore, frozen_clock: Fro
     assert claims.heartbeat_many([]) == {}
 
 
+def test_a_run_that_nobody_holds_is_not_held_by_its_number(store: StateStore) -> None:
+    """workflows W-44: a claim that was never made, with the number that a release left behind."""
+    claims = store.workflows.claims
+    claim = claims.take(started(store).id, owner="a")
+    claims.release(claim)
+    before = store.workflows.runs.get(claim.run_id)
+    made_up = claim.model_copy(update={"epoch": before.claim_epoch})
+    assert isinstance(claims.heartbeat_many([made_up])[claim.run_id], ClaimLost)
+    for write in (claims.heartbeat, claims.release, lambda held: claims.transfer(held, owner="b")):
+        with pytest.raises(ClaimLost):
+            write(made_up)
+    assert store.workflows.runs.get(claim.run_id) == before
+
+
 def test_whoever_claims_a_run_that_is_not_there_is_told(store: StateStore) -> None:
     """workflows W-13."""
     claims = store.workflows.claims
