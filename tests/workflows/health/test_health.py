@@ -43,6 +43,21 @@ def test_a_run_that_waits_for_a_person_says_for_what(store: StateStore, frozen_c
     assert (blocked.kind, blocked.id, blocked.node, blocked.count) == ("approval", approval.id, NodeRef("review", 1), 1)
 
 
+def test_of_many_questions_the_first_is_told_and_all_are_counted(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-97, W-98: and one that is overdue is told wherever it stands."""
+    workflows, run = store.workflows, started(store)
+    first = workflows.approvals.pause(run.id, PLAN)
+    for turn, patience in ((1, 10 * SECOND), (2, SECOND)):
+        expires_at = frozen_clock.advance(seconds=1) + patience
+        workflows.approvals.create(run.id, Gate(f"plan-{turn}", "Go?", expires_at=expires_at))
+        workflows.human_requests.create(run.id, Question(NodeRef("ask", turn), "text", "Which?"))
+    state = workflows.health.get_state(run.id)
+    assert state.blocked == Blocked(kind="approval", id=first.id, since=START, count=5)
+    assert state.unhealthy == ()
+    frozen_clock.advance(seconds=1)
+    assert workflows.health.get_state(run.id).unhealthy == ("gate_expired",)
+
+
 def test_a_queued_run_waits_for_its_turn_its_time_or_its_switch(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-97, W-98."""
     later = START + 60 * SECOND
@@ -270,9 +285,9 @@ def test_health_reads_what_is_live(database: Database, every_backend: StateStore
     """workflows W-98, W-101: ranges of indexes, with statistics and without."""
     ids = ["r-1", "r-2"]
     indexes = [
-        (sql.QUESTIONS[0], "ix_approvals_run"),
-        (sql.QUESTIONS[1], "ix_human_requests_summary"),
-        (sql.SILENT, "ix_executions_signs"),
+        (sql.QUESTIONS[0], "ix_approvals_run (workflow_run_id=?"),
+        (sql.QUESTIONS[1], "ix_human_requests_summary (run_id=?"),
+        (sql.SILENT, "ix_executions_signs (workflow_run_id=?"),
     ]
 
     def check() -> None:

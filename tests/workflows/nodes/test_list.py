@@ -113,14 +113,15 @@ def test_a_signal_finds_who_waits_for_it(store: StateStore) -> None:
 
 
 def test_nodes_of_runs_that_have_ended_wait_for_nothing(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
-    """workflows W-70, W-18: nor those that another program left waiting."""
+    """workflows W-70, W-18: nor those that another program left waiting, in a status that may be its own."""
     nodes = store.workflows.nodes
     paused = waiting(store, "waiting_signal", Wait(frozen_clock.now(), "merged"))
     store.workflows.waits.pause(paused.run_id)
     ended = waiting(store, "waiting_signal", Wait(frozen_clock.now(), "merged"))
     store.workflows.runs.cancel(ended.run_id, by="ana", reason="no")
-    left = waiting(store, "waiting_signal", Wait(frozen_clock.now(), "merged"))
-    raw("UPDATE workflow_runs SET status = 'failed' WHERE id = ?", left.run_id)
+    for status in ("failed", "hibernating"):
+        left = waiting(store, "waiting_signal", Wait(frozen_clock.now(), "merged"))
+        raw("UPDATE workflow_runs SET status = ? WHERE id = ?", status, left.run_id)
     assert list(nodes.list_due()) == list(nodes.list_waiting("merged")) == [paused]
 
 
