@@ -237,6 +237,7 @@ def test_what_leads_to_no_text_is_none(store: StateStore, raw: Raw) -> None:
 
 def test_a_text_that_an_older_program_left_in_scratch_is_found(store: StateStore, raw: Raw) -> None:
     """workflows W-80: until there is a pointer."""
+    started(store, scratch={"fix": {"lastOutput": "of another run"}})
     loops, run = store.workflows.loops, started(store, scratch={"fix": {"lastOutput": "inline"}})
     assert loops.find_output(run.id, "fix") == "inline"
     loops.carry(run.id, "fix", execution_id=raw.execution(run.id), text="stored")

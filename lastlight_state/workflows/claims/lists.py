@@ -46,7 +46,7 @@ _SHOWN = (
 #: The key of a claimable run.
 _KEY = ("seen_at", "id")
 _RUNNING = Narrow("ix_workflow_runs_running", ("workflow_name",), only=RUNNING)
-_WAKE = Narrow("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=sa.and_(PAUSED, RUNS.c.wake_at.is_not(None)))
+_WAKE = Narrow("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=PAUSED)
 
 
 #: The names of workflows to look at; None for all.

@@ -171,14 +171,14 @@ FIND = prepared(
     ).where(_this_run, RUNS.c.claim_owner.is_not(None))
 )
 
-#: A change of the run's status that the holder of this epoch has made, other than by taking the run.
+#: A change of the run's status that the holder of this epoch has made, other than by taking the run: a held run is
+#: running, so any other status is a change.
 ENDED_BY_HOLDER = prepared(
     sa.select(TRANSITIONS.c.seq)
     .where(
         TRANSITIONS.c.run_id == bind("run_id", TRANSITIONS.c.run_id),
         TRANSITIONS.c.claim_epoch == bind("epoch", TRANSITIONS.c.claim_epoch),
         TRANSITIONS.c.to_status != constant("running"),
-        TRANSITIONS.c.from_status != TRANSITIONS.c.to_status,
     )
     .limit(sa.literal_column("1"))
 )

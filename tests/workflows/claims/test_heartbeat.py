@@ -130,7 +130,8 @@ def test_whoever_claims_a_run_that_is_not_there_is_told(store: StateStore) -> No
 
 def test_a_holder_is_found_for_display(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-111."""
-    run = started(store)
+    run, other = started(store), started(store)
+    store.workflows.claims.take(other.id, owner="worker-2")
     assert store.workflows.claims.find(run.id) is None
     claim = store.workflows.claims.take(run.id, owner="worker-1")
     frozen_clock.advance(seconds=5)

@@ -261,6 +261,9 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
         found = plan_of(database, every_backend, statement, values, in_order=True)
         assert not found.scans_the_table, found
         assert by_index(found) in ({KEY[raw.name]}, shown_by), found
+    statement, run_ids = sql.LEFT_IN_FLIGHT.of(["r20", "r40"])
+    found = plan_of(database, every_backend, statement, {**values, **run_ids}, in_order=True)
+    assert ("(workflow_run_id=?" if raw.name == "sqlite" else "Index") in found.text, found
 
 
 LIVE = "idx_workflow_runs_status"
