@@ -44,9 +44,7 @@ class Open(Record):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)
         cls._order = tuple(cls.model_fields)
-        cls._constants = frozenset(
-            name for name, field in cls.model_fields.items() if not field.is_required() and field.default is not None
-        )
+        cls._constants = frozenset(name for name, field in cls.model_fields.items() if field.default is not None)
 
     def to_json(self) -> JsonObject:
         """The record as a JSON object, with exactly the fields that it was given."""

@@ -167,3 +167,35 @@ def test_no_run_is_needed_for_an_entry(store: StateStore) -> None:
     made = store.outputs.define("notes", list[str])
     assert a_run(store)
     assert store.outputs.cache.ensure(KEY, made, ["a"], source_run_id="gone").source_run_id == "gone"
+
+
+CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "a workflow": ({"workflow_name": "w-1"}, {"w-1 n-1 old", "w-1 n-1 new", "w-1 n-1 for ever", "w-1 n-2 new"}),
+    "a node": ({"node_id": "n-1"}, {"w-1 n-1 old", "w-1 n-1 new", "w-1 n-1 for ever", "w-2 n-1 old", "w-2 n-1 new"}),
+    "both": ({"workflow_name": "w-2", "node_id": "n-1"}, {"w-2 n-1 old", "w-2 n-1 new"}),
+    "expired": ({"which": "expired"}, {"w-1 n-1 old", "w-2 n-1 old"}),
+    "expired of a workflow": ({"which": "expired", "workflow_name": "w-1"}, {"w-1 n-1 old"}),
+    "expired of a node": ({"which": "expired", "node_id": "n-2"}, set()),
+    "all three": ({"which": "expired", "workflow_name": "w-2", "node_id": "n-1"}, {"w-2 n-1 old"}),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_what_was_not_chosen_is_not_cleared(store: StateStore, frozen_clock: FrozenClock, choice: str) -> None:
+    """outputs H-5: entries of other workflows and nodes, and those that have not expired or never do."""
+    given, cleared = CHOICES[choice]
+    made = store.outputs.define("analysis", Analysis)
+    lives = {"old": timedelta(minutes=1), "new": timedelta(hours=1), "ever": None}
+    names = ["w-1 n-1 old", "w-1 n-1 new", "w-1 n-1 for ever", "w-1 n-2 new", "w-2 n-1 old", "w-2 n-1 new"]
+    for name in names:
+        workflow, node, *_, life = name.split()
+        store.outputs.cache.ensure(CacheKey(workflow, node, name), made, {"summary": name}, ttl=lives[life])
+    frozen_clock.advance(timedelta(minutes=2))
+    hits = {name: store.outputs.cache.find(CacheKey(*name.split()[:2], name), made) for name in names}
+    assert {name for name, hit in hits.items() if hit is None} == {"w-1 n-1 old", "w-2 n-1 old"}
+    assert [hit.data["summary"] for hit in hits.values() if hit is not None] == [name for name in names if hits[name]]
+    assert store.outputs.cache.clear(**given) == len(cleared)
+    assert len(store.outputs.cache.list().items) == len(names) - len(cleared)
+    assert {
+        name for name in names if hits[name] and not store.outputs.cache.find(CacheKey(*name.split()[:2], name), made)
+    } == {name for name in cleared if hits[name]}

@@ -10,6 +10,7 @@ from support.workflows.steps import together
 
 from lastlight_state import StateStore
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StaleVersion
+from lastlight_state.outputs import columned
 from lastlight_state.testing import Database
 
 
@@ -165,3 +166,35 @@ def test_an_instance_whose_aliases_are_other_fields_names_is_stored_as_it_is(sto
 
     value = Swapped.model_validate({"b": 1, "a": 2})
     assert store.outputs.inputs.ensure(run_id, value, model=Swapped).payload == {"a": 1, "b": 2}
+
+
+def test_an_input_is_compared_with_those_of_its_run_alone(store: StateStore, run_id: str) -> None:
+    """outputs I-1, I-2: what another run was given or has reached counts for nothing."""
+    other = a_run(store)
+    for run, payload in ((run_id, {"a": 1}), (other, {"b": 1})):
+        assert store.outputs.inputs.ensure(run, payload).revision == 0
+    store.outputs.inputs.override(other, {"b": 2}, expected_revision=0, reason="typo")
+    for payload in ({"b": 1}, {"b": 2}):
+        with pytest.raises(AlreadyExists):
+            store.outputs.inputs.ensure(run_id, payload)
+    assert store.outputs.inputs.ensure(run_id, {"a": 1}).payload == {"a": 1}
+    for expected in (1, 5):
+        with pytest.raises(StaleVersion):
+            store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=expected, reason="typo")
+    assert store.outputs.inputs.get(run_id).revision == 0
+    assert store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=0, reason="typo").revision == 1
+    assert [store.outputs.inputs.get(run).payload for run in (run_id, other)] == [{"a": 2}, {"b": 2}]
+
+
+def test_only_an_input_of_typed_columns_is_compared_as_they_would_hold_it(store: StateStore, run_id: str) -> None:
+    """outputs I-1: true is not 1 in any other, and another payload is another one in either."""
+    store.outputs.inputs.ensure(run_id, {"isUrgent": True})
+    with pytest.raises(AlreadyExists):
+        store.outputs.inputs.ensure(run_id, {"is_urgent": 1})
+    imported = a_run(store)
+    store.outputs.inputs.ensure(imported, {"is_urgent": 1})
+    store.outputs.inputs.override(imported, {"is_urgent": 1, "x": 2}, expected_revision=0, reason=columned.REASON)
+    assert store.outputs.inputs.ensure(imported, {"isUrgent": True, "x": 2}).revision == 1
+    for payload in ({"isUrgent": False, "x": 2}, {"other": 1}):
+        with pytest.raises(AlreadyExists):
+            store.outputs.inputs.ensure(imported, payload)

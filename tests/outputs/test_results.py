@@ -447,3 +447,32 @@ def test_a_row_travels_to_another_process_without_its_model(store: StateStore, r
     with pytest.raises(MisuseError, match="no model"):
         _ = arrived.value
     assert found.value == Analysis(summary="x")
+
+
+def test_a_call_is_about_the_row_of_its_run_node_and_iteration(store: StateStore, run_id: str) -> None:
+    """outputs W-1, W-3, R-1: rows that differ in one of them stay, and each row has revisions of its own."""
+    made, twin = (store.outputs.define(name, Analysis) for name in ("analysis", "twin"))
+    other = a_run(store)
+    places = [(made, run_id, "n", 0), (made, run_id, "n", 1), (made, run_id, "m", 0), (made, other, "n", 0)]
+    places.append((twin, run_id, "n", 0))
+    for text in ("first", "second"):
+        for at, (table, run, node, iteration) in enumerate(places):
+            store.outputs.results.put(table, run, node, {"summary": f"{text} {at}"}, iteration=iteration)
+
+    def found() -> list[str | None]:
+        rows = [store.outputs.results.find(table, run, node, iteration=turn) for table, run, node, turn in places]
+        return [None if row is None else row.data["summary"] for row in rows]
+
+    assert found() == [f"second {at}" for at in range(5)]
+    store.outputs.results.put(made, run_id, "n", {"summary": "third"})
+    assert found() == ["third", *(f"second {at}" for at in range(1, 5))]
+    for at, (table, run, node, iteration) in enumerate(places):
+        history = store.outputs.results.history(table, run, node, iteration=iteration).items
+        assert [one.revision for one in history] == ([1, 0] if at == 0 else [0])
+    store.outputs.results.withdraw(made, run_id, "n", reason="wrong")
+    assert found() == [None, *(f"second {at}" for at in range(1, 5))]
+    assert [row.data["summary"] for row in store.outputs.results.load(made, run_id).items] == ["second 2", "second 1"]
+    latest = store.outputs.results.find_latest(made, run_id, "n")
+    assert latest is not None
+    assert latest.iteration == 1
+    assert [store.outputs.results.count(made, run_id=run) for run in (run_id, other, None)] == [2, 1, 3]

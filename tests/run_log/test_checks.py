@@ -181,3 +181,16 @@ def test_a_custom_record_may_name_no_run_but_no_other_one(
     """run-log RL-50: and a start that cannot be read contradicts no directory."""
     put(log, [*values, ending()])
     assert log.checks.validate(RUN).counts == counts
+
+
+def test_a_sound_log_has_no_findings_about_its_numbers_and_runs(log: RunLog) -> None:
+    """run-log RL-50: requests that ascend, and records of others that name no run."""
+    records = [request(1), response(1), request(2), response(2), request(7), response(7)]
+    put(log, [head(), *records, {"type": "x.org.mine", "ts": AT}, ending()])
+    assert log.checks.validate(RUN).findings == ()
+
+
+def test_a_record_of_others_that_names_another_run_is_found(log: RunLog) -> None:
+    """run-log RL-50"""
+    put(log, [head(), line("x.org.mine", OTHER_RUN), ending()])
+    assert [found.code for found in log.checks.validate(RUN).findings] == ["run_id_mismatch"]

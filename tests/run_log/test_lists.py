@@ -236,3 +236,58 @@ def test_days_outside_the_times_asked_for_are_not_looked_at(log: RunLog, day: st
     given = {"since": datetime(2026, 2, 3, tzinfo=UTC), "until": datetime(2026, 2, 4, tzinfo=UTC)}
     assert _pages(log, 5) == [RUN, id_of(1)][:: 1 if day.endswith("02") else -1]
     assert _pages(log, 5, **given) == [RUN]
+
+
+def test_what_a_run_tells_later_is_listed(log: RunLog) -> None:
+    """run-log RL-85, RL-62: a list before looked at its header alone."""
+    told = [head(session_id=SESSION, model={"name": "m"}), line("run.start", input={"type": "text", "text": "ask"})]
+    first, second = told
+    path = put(log, [first])
+    log.runs.list()
+    path.write_bytes(dump_line(first) + dump_line(second))
+    [entry] = log.runs.list()
+    assert (entry.session_id, entry.model_name, entry.input_preview) == (SESSION, "m", "ask")
+
+
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [
+        (event(0), "crashed"),
+        (line("run.error", error={"name": "E", "message": "m"}), "crashed"),
+        ({"type": 5}, "crashed"),
+        (line("tool.output", tool="t", tool_call_id="c", result_raw=""), "ended"),
+        (line("x.org.mine"), "ended"),
+    ],
+)
+def test_only_late_outputs_and_records_of_others_stand_behind_an_end(log: RunLog, last: Any, state: str) -> None:
+    """run-log RL-34: a run that goes on behind its end has none."""
+    put(log, [head(), ending(), last])
+    [entry] = log.runs.list()
+    assert entry.state == state
+
+
+def test_days_outside_of_the_asked_time_are_not_looked_at(log: RunLog) -> None:
+    """run-log RL-85, RL-62: a log that somebody has put into another day is looked for there alone."""
+    for n, day in enumerate(("2026/02/01", "2026/02/02", "2026/02/03")):
+        put(log, [head(id_of(n), started_at=f"2026-02-02T12:0{n}:00Z")], id_of(n), day)
+    since, until = datetime(2026, 2, 2, tzinfo=UTC), datetime(2026, 2, 2, 23, tzinfo=UTC)
+    assert [entry.run_id for entry in log.runs.list(since=since)] == [id_of(2), id_of(1)]
+    assert [entry.run_id for entry in log.runs.list(until=until)] == [id_of(1), id_of(0)]
+
+
+def test_a_directory_that_is_no_day_holds_no_runs(log: RunLog) -> None:
+    """run-log RL-05: a day has four digits and two times two."""
+    for n, day in enumerate(("2026/2/3", "2026/02/3", "+2026/02/03", "02026/02/03")):
+        put(log, [head(id_of(n))], id_of(n), day)
+    assert log.runs.list().items == ()
+
+
+def test_damage_at_the_end_of_a_tail_is_told_once(log: RunLog) -> None:
+    """run-log RL-33: the next look begins behind it."""
+    path = put(log, dump_line(head()) + dump_line(event(0)) + b"noise\n")
+    chunk = log.runs.tail(RUN)
+    assert ([damage.reason for damage in chunk.damage], chunk.at_end) == (["bad_json"], True)
+    again = log.runs.tail(RUN, after=chunk.cursor)
+    assert (again.records, again.damage) == ((), ())
+    path.write_bytes(path.read_bytes() + dump_line(event(1)))
+    assert [record.type for record in log.runs.tail(RUN, after=chunk.cursor).records] == ["agent.event"]

@@ -285,3 +285,16 @@ def test_a_run_goes_on_behind_its_end_with_what_is_no_late_record(log: RunLog, b
     """run-log RL-34: such an end is not the run's."""
     put(log, [head(), ending(), behind])
     assert (log.runs.get(RUN).state, log.runs.tail(RUN).ended) == ("crashed", False)
+
+
+def test_a_sound_log_can_be_read_strictly(log: RunLog) -> None:
+    """run-log RL-36: its header says the version, which no other record does."""
+    put(log, [head(), event(0), event(1), ending()])
+    assert kinds(read(log, strict_version=True)[0]) == ["header", "agent.event", "agent.event", "run.end"]
+
+
+def test_a_type_of_others_is_no_record_that_does_not_fit(log: RunLog) -> None:
+    """run-log RL-11: it counts as one without a time where it has none."""
+    put(log, [head(), {"type": "later", "run_id": RUN}, line("later"), ending()])
+    _, reading = read(log)
+    assert (reading.misfits, reading.bad_times, reading.counts["later"]) == (0, 1, 2)

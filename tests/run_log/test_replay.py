@@ -205,3 +205,18 @@ def test_a_run_has_one_input_in_a_history(log: RunLog) -> None:
     asked = [line("run.start", input={"type": "text", "text": text}) for text in ("first", "second")]
     put(log, [head(session_id=SESSION), *asked])
     assert [found.event["content"] for found in log.replay.history(SESSION).events] == ["first"]
+
+
+def test_a_response_before_its_request_answers_nothing(log: RunLog) -> None:
+    """run-log RL-40: and one that was never asked for changes no other."""
+    put(log, [head(), response(1, "early"), request(1, "a"), response(9, "odd"), request(2, "b"), response(2)])
+    found = [(turn.seq, turn.response and turn.response.seq) for turn in log.replay.prompts(RUN)]
+    assert found == [(1, None), (2, 2)]
+
+
+def test_a_second_start_is_no_second_input(log: RunLog) -> None:
+    """run-log RL-42: others wrote it."""
+    starts = [line("run.start", input={"type": "text", "text": text}) for text in ("ask", "again")]
+    put(log, [head(session_id=SESSION), *starts, event(0)])
+    history = log.replay.history(SESSION)
+    assert [event.event.get("content") for event in history.events] == ["ask", None]

@@ -190,3 +190,39 @@ def test_a_resume_is_a_new_run_in_its_new_place(log: RunLog) -> None:
     assert asked["input"]["messages"] == list(plan.messages)
     assert log.runs.path("11111111-1111-4111-8111-111111111111").read_bytes() == before
     assert len(files_below(log.root)) == 3
+
+
+def test_a_message_with_a_mark_of_others_is_no_notice() -> None:
+    """run-log RL-94: it stays, and so does its mark."""
+    marked = {**USER, "meta": {"mine": 1}}
+    assert prepare_resume(state(marked), environment=HERE).messages == (marked,)
+    assert without_marks([marked]) == (marked,)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        ({"type": "tool_use"}, {"type": "tool_result"}),
+        ({"type": "tool_use", "id": 5}, {"type": "tool_result", "tool_use_id": 5}),
+        ({"type": "tool_use", "id": ["u"]}, {"type": "tool_result", "tool_use_id": ["u"]}),
+        ({"type": "image", "id": "u"}, {"type": "tool_result", "tool_use_id": "u"}),
+        ({"type": "tool_use", "id": "u"}, {"type": "text", "tool_use_id": "u"}),
+    ],
+)
+def test_blocks_that_are_no_call_and_its_result_belong_to_nothing(call: dict[str, Any], answer: dict[str, Any]) -> None:
+    """run-log RL-92: without an id that is a text, or of another type; blocks of other types stay."""
+    given = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}, USER]
+    kept = [
+        block
+        for message in normalise(given).messages
+        if isinstance(message["content"], list)
+        for block in message["content"]
+    ]
+    assert kept == [block for block in (call, answer) if not block["type"].startswith("tool")]
+
+
+def test_a_message_of_another_role_is_no_result() -> None:
+    """run-log RL-92: whatever id it has."""
+    call = {"role": "assistant", "content": "see", "tool_calls": [{"id": "a"}]}
+    other = {"role": "user", "tool_call_id": "a", "content": "hi"}
+    assert normalise([call, other]).messages == ({"role": "assistant", "content": "see"}, other)

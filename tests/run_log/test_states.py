@@ -444,3 +444,32 @@ def test_a_workspace_is_an_absolute_path(log: RunLog, root: Any) -> None:
         SESSION: None,
         OTHER_SESSION: "/b",
     }
+
+
+@pytest.mark.parametrize("version", ["2", None, True, 2.5, [2]])
+def test_a_version_that_is_no_whole_number_is_read_as_it_is(log: RunLog, version: object) -> None:
+    """run-log RL-74: it says nothing of a later version of the format."""
+    path = log.root / "sessions" / "state" / f"{SESSION}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"session_id": SESSION, "messages": [], "schema_version": version}))
+    found = log.states.get(SESSION)
+    assert found is not None
+    assert found.schema_version == version
+
+
+def test_a_snapshot_of_others_without_a_time_can_be_replaced(log: RunLog) -> None:
+    """run-log RL-71: nothing says that it is newer."""
+    path = log.root / "sessions" / "state" / f"{SESSION}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema_version": 1, "session_id": SESSION, "messages": [USER]}))
+    assert log.states.put(state(USER, USER)).updated_at == NOW
+    assert len((log.states.get(SESSION) or state()).messages) == 2
+
+
+def test_a_file_whose_name_is_no_id_is_no_snapshot(log: RunLog) -> None:
+    """run-log RL-75"""
+    log.states.put(state())
+    folder = log.root / "sessions" / "state"
+    for name in (".hidden.json", f"{'x' * 240}.json", "notes.txt"):
+        (folder / name).write_bytes((folder / f"{SESSION}.json").read_bytes())
+    assert [entry.session_id for entry in log.states.list()] == [SESSION]

@@ -253,3 +253,25 @@ def test_an_ended_run_whose_last_time_cannot_be_read_is_kept(log: RunLog) -> Non
     put(log, [head(OTHER_RUN), ending() | {"run_id": OTHER_RUN}], OTHER_RUN)
     assert log.runs.prune(ended_before=LATER, dry_run=False).run_ids == (OTHER_RUN,)
     assert log.runs.get(RUN).state == "ended"
+
+
+def test_packing_removes_its_own_leftovers_alone(log: RunLog) -> None:
+    """run-log RL-82: not those of another run, nor what somebody put there."""
+    folder = put(log, [*WHOLE, ending()]).parent
+    own, *others = (
+        f".{name}" for name in (f"{RUN}.jsonl.gz.x.tmp", f"{OTHER_RUN}.jsonl.gz.x.tmp", f"{RUN}.jsonl.gz.mine")
+    )
+    for name in (own, *others):
+        (folder / name).write_bytes(b"x")
+    log.runs.pack(RUN)
+    assert {path.name for path in folder.iterdir()} == {f"{RUN}.jsonl.gz", *others}
+
+
+@pytest.mark.parametrize(
+    "last", [{"type": "run.end", "run_id": RUN, "outcome": "completed"}, ending() | {"ts": "soon"}, event(0)]
+)
+def test_a_run_that_ended_at_no_known_time_is_not_removed(log: RunLog, last: dict[str, object]) -> None:
+    """run-log RL-82: nor one that has not ended."""
+    put(log, [*WHOLE, last])
+    assert log.runs.prune(ended_before=NOW + timedelta(days=999), dry_run=False).run_ids == ()
+    assert [entry.run_id for entry in log.runs.list()] == [RUN]

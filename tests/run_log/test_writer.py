@@ -638,3 +638,34 @@ def test_a_header_says_the_version_that_is_written(log: RunLog) -> None:
     for version in (2, "1", None, True):
         with pytest.raises(InvalidValue, match="schema_version"):
             log.runs.start(RunHeader(run_id=RUN, started_at=datetime.now(UTC), schema_version=version))
+
+
+def test_an_exception_after_a_close_stays_itself(log: RunLog) -> None:
+    """run-log RL-27: there is nobody to write it any more."""
+
+    def work() -> None:
+        with start(log) as writer:
+            writer.close()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert kinds(read(log)[0]) == ["header"]
+
+
+def test_a_start_need_not_name_its_session(log: RunLog) -> None:
+    """run-log RL-28: the header does."""
+    with start(log, session_id=SESSION) as writer:
+        writer.append(record_of(line("run.start", input={"type": "text", "text": "go"})))
+        with pytest.raises(InvalidValue):
+            writer.append(record_of(line("run.start", session_id=SESSION, input={"type": "text", "text": "go"})))
+
+
+def test_a_header_that_does_not_fit_is_not_copied(log: RunLog) -> None:
+    """run-log RL-14: unlike records of types that are not known."""
+    put(log, [{"type": "header", "run_id": OTHER_RUN, "client": 5}, line("later")], OTHER_RUN)
+    odd, later = [record for record in log.runs.read(OTHER_RUN) if isinstance(record, UnknownRecord)]
+    with start(log) as writer:
+        with pytest.raises(InvalidValue):
+            writer.append(odd)
+        writer.append(later)

@@ -224,7 +224,7 @@ def _read(
     heads = waiting.open_to(poll, both, walk)
     found: list[tuple[dict[str, Any], MessageIn]] = []
     damaged: list[dict[str, Any]] = []
-    while len(found) < limit and (step := list(islice(heads, limit - len(found)))):
+    while step := list(islice(heads, limit - len(found))):
         rows = {row["id"]: row for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in step])}
         found += [(head, MessageIn.of(rows[head["id"]])) for head in step if head["id"] in rows]
         damaged += [head for head in step if head["id"] not in rows]

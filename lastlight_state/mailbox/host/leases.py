@@ -51,7 +51,7 @@ def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
             if not isinstance(found, Open):
                 settled = found if contiguous and found is not None else settled
                 continue
-            contiguous = contiguous and found.head["seq"] is None
+            contiguous = found.head["seq"] is None  # these come before all others
             if len(taken) < wish.limit and _is_due(found, wish.now):
                 taken += _taken(unit, pair, both, found, wish)
         if len(taken) >= wish.limit:

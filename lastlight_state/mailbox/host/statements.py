@@ -177,7 +177,7 @@ IS_DESTINATION = prepared(
 _CHANGED = ("status", "content", "process_after", "recurrence", "timezone", "outcome", "settled_at")
 CHANGE_TASK = prepared(
     sa.update(models.MESSAGES_IN)
-    .where(_this, _live)
+    .where(_this)
     .values(**{name: bind(name, _in[name]) for name in _CHANGED})
     .returning(*_in)
 )

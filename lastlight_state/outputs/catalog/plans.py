@@ -19,7 +19,7 @@ from lastlight_state.outputs.catalog import registry
 from lastlight_state.outputs.catalog.definitions import Wish, column_differences, refuse_collisions
 from lastlight_state.outputs.catalog.registry import Registered
 from lastlight_state.outputs.records import OutputPlan
-from lastlight_state.outputs.shapes import OutputColumn
+from lastlight_state.outputs.shapes import OutputColumn, Shape
 from lastlight_state.outputs.table import sql_table
 from lastlight_state.outputs.tables import REGISTRY
 
@@ -216,7 +216,7 @@ def _warnings(
             f"{wish.table_name}: {', '.join(gone)} is no longer in the model and {', '.join(c.name for c in fresh)}"
             " is new: a renamed field is a new, empty column beside the old one"
         )
-    required = [str(column.field) for column in fresh if _is_required(wish, column)]
+    required = [str(column.field) for column in fresh if _is_required(wish.shape, column)]
     if required and unit.row(
         prepared(
             sa.select(sa.literal_column("1")).select_from(wish.made.table).limit(sa.literal_column("1", sa.Integer))
@@ -228,6 +228,5 @@ def _warnings(
         )
 
 
-def _is_required(wish: Wish, column: OutputColumn) -> bool:
-    shape = wish.shape
-    return shape is not None and shape.holds_model and bool(shape.model.model_fields[column.field].is_required())
+def _is_required(shape: Shape, column: OutputColumn) -> bool:
+    return shape.holds_model and bool(shape.model.model_fields[column.field].is_required())
