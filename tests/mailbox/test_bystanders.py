@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -9,12 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.between import before
 from support.mailbox.files import PLACE, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import LostRace
 from lastlight_state.mailbox import (
     AgentMailbox,
     HostMailbox,
+    Mailboxes,
     NewDestination,
     NewMessage,
     Origin,
@@ -102,17 +105,17 @@ CALLS: dict[str, tuple[Callable[[HostMailbox, AgentMailbox], object], set[str]]]
 def test_a_call_changes_nothing_but_what_it_is_about(crowded: HostMailbox, agent: AgentMailbox, name: str) -> None:
     """mailbox MB-34, MB-36, MB-42, MB-43, MB-83, MB-84, MB-92: another of the same sort stays as it was."""
     call, changes = CALLS[name]
-    before = stored(crowded)
+    earlier = stored(crowded)
     call(crowded, agent)
     after = stored(crowded)
-    assert {" ".join(key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)} == changes
+    assert {" ".join(key) for key in earlier.keys() | after.keys() if earlier.get(key) != after.get(key)} == changes
 
 
 def test_a_start_frees_claims_alone(crowded: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-45: what was completed or has failed is still settled."""
-    before = stored(crowded)
+    earlier = stored(crowded)
     assert agent.start().freed == 4
-    gone = before.keys() - stored(crowded).keys()
+    gone = earlier.keys() - stored(crowded).keys()
     assert gone == {("processing_ack", f"{name}-{number}") for name in ("held", "freed") for number in (1, 2)}
     report = crowded.sweep.sync()
     assert (report.completed, report.failed) == (2, 2)
@@ -240,3 +243,113 @@ def test_a_sweep_that_has_nothing_to_do_waits_for_no_lock(
         rival.execute("BEGIN IMMEDIATE")
         assert hurried.sweep.run(agent_started_at=None, policy=StalePolicy(max_context=0)).errors == ()
         rival.execute("ROLLBACK")
+
+
+#: What another program or host does to the claimed message ``m`` between the look of a release and its write.
+RIVALS = {
+    "paused": "UPDATE messages_in SET status = 'paused' WHERE id = 'm'",
+    "freed": "UPDATE messages_in SET tries = 1 WHERE id = 'm'",
+    "replaced": "UPDATE messages_in SET seq = 40 WHERE id = 'm'",
+    "settled": "UPDATE messages_in SET status = 'completed' WHERE id = 'm'",
+}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_message_that_changed_after_the_look_is_not_freed(
+    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """mailbox MB-52: whatever changed it has decided."""
+    agent.inbox.claim(send(host, "m").id)
+    changed: list[Any] = []
+
+    def change() -> None:
+        sql(inbound(host), RIVALS[name])
+        changed.extend(sql(inbound(host), "SELECT * FROM messages_in"))
+
+    sweep = host.sweep
+    before(monkeypatch, sweep, "_writing", change)
+    assert sweep.release(reason="killed").released == 0
+    assert sql(inbound(host), "SELECT * FROM messages_in") == changed
+
+
+def test_a_message_that_got_new_tries_after_the_look_is_not_given_up(
+    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-52, MB-34: another host has queued it again."""
+    agent.inbox.claim(send(host, "m").id)
+    sql(inbound(host), "UPDATE messages_in SET tries = 5")
+    sweep = host.sweep
+    before(
+        monkeypatch, sweep, "_writing", lambda: sql(inbound(host), "UPDATE messages_in SET tries = 6, tries_base = 6")
+    )
+    assert sweep.release(reason="killed").exhausted == 0
+    assert host.inbox.get("m").status == "pending"
+
+
+def test_of_two_messages_without_a_number_the_claimed_one_is_freed(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-52: others wrote them."""
+    host.status()
+    claimed, other = put(host, "claimed", status="pending"), put(host, "other", status="pending")
+    agent.inbox.claim(claimed)
+    assert host.sweep.release(reason="killed").released == 1
+    assert (host.inbox.get(claimed).tries, host.inbox.get(other).tries) == (1, 0)
+
+
+def test_a_claim_of_no_message_is_not_counted_as_ignored(host: HostMailbox) -> None:
+    """mailbox MB-50: it would settle nothing."""
+    for name, status in (("claimed", "processing"), ("done", "completed")):
+        row = [name, status, "2026-01-01 00:00:00"]
+        sql(outbound(host), "INSERT INTO processing_ack (message_id, status, status_changed) VALUES (?, ?, ?)", row)
+    assert host.sweep.sync().ignored == 1
+
+
+def test_waiting_for_deliveries_does_not_end_with_what_cannot_be_sent_yet(
+    host: HostMailbox, agent: AgentMailbox
+) -> None:
+    """mailbox MB-49, MB-81: an edit waits for its target, which another delivers."""
+    target = reply(agent)
+    host.outbox.take_due()
+    agent.outbox.edit(target.seq or 0, text="better")
+    assert not host.outbox.wait(timedelta(0))
+    host.outbox.mark_delivered(target.id)
+    assert host.outbox.wait(timedelta(0))
+
+
+def test_a_delivered_message_without_a_number_is_passed_over(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-82: those behind it are taken, and it is settled."""
+    columns = "id, timestamp, kind, content"
+    sql(
+        outbound(agent),
+        f"INSERT INTO messages_out ({columns}) VALUES ('theirs', '2026-01-01 00:00:00', 'chat', '{{}}')",
+    )
+    host.outbox.mark_delivered("theirs")
+    sent = [reply(agent) for _ in range(2)]
+    host.outbox.mark_delivered(sent[0].id)
+    assert [due.message.id for due in host.outbox.take_due()] == [sent[1].id]
+    assert host.outbox.take_due() == []
+
+
+def test_what_is_no_folder_of_attachments_is_not_tidied(
+    host: HostMailbox, frozen_clock: FrozenClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mailbox MB-61, MB-64: an old file or link that somebody put there."""
+    file, link = host.folder / "inbox" / "file", host.folder / "inbox" / "link"
+    file.write_bytes(b"x")
+    link.symlink_to(file)
+    for path in (file, link):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    assert host.sweep.tidy() == 0
+    assert caplog.records == []
+    assert (file.exists(), link.is_symlink()) == (True, True)
+
+
+def test_what_is_no_folder_of_a_session_is_not_listed(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-06, MB-02: files and links, and folders with other names."""
+    (mailboxes.root / "file").write_bytes(b"x")
+    (mailboxes.root / "group" / "file").write_bytes(b"x")
+    for parent in (mailboxes.root, mailboxes.root / "group"):
+        (parent / "link").symlink_to(host.folder.parent if parent == mailboxes.root else host.folder)
+    for hidden in (mailboxes.root / ".group" / "session", mailboxes.root / "group" / ".session"):
+        hidden.mkdir(parents=True)
+        (hidden / "inbound.db").write_bytes(b"")
+    assert [(info.group, info.session) for info in mailboxes.list()] == [("group", "session")]
