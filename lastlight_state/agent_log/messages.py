@@ -123,7 +123,7 @@ def content_of(value: Mapping[str, Any]) -> Any:
 
 
 def _opened(message: Any) -> dict[str, Any]:
-    if isinstance(message, str) and message.lstrip().startswith("{"):
+    if isinstance(message, str):
         try:
             message = load_line(message.encode("utf-8", "surrogatepass"))
         except ValueError:

@@ -209,6 +209,15 @@ def test_a_tail_before_a_cursor_of_another_file_starts_at_the_end(log: AgentLog,
     assert (numbers(page.lines), page.reset, page.at_end) == ([20 + n for n in range(count)], True, True)
 
 
+def test_a_tail_before_a_cursor_of_another_file_is_the_end_of_a_longer_one_too(log: AgentLog) -> None:
+    """agent-log L-41: where the cursor would stand in the middle."""
+    put(log, b"".join(entry(n) for n in range(5)))
+    before = log.reader.tail("s-1", n=2).before
+    put(log, b"".join(entry(n, kind="x") for n in range(9)))
+    page = log.reader.tail("s-1", n=2, before=before)
+    assert (numbers(page.lines), page.reset, page.at_end) == ([7, 8], True, True)
+
+
 # ---- following -----------------------------------------------------------------------------------------------------
 
 

@@ -366,3 +366,12 @@ def test_a_first_prompt_is_the_users_and_a_last_text_is_no_empty_one(log: AgentL
     put(log, b"".join(dump_line({"role": role, "content": content, "sessionId": "s-1"}) for role, content in spoken))
     found = log.sessions.summary("s-1")
     assert (found.first_prompt, found.last_assistant_text) == ("hello", "bye")
+
+
+def test_an_assistant_that_only_called_has_not_said_its_last_word(log: AgentLog) -> None:
+    """agent-log L-92: nor has one that names no agent another one."""
+    told = {"role": "assistant", "content": [{"type": "text", "text": "done"}]}
+    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "ls"}]}
+    put(log, line("assistant", message=told, agentId="a") + line("assistant", message=called, agentId="a"))
+    found = log.sessions.summary("s-1")
+    assert (found.last_assistant_text, found.agent_ids) == ("done", ("a",))

@@ -479,3 +479,19 @@ def test_a_forked_child_can_go_on_feeding(log: AgentLog, tmp_path: Path) -> None
     assert process.exitcode == 0
     assert len(log.reader.read("s-1").lines) == 61
     assert log.reader.read("s-1").issues == ()
+
+
+def test_a_session_without_a_place_has_no_file(log: AgentLog) -> None:
+    """agent-log L-137: until an event tells it."""
+    with log.writer.open(session_id="s-1") as writer:
+        assert (writer.path, writer.slug) == (None, None)
+        writer.feed(SESSION)
+        assert writer.path is not None
+
+
+def test_an_appended_line_that_is_no_error_counts_as_none(log: AgentLog) -> None:
+    """agent-log L-64: whatever its fields are called."""
+    with log.writer.open(place=SANDBOX, session_id="s-1") as writer:
+        writer.append([{"type": "assistant", "error": "e"}, {"type": "result", "subtype": "error_x"}])
+        writer.finish(Outcome("error_x", error="e"))
+        assert [line.get("error") for line in written(writer)] == ["e", None, "e", None]
