@@ -151,7 +151,7 @@ def invalid(error: ValidationError, note: str | None = None, *, where: str = _WH
     found = error.errors(include_url=False, include_context=False, include_input=False)
     issues = tuple(Issue(path=".".join(map(str, one["loc"])), code=one["type"], message=one["msg"]) for one in found)
     listed = "; ".join(f"{one.path or where}: {one.message}" for one in issues[:5])
-    place = f"{where}.{issues[0].path}" if issues and issues[0].path else where
+    place = f"{where}.{issues[0].path}" if issues[0].path else where
     return InvalidValue(place, f"{note}: {listed}" if note else listed, issues=issues)
 
 

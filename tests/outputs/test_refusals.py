@@ -174,3 +174,25 @@ def test_a_payload_is_told_and_kept_as_it_is(store: StateStore, run_id: str) -> 
     assert store.outputs.results.get(pairs, run_id, "n").data == [{"x": 3}, 4]
     assert [one.value for one in store.outputs.results.history(pairs, run_id, "n").items] == [[{"x": 1}, 2]]
     assert len(store.outputs.snapshot.load(run_id).outputs) == 1
+
+
+def test_what_a_store_may_not_make_is_named_once(database: Database) -> None:
+    """outputs M-7: the table, or the columns that it lacks, and not the registry beside."""
+    database.open(migrate=True).outputs.define("analysis", Analysis)
+    store = database.open(migrate=False)
+    for key, model, missing in (("other", Analysis, "table other"), ("analysis", Grown, "column analysis.score")):
+        with pytest.raises(NotMigrated) as refusal:
+            store.outputs.define(key, model)
+        assert refusal.value.missing == (missing,)
+
+
+@pytest.mark.parametrize("left_out", ["run_id", "node_id"])
+def test_a_row_of_others_needs_its_run_and_node(every_backend: StateStore, database: Database, left_out: str) -> None:
+    """outputs T-4: only its iteration has a default."""
+    every_backend.outputs.define("analysis", Analysis)
+    given = {"run_id": a_run(every_backend), "node_id": "n", "summary": "s", "severity": "low"}
+    given |= dict.fromkeys(("row_created_at", "row_updated_at"), "2026-01-01T00:00:00.000Z")
+    del given[left_out]
+    values = ", ".join(f"'{value}'" for value in given.values())
+    with pytest.raises(Exception, match=r"(?i)null"):
+        database.raw().execute(f"INSERT INTO analysis ({', '.join(given)}) VALUES ({values})")

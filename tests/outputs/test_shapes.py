@@ -87,6 +87,8 @@ class Opaque:
         (AwareDatetime, "timestamp"),
         (list[int], "json"),
         (tuple[int, str], "json"),
+        (tuple[int, None], "json"),
+        (dict[str, None], "json"),
         (dict[str, int], "json"),
         (Inner, "json"),
         (Pair, "json"),

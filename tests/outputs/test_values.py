@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -54,3 +55,19 @@ def test_a_number_may_be_as_great_as_its_column_holds(store: StateStore, run_id:
         with pytest.raises(InvalidValue) as refusal:
             store.outputs.results.put(made, run_id, "n", wrong)
         assert refusal.value.where == f"value.{where}"
+
+
+@dataclass
+class Point:
+    x: int = 0
+
+
+def test_a_problem_of_the_whole_value_is_placed_there(store: StateStore, run_id: str) -> None:
+    """outputs R-1: and one inside it by its path; a class is no instance of itself."""
+    made = store.outputs.define("numbers", list[int])
+    for value, where in (("x", "value"), ([1, "x"], "value.1")):
+        with pytest.raises(InvalidValue) as refusal:
+            store.outputs.results.put(made, run_id, "n", value)
+        assert refusal.value.where == where
+    with pytest.raises(InvalidValue, match="cannot be written as JSON"):
+        store.outputs.results.put(store.outputs.define("anything", ANYTHING), run_id, "n", Point)
