@@ -211,7 +211,11 @@ def test_a_message_with_a_mark_of_others_is_no_notice() -> None:
 )
 def test_blocks_that_are_no_call_and_its_result_belong_to_nothing(call: dict[str, Any], answer: dict[str, Any]) -> None:
     """run-log RL-92: without an id that is a text, or of another type; blocks of other types stay."""
-    given = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}, USER]
+    given: list[dict[str, Any]] = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [answer]},
+        USER,
+    ]
     kept = [
         block
         for message in normalise(given).messages
