@@ -187,15 +187,18 @@ def test_what_was_not_chosen_is_not_cleared(store: StateStore, frozen_clock: Fro
     made = store.outputs.define("analysis", Analysis)
     lives = {"old": timedelta(minutes=1), "new": timedelta(hours=1), "ever": None}
     names = ["w-1 n-1 old", "w-1 n-1 new", "w-1 n-1 for ever", "w-1 n-2 new", "w-2 n-1 old", "w-2 n-1 new"]
-    for name in names:
-        workflow, node, *_, life = name.split()
-        store.outputs.cache.ensure(CacheKey(workflow, node, name), made, {"summary": name}, ttl=lives[life])
+    keys = {name: CacheKey(name.split()[0], name.split()[1], name) for name in names}
+    for name, key in keys.items():
+        store.outputs.cache.ensure(key, made, {"summary": name}, ttl=lives[name.split()[-1]])
     frozen_clock.advance(timedelta(minutes=2))
-    hits = {name: store.outputs.cache.find(CacheKey(*name.split()[:2], name), made) for name in names}
-    assert {name for name, hit in hits.items() if hit is None} == {"w-1 n-1 old", "w-2 n-1 old"}
-    assert [hit.data["summary"] for hit in hits.values() if hit is not None] == [name for name in names if hits[name]]
+
+    def hits() -> set[str]:
+        found = {name: store.outputs.cache.find(key, made) for name, key in keys.items()}
+        assert all(hit is None or hit.data["summary"] == name for name, hit in found.items())
+        return {name for name, hit in found.items() if hit is not None}
+
+    valid = {name for name in names if not name.endswith("old")}
+    assert hits() == valid
     assert store.outputs.cache.clear(**given) == len(cleared)
+    assert hits() == valid - cleared
     assert len(store.outputs.cache.list().items) == len(names) - len(cleared)
-    assert {
-        name for name in names if hits[name] and not store.outputs.cache.find(CacheKey(*name.split()[:2], name), made)
-    } == {name for name in cleared if hits[name]}
