@@ -124,6 +124,7 @@ def test_a_start_frees_claims_alone(crowded: HostMailbox, agent: AgentMailbox) -
 def test_what_is_asked_by_id_is_the_one_of_that_id(crowded: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-83, MB-84, MB-92: receipts, attempts and texts."""
     assert crowded.outbox.mark_delivered("sent-2").platform_message_id == "p-2"
+    sql(inbound(crowded), "UPDATE delivery_attempts SET attempts = 2 WHERE message_out_id != 'tried-2'")
     assert crowded.outbox.mark_failed("tried-2", error="busy").attempts == 1
     crowded.outbox.requeue("lost-2")
     assert [found.message_out_id for found in crowded.outbox.list_failed()] == ["lost-1"]

@@ -224,10 +224,15 @@ def test_a_pattern_that_cannot_be_read_is_looked_at_only_when_it_or_its_zone_cha
         host.tasks.update("report", when=WhenChange(timezone="Mars/Olympus"))
 
 
-def test_a_series_whose_pattern_never_matches_again_ends(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-38, MB-39: as others may store it."""
+@pytest.mark.parametrize(
+    ("column", "value"), [("recurrence", "0 0 31 2 *"), ("process_after", "9999-12-31T12:00:00.000Z")]
+)
+def test_a_series_that_has_no_next_occurrence_ends(
+    host: HostMailbox, agent: AgentMailbox, column: str, value: str
+) -> None:
+    """mailbox MB-38, MB-39: of a pattern that never matches, and at the end of the calendar; as others store it."""
     host.tasks.create("report", prompt="p", when=DAILY)
-    sql(inbound(host), "UPDATE messages_in SET recurrence = '0 0 31 2 *'")
+    sql(inbound(host), f"UPDATE messages_in SET {column} = ?", [value])
     agent.inbox.complete("report")
     report = host.sweep.sync()
     assert (report.completed, report.successors) == (1, 0)
