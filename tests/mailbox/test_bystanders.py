@@ -13,7 +13,7 @@ import pytest
 from support.between import before
 from support.mailbox.files import PLACE, inbound, outbound, reply, send, sql
 
-from lastlight_state.errors import LostRace
+from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.mailbox import (
     AgentMailbox,
     HostMailbox,
@@ -232,6 +232,8 @@ def test_a_sweep_that_has_nothing_to_do_waits_for_no_lock(
     host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:
     """mailbox MB-50: whatever waits or is settled beside."""
+    agent.inbox.complete(send(host).id)
+    host.sweep.sync()
     host.tasks.create("recurring", prompt="p", when=DAILY)
     host.inbox.fail(send(host).id, error="no")
     host.tasks.create("paused", prompt="p", when=When())
@@ -354,3 +356,29 @@ def test_what_is_no_folder_of_a_session_is_not_listed(mailboxes: Mailboxes, host
         hidden.mkdir(parents=True)
         (hidden / "inbound.db").write_bytes(b"")
     assert [(info.group, info.session) for info in mailboxes.list()] == [("group", "session")]
+
+
+def test_a_claim_of_another_life_is_not_given_back(
+    mailboxes: Mailboxes, host: HostMailbox, agent: AgentMailbox
+) -> None:
+    """mailbox MB-43: neither by an agent without a life nor by one with."""
+    agent.start()
+    plain = mailboxes.agent("group", "session")
+    agent.inbox.claim(send(host, "own").id)
+    plain.inbox.claim(send(host, "other").id)
+    plain.inbox.release("own")
+    agent.inbox.release("other")
+    assert {claim.message_id for claim in host.sweep.claims()} == {"own", "other"}
+    agent.inbox.release("own")
+    assert {claim.message_id for claim in host.sweep.claims()} == {"other"}
+
+
+def test_a_message_waits_beside_an_empty_file(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-04: nobody has acknowledged it, and what was sent there is not found."""
+    send(host)
+    answer = reply(agent)
+    outbound(host).write_bytes(b"")
+    assert (host.inbox.count_due(), host.sweep.sync().completed, host.sweep.claims()) == (1, 0, [])
+    assert host.outbox.list_waiting().items == ()
+    with pytest.raises(NotFound):
+        host.outbox.get(answer.id)

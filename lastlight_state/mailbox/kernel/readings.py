@@ -82,7 +82,7 @@ class Look:
     def keyed(self, reading: Reading, keys: Sequence[Any]) -> list[dict[str, Any]]:
         """The rows of these keys."""
         present = self._columns(reading.table.name)
-        return reading.keyed(self._unit, keys, present) if present and keys else []
+        return reading.keyed(self._unit, keys, present) if present else []
 
     def _columns(self, table: str) -> frozenset[str]:
         found = self._present.get(table)
