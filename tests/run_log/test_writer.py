@@ -663,7 +663,7 @@ def test_a_start_need_not_name_its_session(log: RunLog) -> None:
 
 def test_a_header_that_does_not_fit_is_not_copied(log: RunLog) -> None:
     """run-log RL-14: unlike records of types that are not known."""
-    put(log, [{"type": "header", "run_id": OTHER_RUN, "client": 5}, line("later")], OTHER_RUN)
+    put(log, [{"type": "header", "run_id": RUN, "client": 5}, line("later")], OTHER_RUN)
     odd, later = [record for record in log.runs.read(OTHER_RUN) if isinstance(record, UnknownRecord)]
     with start(log) as writer:
         with pytest.raises(InvalidValue):
