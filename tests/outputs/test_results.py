@@ -450,7 +450,7 @@ def test_a_row_travels_to_another_process_without_its_model(store: StateStore, r
 
 
 def test_a_call_is_about_the_row_of_its_run_node_and_iteration(store: StateStore, run_id: str) -> None:
-    """outputs W-1, W-3, R-1: rows that differ in one of them stay, and each row has revisions of its own."""
+    """outputs R-1: rows that differ in one of them stay, and each row has revisions of its own."""
     made, twin = (store.outputs.define(name, Analysis) for name in ("analysis", "twin"))
     other = a_run(store)
     places = [(made, run_id, "n", 0), (made, run_id, "n", 1), (made, run_id, "m", 0), (made, other, "n", 0)]
