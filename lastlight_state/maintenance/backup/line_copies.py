@@ -37,7 +37,7 @@ def copy_all(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     told: dict[str, str] = {}
     for listing in count():  # twice at least: what moves while its folder is listed may be in no listing
         found, too_deep = _listed(root)
-        fresh = [name for name in found if name not in known and not (listing and _unpacked(name) in known)]
+        fresh = [name for name in found if known.isdisjoint((name, _unpacked(name)))]
         gone = {name for name in fresh if not _arrived(root, name, into, told)}
         told.update(dict.fromkeys(too_deep, TOO_DEEP))
         known |= set(fresh) - gone
@@ -62,7 +62,7 @@ def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
         return True
     with os.fdopen(reading, "rb") as source:
         target = into / name
-        make_private(target.parent, below=into.parent.parent)
+        make_private(target.parent)
         _copy(source, target)
     return True
 
@@ -103,10 +103,10 @@ def _refuse_unread(error: OSError) -> None:
         raise error
 
 
-def make_private(folder: Path, *, below: Path) -> None:
-    """Make the folder, and those above it up to ``below``, for their owner alone."""
-    if folder != below and not folder.is_dir():
-        make_private(folder.parent, below=below)
+def make_private(folder: Path) -> None:
+    """Make the folder, and those above it that are not there, for their owner alone."""
+    if not folder.is_dir():
+        make_private(folder.parent)
         folder.mkdir(mode=0o700)
 
 

@@ -37,7 +37,7 @@ def copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
     for found in iterate(Mailboxes(settings.mailboxes).list, limit=500):
         place = Place(found.path.parent.parent, found.group, found.session)
         folder = into / found.group / found.session
-        make_private(folder, below=into.parent)
+        make_private(folder)
         for name in (OUTBOUND_DB, INBOUND_DB):
             problem = _copy_database(place, name, folder / name, settings)
             if problem is not None:
@@ -75,7 +75,7 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         unopened.discard(folder)
         if path == str(source):
             folders[:], names[:] = [name for name in folders if name in (INBOX, OUTBOX)], []
-        make_private(target / folder, below=target)
+        make_private(target / folder)
         for name, refused in [(name, found) for name in (*folders, *names) if (found := _refused(folder / name))]:
             (folders if name in folders else names).remove(name)
             yield shown(str(folder / name)), refused

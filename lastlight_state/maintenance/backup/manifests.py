@@ -18,9 +18,9 @@ _FORMAT = 1
 
 
 def described(folder: Path) -> Iterator[BackedFile]:
-    """Every file of a backup but its manifest, in the order of their paths."""
+    """Every file of a backup that has no manifest yet, in the order of their paths."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path != folder / NAME:
+        if path.is_file():
             yield _described(folder, path)
 
 

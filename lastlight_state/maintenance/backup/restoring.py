@@ -110,11 +110,11 @@ def _refuse_filled(target: Path) -> None:
 def _stage(source: Path, names: list[str], made: Path, modes: Modes) -> None:
     made.mkdir(mode=0o700)
     for name in names:
-        make_private((made / name).parent, below=made)
+        make_private((made / name).parent)
         _copy(source / name, made / name, modes[1])
         if _IS_MAILBOX(name):  # a mailbox, of which no empty folder is in the manifest
             for inner in (INBOX, OUTBOX):
-                make_private((made / name).with_name(inner), below=made)
+                make_private((made / name).with_name(inner))
     for folder, _, _ in os.walk(made):
         if Path(folder) != made:
             Path(folder).chmod(modes[0])

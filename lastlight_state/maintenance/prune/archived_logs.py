@@ -156,7 +156,7 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 def _is_unfinished(name: str) -> bool:
     """Whether this is what a writer left that died, which no bundle has."""
-    return "/" in name and name.endswith(logs.UNFINISHED)
+    return name.endswith(logs.UNFINISHED)
 
 
 def _has_a_place(name: str) -> bool:

@@ -63,11 +63,11 @@ def batch(
     outputs = walk.outputs_of(unit, found.kind)
     chosen = _prefix(_bounds(unit, found.kind, victims, outputs), most)
     taken = walk.free(chosen, walk.waits(unit, found.kind, chosen))
-    digests, archived = ({}, None) if archiver is None else _archived(unit, archiver, found.kind, taken, outputs)
-    if archived is not None:
+    digests, archived = ({}, Counter()) if archiver is None else _archived(unit, archiver, found.kind, taken, outputs)
+    if archiver is not None:
         taken = [key for key in taken if key in digests]
     removed = _removed(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
-    if archiver is not None and archived is not None:
+    if archiver is not None:
         archiver.refuse_other(archived, removed)
     last = following[-1] if len(chosen) == len(victims) else following[keys.index(chosen[-1])]
     names = tuple(archiver.name_of(*one) for one in digests.items()) if archiver and archiver.with_logs else ()

@@ -28,9 +28,7 @@ _OF = prepared(
     .order_by(_t.id)
 )
 _EMPTY = family(lambda keys: sa.update(TRANSITIONS).where(_t.id.in_(keys), _is_full, _is_free).values(_EMPTIED))
-_EMPTY_OF = family(
-    lambda keys: sa.update(TRANSITIONS).where(_t.session_id.in_(keys), _is_full, _is_free).values(_EMPTIED)
-)
+_EMPTY_OF = family(lambda keys: sa.update(TRANSITIONS).where(_t.session_id.in_(keys), _is_full).values(_EMPTIED))
 
 
 def of(unit: Unit, person: str) -> list[str]:
@@ -44,5 +42,5 @@ def empty(unit: Unit, ids: Collection[str]) -> int:
 
 
 def empty_of(unit: Unit, sessions: Collection[str]) -> int:
-    """Empty what was said of all changes of these sessions; of how many there was anything."""
+    """Empty what was said of all changes of these sessions, which are locked and not held; of how many it was said."""
     return sum(unit.change(*_EMPTY_OF.of(some)) for some in chunks(sessions))

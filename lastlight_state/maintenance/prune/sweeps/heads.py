@@ -107,9 +107,9 @@ class Heads(OneStage):
             counts[self._table] += gone
             left -= gone
             more = more or end < limit
-        if self.freed is not None and held:
+        if self.freed is not None:
             counts[self.freed.table] += self.freed.remove(unit, held)
-        return Removal(+counts, more and bool(+counts))
+        return Removal(+counts, more)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
         """The owners of which a prefix would go, and those whose first row is old and stays."""
