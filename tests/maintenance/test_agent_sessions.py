@@ -43,6 +43,7 @@ def test_the_repository_of_a_session_is_named_whole_or_not_at_all(every_backend:
     store, raw = every_backend, Raw(database)
     turn(store, "t", "bare", repo="widget")
     turn(store, "t", "whole", owner="acme", repo="widget")
+    turn(store, "t", "owner", owner="acme")
     turn(store, "t", "none")
     turn(store, "t", "legacy")
     raw("UPDATE executions SET repo = 'acme/legacy' WHERE session_id = 'legacy'")
@@ -50,8 +51,8 @@ def test_the_repository_of_a_session_is_named_whole_or_not_at_all(every_backend:
     database.clock.advance(seconds=1)
     turn(store, "t", "twice", owner="acme", repo="new")
     repo_for = store.maintenance.agent_sessions.repo_for_session
-    found = [repo_for(session_id) for session_id in ("bare", "whole", "none", "legacy", "twice", "unknown")]
-    assert found == [None, "acme/widget", None, "acme/legacy", "acme/new", None]
+    found = [repo_for(session_id) for session_id in ("bare", "owner", "whole", "none", "legacy", "twice", "-")]
+    assert found == [None, None, "acme/widget", None, "acme/legacy", "acme/new", None]
 
 
 def test_a_page_of_files_costs_one_statement(database: Database, state_dir: Path) -> None:

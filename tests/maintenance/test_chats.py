@@ -18,6 +18,7 @@ from lastlight_state.db import opaque
 from lastlight_state.db.pages import encode_token
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.maintenance.chat_threads import KNOWN
+from lastlight_state.messaging import ConversationKey
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Trigger, Usage
 
@@ -49,6 +50,22 @@ def test_the_turns_of_a_conversation_are_one_thread(store: Any, frozen_clock: Fr
     assert thread.last_assistant_preview == "é" * 4_000
 
 
+def test_threads_beside_each_other_show_each_their_own(store: Any) -> None:
+    """agent-log L-101: log, place and last message."""
+    found: list[tuple[Any, ...]] = []
+    for name in ("one", "two"):
+        session = store.messaging.sessions.create(ConversationKey(f"on {name}", "c", "u"))
+        store.messaging.messages.append(session.id, role="assistant", content=name)
+        turn(store, session.id, f"chat-{name}", owner="acme", repo=name)
+        found.append((session.id, f"chat-{name}", f"on {name}", f"acme/{name}", name))
+    turn(store, "empty", "chat-empty")
+    found.append(("empty", "chat-empty", None, None, None))
+    assert {
+        (one.trigger_id, one.agent_session_id, one.platform, one.repo, one.last_assistant_preview)
+        for one in store.maintenance.chats.list()
+    } == set(found)
+
+
 def test_a_thread_without_a_log_shows_what_messaging_stored(store: Any) -> None:
     """agent-log L-102, case 48."""
     session = conversation(store, ("user", "Hi"), ("assistant", "Hello"), ("user", "Bye"), log="chat-1")
@@ -63,7 +80,8 @@ def test_a_thread_without_a_log_shows_what_messaging_stored(store: Any) -> None:
     )
     rest = chats.messages(session.id, limit=2, after=first.cursor)
     assert ([message.content for message in rest.messages], rest.at_end) == (["Bye"], True)
-    assert chats.messages(session.id, after=rest.cursor).messages == ()
+    end = chats.messages(session.id, after=rest.cursor)
+    assert (end.source, end.messages, end.cursor) == ("database", (), rest.cursor)
 
 
 def test_a_thread_with_a_log_shows_it_page_by_page(store: Any, state_dir: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.conversations.talk import said
+from support.maintenance.rows import insert
 
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.maintenance import RedactPolicy
@@ -15,16 +16,18 @@ from lastlight_state.workflows.arguments import ExecutionOptions, Failure, Usage
 
 
 def test_chunks_of_emptied_messages_go(store: Any, database: Database) -> None:
-    """maintenance OP-32: those of messages that stay as they are stay, too."""
+    """maintenance OP-32: those of messages that stay stay, too, and one that is another's with its id."""
     talks = database.open().conversations
     _talk(talks, "free", "ana")
     _talk(talks, "held", "ana")
     talks.sessions.hold("held", reason="r")
+    talks.branches.append("b-free", said("of-another"))
     _put_chunks(talks, "m-free", "m-held", "free")
-    policy = RedactPolicy(message_ids=["m-free", "m-held"])
+    talks.vectors.put("texts", [NewChunk("of-another", "text", [1.0], document_id="m-held")])
+    policy = RedactPolicy(message_ids=["m-free", "m-held", "of-another"])
     plan = store.maintenance.redact.plan(policy)
-    assert plan.counts == store.maintenance.redact.run(policy).counts == {"messages": 1, "vectors": 2}
-    assert _chunks(talks) == ["c-free", "c-m-held", "free", "m-held"]
+    assert plan.counts == store.maintenance.redact.run(policy).counts == {"messages": 2, "vectors": 2}
+    assert _chunks(talks) == ["c-free", "c-m-held", "free", "m-held", "of-another"]
     assert store.maintenance.redact.run(policy).counts == {}
 
 
@@ -74,6 +77,9 @@ def test_executions_behind_a_person_s_chats_and_sessions_lose_their_texts(store:
     opened.conversations.sessions.hold("kept", reason="r")
     for agent in ("hers", "both", "his", "talk", "kept", "other"):
         _execution(opened, agent)
+    at = database.clock.now()
+    silent = {"id": "silent", "trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": at}
+    insert(database.raw(), "executions", {**silent, "session_id": "hers"})
     was = opened.workflows.executions.get("hers")
     plan, receipt = store.maintenance.erase.plan("ana"), store.maintenance.erase.run("ana")
     assert (plan.counts, receipt.counts["executions"]) == (receipt.counts, 2)

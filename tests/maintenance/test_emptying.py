@@ -52,7 +52,9 @@ def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_no
     [
         {"lion_content_pruned": "x", "secret": "s"},
         {"lion_content_pruned": {"at": "2026-02-03T12:00:00.000Z", "original_bytes": 7, "secret": "s"}},
+        {"lion_content_pruned": {"at": "2026-02-03T12:00:00.000Z", "original_bytes": 7}, "secret": "s"},
         {"lion_content_pruned": {"at": "secret", "original_bytes": 7}},
+        {"lion_content_pruned": {"at": 20260203, "original_bytes": 7}},
         {"lion_content_pruned": {"at": "2026-02-03T12:00:00.000Z", "original_bytes": "secret"}},
     ],
 )
@@ -153,6 +155,17 @@ def test_messages_of_sessions_that_run_or_are_held_are_left_alone(store: Any, da
         assert [places.get(name).user for name in ("running", "held", "free")] == [None, "ana", None]
 
 
+def test_a_message_that_is_held_and_shared_stays_because_it_is_held(store: Any, database: Database) -> None:
+    """maintenance OP-77."""
+    talks = database.open().conversations
+    for name, user in (("hers", "ana"), ("his", "bob")):
+        talks.sessions.create(NewSession(name, user=user))
+        talks.branches.create(name, NewBranch(id=name))
+        talks.branches.append(name, said("both") if name == "hers" else ["both"])
+    talks.sessions.hold("his", "a lawsuit")
+    assert store.maintenance.erase.plan("ana").protected == {"held": 1}
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -244,6 +257,8 @@ def test_what_was_said_of_changes_of_status_goes_with_the_person(store: Any, dat
         talks.branches.create(name, NewBranch(id=name, user="ana" if name == "others" else None))
         talks.lifecycle.transition(name, "failed", reason=said)
     talks.lifecycle.transition("others", "failed", branch_id="others", reason=said)
+    talks.branches.create("others", NewBranch(id="bobs", user="bob"))
+    talks.lifecycle.transition("others", "failed", branch_id="bobs", reason=said)
     talks.sessions.create(NewSession("acted", user="bob", status="running"))
     talks.lifecycle.transition("acted", "failed", reason=replace(said, actor="ana"))
     talks.sessions.hold("kept", reason="inquiry")
@@ -253,7 +268,7 @@ def test_what_was_said_of_changes_of_status_goes_with_the_person(store: Any, dat
     assert done == plan.counts == {"branches": 1, "session_transitions": 3, "sessions": 1}
     assert difference(before, counts(database)) == {}
     spoken = {(one.session_id, one.branch_id) for one in _failed(talks) if one.reason_summary is not None}
-    assert spoken == {("others", None), ("kept", None)}
+    assert spoken == {("others", None), ("others", "bobs"), ("kept", None)}
     emptied = [one for one in _failed(talks) if one.reason_summary is None]
     assert {(one.actor, one.evidence, one.reason_code) for one in emptied} == {(None, None, "run.failed.exit_code")}
     assert store.maintenance.erase.run("ana").counts == {}
@@ -265,12 +280,13 @@ def _failed(talks: Any) -> list[Any]:
 
 
 def test_metadata_of_a_redacted_message_go_with_the_person(store: Any, database: Database) -> None:
-    """maintenance OP-77: also if the person neither sent nor received it."""
+    """maintenance OP-77: also if the person neither sent nor received it; one that has none is left alone."""
     talks = database.open()
     talks.conversations.sessions.create(NewSession("s", user="ana"))
     talks.conversations.branches.create("s", NewBranch(id="s"))
-    talks.conversations.branches.append("s", [NewMessage("assistant", "x", id="m", node_metadata={"to": "ana"})])
-    store.maintenance.redact.run(RedactPolicy(message_ids=["m"]))
+    told = NewMessage("assistant", "x", id="m", node_metadata={"to": "ana"})
+    talks.conversations.branches.append("s", [told, *said("bare")])
+    store.maintenance.redact.run(RedactPolicy(message_ids=["m", "bare"]))
     plan = store.maintenance.erase.plan("ana")
     assert store.maintenance.erase.run("ana").counts == plan.counts == {"messages": 1, "sessions": 1}
     assert talks.conversations.messages.get("m").node_metadata is None

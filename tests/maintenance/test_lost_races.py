@@ -15,7 +15,7 @@ from support.maintenance.people import emptied, shared_place
 from support.rivals import shut_out
 
 from lastlight_state import StateStore
-from lastlight_state.conversations import NewMessage
+from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, Reason
 from lastlight_state.errors import BackendBusy
 from lastlight_state.maintenance import RedactPolicy
 from lastlight_state.maintenance.redact import messages
@@ -54,6 +54,31 @@ def test_a_session_that_somebody_else_gets_meanwhile_stays(database: Database) -
     assert race.left == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE sessions SET hold_reason = 'x' WHERE id = 'other'",
+        "UPDATE branches SET \"user\" = 'eve' WHERE id = 'hers'",
+    ],
+    ids=["held", "given away"],
+)
+def test_a_branch_that_is_held_or_somebody_elses_by_then_stays(database: Database, change: str) -> None:
+    """maintenance OP-77: with its chunks; and so does what was said of a change, where the session is held."""
+    store = database.open()
+    shared_place(store)
+    talks = store.conversations
+    talks.branches.create("other", NewBranch(id="hers", user="ana"))
+    talks.lifecycle.transition("other", "running", reason=Reason(actor="ana"))
+    talks.lifecycle.transition("other", "failed")
+    talks.vectors.put("texts", [NewChunk("hers", "x", [1.0])])
+    with racing(store) as race:
+        race.before_unit(4, lambda: database.raw().execute(change))
+        done = store.maintenance.erase.run("ana").counts
+    held = "hold_reason" in change
+    assert (race.left, done["branches"], "vectors" in done) == (0, 1, False)
+    assert ("session_transitions" in done, talks.branches.get("hers").user) == (not held, "ana" if held else "eve")
+
+
 def test_a_branch_whose_session_is_held_meanwhile_stays(database: Database) -> None:
     """maintenance OP-77."""
     store = database.open()
@@ -62,6 +87,17 @@ def test_a_branch_whose_session_is_held_meanwhile_stays(database: Database) -> N
         race.before_unit(4, lambda: database.raw().execute("UPDATE sessions SET hold_reason = 'x' WHERE id = 'own'"))
         assert "branches" not in store.maintenance.erase.run("ana").counts
     assert (race.left, store.conversations.branches.get("own").user) == (0, "ana")
+
+
+def test_an_erasure_waits_for_no_inbox_of_others(shared_postgres: Database) -> None:
+    """maintenance OP-77."""
+    store, raw = shared_postgres.open(), shared_postgres.raw()
+    store.conversations.exchange.send(said("a")[0], to=["ana", "bo"])
+    raw.execute("BEGIN")
+    for table in ("exchange_inboxes", "exchange_deliveries"):
+        raw.execute(f"SELECT owner FROM {table} WHERE owner = 'bo' FOR UPDATE")
+    assert store.maintenance.erase.run("ana").counts == {"exchange_deliveries": 1, "exchange_inboxes": 1}
+    raw.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,9 @@ def test_what_cannot_be_repaired_is_refused_and_left_alone(repair: Repair, tmp_p
             call(link)
     with pytest.raises(NotFound):
         repair.seal(tmp_path)
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UnsafePath):
+        repair.seal(tmp_path / "gone.jsonl")
     with pytest.raises(InvalidValue):
         repair.salvage(path, to=tmp_path / "x", replace=True)
     with pytest.raises(AlreadyExists):

@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from support.maintenance.rows import insert
 from support.sent import recorded
 from support.workflows.plans import plan_of
 
@@ -213,6 +214,26 @@ def test_other_runs_do_not_show(database: Database) -> None:
     other = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
     assert texts(store.maintenance.timeline.list(other).items) == ["running (run.created)"]
     assert len(store.maintenance.timeline.list(run_id)) == 12
+
+
+def test_what_is_left_of_a_run_that_is_not_there_is_told(database: Database) -> None:
+    """maintenance OP-13: executions of other programs may name one."""
+    store, at = database.open(), database.clock.now()
+    row = {"id": "e", "trigger_type": "api", "trigger_id": "t", "skill": "wf:p", "started_at": at}
+    insert(database.raw(), "executions", {**row, "workflow_run_id": "gone"})
+    assert texts(store.maintenance.timeline.list("gone").items) == ["wf:p started"]
+
+
+def test_a_page_may_be_empty_after_which_the_rest_has_gone(database: Database) -> None:
+    """maintenance OP-13: the run is still there."""
+    store, raw = database.open(), database.raw()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
+    store.workflows.runs.cancel(run_id, by="ana", reason="no")
+    token = store.maintenance.timeline.list(run_id, limit=1).next_page_token
+    insert(raw, "maintenance_permits", {"receipt_id": "r"})
+    raw.execute("DELETE FROM run_transitions")
+    page = store.maintenance.timeline.list(run_id, page_token=token)
+    assert (page.items, page.next_page_token) == ((), None)
 
 
 def test_what_cannot_be_shown_is_refused(every_backend: StateStore) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
 
 from lastlight_state import Conflict, InvalidValue, StateStore
+from lastlight_state.settings import Settings
+from lastlight_state.store import connect
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -42,6 +45,15 @@ def test_where_there_is_no_such_log_a_checkpoint_does_nothing(store: Any, databa
     assert said.out
     with pytest.raises(InvalidValue):
         store.maintenance.checkpoint.run("HARD")
+
+
+def test_a_checkpoint_of_a_file_that_nobody_has_open_finds_no_log(tmp_path: Path) -> None:
+    """maintenance OP-20: it is there only while somebody uses the file."""
+    settings = Settings(url=str(tmp_path / "a.db"), state_dir=tmp_path)
+    StateStore.open(settings=settings).close()
+    with StateStore(connect(settings), settings) as store:
+        done = store.maintenance.checkpoint.run()
+    assert (done.applicable, done.wal_bytes_before) == (True, 0)
 
 
 def test_a_vacuum_gives_space_back_and_keeps_every_row(fresh_database: Database) -> None:

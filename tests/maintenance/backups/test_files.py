@@ -177,13 +177,16 @@ def test_names_that_are_not_utf_8_are_left_out_and_named(store: StateStore, fold
 def test_attachments_that_cannot_be_opened_are_left_out_and_named(
     store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-46: nothing is missing in silence, and links still are no part of it."""
+    """maintenance OP-46: nothing is missing in silence; links still are no part of it, nor what vanishes."""
     outbox, opens = store.mailbox.root / "group" / "session" / "outbox", os.open
-    (outbox / "shut").mkdir()
+    for name in ("shut", "gone"):
+        (outbox / name).mkdir()
     (outbox / "link").symlink_to(outbox / "shut")
     (outbox / "shut.txt").write_text("x")
 
     def refused(path: Any, *given: Any, **more: Any) -> int:
+        if path == "gone":
+            (outbox / path).rmdir()
         if path in ("shut", "shut.txt"):
             raise PermissionError(13, "Permission denied", path)
         return opens(path, *given, **more)

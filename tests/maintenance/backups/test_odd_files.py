@@ -83,10 +83,35 @@ def test_a_log_that_is_packed_after_it_was_copied_is_in_the_backup_once(
     assert log.runs.pack(id_of(0)) is False
 
 
+def test_a_log_that_was_packed_before_is_in_the_backup_once(store: StateStore, log: RunLog, folder: Path) -> None:
+    """maintenance OP-46, case 80: although its folder is listed twice."""
+    log.runs.pack(id_of(0))
+    copied = {file.path for file in store.maintenance.backup.create(folder).files if file.path.startswith("logs")}
+    assert copied == {f"{DAY}/{id_of(0)}.jsonl.gz", *(f"{DAY}/{id_of(n)}.jsonl" for n in (1, 2))}
+
+
+def test_a_log_that_is_packed_after_the_second_listing_is_in_the_backup(
+    store: StateStore, log: RunLog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-46, case 80: folders are listed until nothing that was listed is gone."""
+    _hide_at_first(monkeypatch)
+    happened = before(monkeypatch, places, "opened_file", lambda: [log.runs.pack(id_of(n)) for n in range(3)])
+    copied = {file.path for file in store.maintenance.backup.create(folder).files if file.path.startswith("logs")}
+    assert (bool(happened), copied) == (True, {f"{DAY}/{id_of(n)}.jsonl.gz" for n in range(3)})
+
+
 def test_a_log_that_moves_while_its_folder_is_listed_is_in_the_backup(
     store: StateStore, log: RunLog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-46, case 80: a listing may lack both of its names, so there is a second one."""
+    seen = _hide_at_first(monkeypatch)
+    manifest = store.maintenance.backup.create(folder)
+    assert {f"{DAY}/{id_of(n)}.jsonl" for n in range(3)} <= {file.path for file in manifest.files}
+    assert len(seen) > len(set(seen))
+
+
+def _hide_at_first(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the first listing of each directory lack its logs. Returns the directories that were listed."""
     walked, seen = os.walk, list[str]()
 
     def lacking(root: Any, *given: Any, **named: Any) -> Iterator[Any]:
@@ -96,9 +121,7 @@ def test_a_log_that_moves_while_its_folder_is_listed_is_in_the_backup(
             yield path, folders, [name for name in names if not (first and name.endswith(".jsonl"))]
 
     monkeypatch.setattr(os, "walk", lacking)
-    manifest = store.maintenance.backup.create(folder)
-    assert {f"{DAY}/{id_of(n)}.jsonl" for n in range(3)} <= {file.path for file in manifest.files}
-    assert len(seen) > len(set(seen))
+    return seen
 
 
 def test_what_is_no_file_among_the_line_files_is_left_out_and_named(
@@ -109,13 +132,16 @@ def test_what_is_no_file_among_the_line_files_is_left_out_and_named(
     logs.mkdir(parents=True)
     (logs / "one.jsonl").write_text('{"a": 1}\n')
     os.mkfifo(logs / "pipe.jsonl")
+    (logs / "link.jsonl").symlink_to(logs / "one.jsonl")
+    for name in ("left.tmp", "left.lock"):
+        (logs / name).write_text("{}")
     monkeypatch.chdir(logs)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
         manifest = store.maintenance.backup.create(folder)
     inside = "logs/agent-sessions"
     assert manifest.left_out == dict.fromkeys((f"{inside}/pipe.jsonl", f"{inside}/socket"), "is not a regular file")
-    assert f"{inside}/one.jsonl" in {file.path for file in manifest.files}
+    assert {file.path for file in manifest.files if file.path.startswith(inside)} == {f"{inside}/one.jsonl"}
 
 
 @pytest.mark.parametrize(("name", "times", "kept"), [("d", 1_100, 63), ("n" * 250, 20, 7)], ids=["deep", "long"])

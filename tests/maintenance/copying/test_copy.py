@@ -156,6 +156,10 @@ def test_a_target_that_holds_anything_is_refused(here: StateStore, there: Path) 
             attempt(there)
         assert refused.value.code == "target_not_empty"
         assert set(refused.value.details["tables"]) == {"workflow_runs", "run_transitions"}
+    told: list[CopyProgress] = []
+    with pytest.raises(Conflict, match="not empty"):
+        here.maintenance.copy.run(there, migrate=True, on_progress=told.append)
+    assert told == [], "it is refused before the source is read"
     with StateStore.open(there) as target:
         assert contents(target.maintenance.copy.plan(there.with_name("x.db"))) == contents(before)
 
@@ -173,6 +177,17 @@ def test_a_target_that_was_filled_while_the_source_was_read_is_refused_and_can_b
         here.maintenance.copy.run(there, on_progress=fill)
     with StateStore.open(there) as target:
         assert [override.name for override in target.workflows.overrides.list()] == ["live"]
+
+
+def test_a_target_that_somebody_makes_meanwhile_is_not_migrated(here: StateStore, there: Path) -> None:
+    """maintenance OP-51."""
+
+    def make(_progress: CopyProgress) -> None:
+        with closing(open_backend(there, Options())) as backend:
+            migrate(backend, "0011")
+
+    with pytest.raises(NotMigrated):
+        here.maintenance.copy.run(there, migrate=True, on_progress=make)
 
 
 def test_a_target_that_nobody_else_can_see_is_refused(here: StateStore, there: Path) -> None:

@@ -12,8 +12,9 @@ from support.maintenance.rows import insert, run_row
 
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
-from lastlight_state.conversations import NewMessage, NewSession
+from lastlight_state.conversations import NewMessage, NewSession, SessionTimes
 from lastlight_state.maintenance.doctor import server
+from lastlight_state.maintenance.doctor.check import MOST
 from lastlight_state.testing import Database
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -139,6 +140,19 @@ def test_a_run_counts_its_own_transitions_and_each_of_its_streams_by_itself(data
     for stream, following in (("events", 3), ("signals", 1)):
         insert(rows.raw, "run_sequences", {"run_id": "sound", "stream": stream, "next_seq": following})
     assert told(store, "DOC-12") == {("workflow_runs", ("beyond", "never"))}
+
+
+def test_a_silent_session_is_told_however_many_have_ended(database: Database) -> None:
+    """maintenance OP-15."""
+    store, begin = database.open(), database.clock.now() - timedelta(days=2)
+    times = SessionTimes(created_at=begin, started_at=begin, last_message_at=begin)
+    store.conversations.sessions.create(NewSession("silent", status="running", times=times))
+    database.raw().execute(
+        "INSERT INTO sessions (id, progression_id, status, created_at, updated_at) "
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MOST}) "
+        "SELECT 'ended' || i, progression_id, 'completed', created_at, updated_at FROM sessions CROSS JOIN n"
+    )
+    assert told(store, "DOC-15") == {("sessions", ("silent",))}
 
 
 def test_a_link_right_behind_the_last_position_of_its_order_is_told(database: Database) -> None:

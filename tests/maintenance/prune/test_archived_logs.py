@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from shutil import rmtree
 
@@ -14,6 +15,7 @@ import pytest
 from support.between import before
 from support.maintenance import killed_with_logs
 from support.maintenance.old_logs import LINE, RAW_NAME, age, old_log, project, put_old, there
+from support.maintenance.rows import insert
 
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Slug, removal
@@ -138,7 +140,7 @@ def test_a_log_that_several_runs_share_goes_with_the_last_of_them(database: Data
     assert receipt.counts.items() >= FILES.items()
 
 
-@pytest.mark.parametrize("odd", ["young", "foreign", "torn", "link"])
+@pytest.mark.parametrize("odd", ["young", "foreign", "nested", "empty", "torn", "link"])
 def test_a_log_with_a_file_that_must_not_be_lost_stays_whole(database: Database, policy: PrunePolicy, odd: str) -> None:
     """maintenance OP-30: changed since the cutoff, in no bundle, with a torn end, or a link."""
     store = _with_old_runs(database, {"run": "s-1", "other": "s-2"})
@@ -147,6 +149,10 @@ def test_a_log_with_a_file_that_must_not_be_lost_stays_whole(database: Database,
         age(folder / RAW_NAME, 2 * DAY)
     elif odd == "foreign":
         put_old(folder / "notes/own.txt", b"mine")
+    elif odd == "nested":
+        put_old(folder / "raw/notes/own.txt", b"mine")
+    elif odd == "empty":
+        put_old(folder / "raw/own.txt", b"")
     elif odd == "torn":
         put_old(project(store) / "s-1.jsonl", LINE + b'{"type"')
     else:
@@ -156,6 +162,25 @@ def test_a_log_with_a_file_that_must_not_be_lost_stays_whole(database: Database,
     receipt = store.maintenance.prune.run(policy)
     assert (receipt.counts, there(store)) == (plan.counts, was)
     assert receipt.counts.items() >= FILES.items()
+
+
+@pytest.mark.parametrize("kind", ["runs", "sessions"])
+def test_a_record_that_names_no_log_stands_in_no_others_way(database: Database, policy: PrunePolicy, kind: str) -> None:
+    """maintenance OP-29, OP-30: executions without a session, and conversations that no agent has."""
+    store = _with_old_runs(database, {"run": "s-1"} if kind == "runs" else {})
+    at = database.clock.now() - timedelta(days=31)
+    if kind == "runs":
+        row = {"trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": at, "finished_at": at}
+        insert(database.raw(), "executions", {"id": "silent", "workflow_run_id": "run", **row})
+    else:
+        old_log(store, "s-1")
+        for name, agent in (("talk", "s-1"), ("silent", None)):
+            store.conversations.sessions.create(NewSession(name, "n", agent_session_id=agent))
+        database.clock.advance(seconds=31 * DAY)
+    given = replace(policy, kind=kind)
+    plan = store.maintenance.prune.plan(given)
+    assert plan.counts.items() >= FILES.items()
+    assert (store.maintenance.prune.run(given).counts, there(store)) == (plan.counts, {})
 
 
 def test_a_line_that_is_appended_before_the_log_goes_keeps_it(

@@ -216,6 +216,21 @@ def test_the_feed_of_a_session_that_runs_waits_or_is_held_stays(store: Any, data
     assert store.maintenance.prune.plan(FED).victims == ("held",)
 
 
+def test_only_what_is_old_counts_as_staying(store: Any, database: Database) -> None:
+    """maintenance OP-26, OP-79: an open delivery that is young, one acknowledged lately, and a young feed are not."""
+    talks = database.open()
+    sent(talks, "late", "a", acked=False)
+    database.clock.advance(seconds=31 * DAY)
+    talks.conversations.exchange.ack("late", 0, reader="r")
+    sent(talks, "young", "b", acked=False)
+    for name in ("running", "held"):
+        talks.conversations.sessions.create(NewSession(name, status="running" if name == "running" else None))
+    talks.conversations.sessions.hold("held", "a lawsuit")
+    for policy in (EXCHANGED, FED):
+        plan = store.maintenance.prune.plan(policy)
+        assert (plan.records, plan.protected) == (0, {})
+
+
 def test_a_counter_that_is_behind_its_rows_gives_no_number_again(store: Any, database: Database) -> None:
     """maintenance OP-79: of an inbox and of a feed; one that is ahead is left alone."""
     talks, raw = database.open(), database.raw()

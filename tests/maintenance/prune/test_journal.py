@@ -244,12 +244,16 @@ def test_a_run_whose_journal_was_pruned_goes_on_with_numbers_that_were_never_giv
 
 @pytest.mark.parametrize("counters", ["DELETE FROM run_sequences", "UPDATE run_sequences SET next_seq = 1"])
 def test_numbers_go_on_also_where_the_counters_did_not_know_them(database: Database, counters: str) -> None:
-    """maintenance OP-90; journal Q-2, Q-4: rows that another program wrote, with no counter or one behind them."""
+    """maintenance OP-90; journal Q-2, Q-4: rows that another program wrote, with no counter or one behind them.
+
+    The counters of another run know nothing of them.
+    """
     store, raw = database.open(), database.raw()
-    journalled(store, "old")
+    for key in ("another", "old"):
+        journalled(store, key)
     for edit in (
         "INSERT INTO maintenance_permits (receipt_id) VALUES ('edit')",
-        counters,
+        f"{counters} WHERE run_id = 'old'",
         "DELETE FROM maintenance_permits",
     ):
         raw.execute(edit)
@@ -332,6 +336,18 @@ def test_journals_of_many_runs_go_in_one_prune(database: Database, named: bool) 
     policy = PrunePolicy("journal", keep_n=0, ids=keys if named else None, batch_rows=150)
     assert store.maintenance.prune.plan(policy).counts == {"run_events": 240}
     assert store.maintenance.prune.run(policy).counts == {"run_events": 240}
+
+
+def test_scores_go_in_batches_although_they_have_no_numbers(database: Database) -> None:
+    """maintenance OP-28, OP-90, case 10."""
+    store, raw, at = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
+    insert(raw, "workflow_runs", run_row("old", at))
+    row = {"run_id": "old", "node_id": "n", "scorer_name": "s", "source": "live", "score": 1.0, "scored_at": at}
+    insert(raw, "scores", *({"id": new_id(), "scorer_id": f"s{n}", **row} for n in range(45)))
+    with racing(store) as race:
+        receipt = store.maintenance.prune.run(PrunePolicy("journal", keep_n=0, batch_rows=20))
+    batches = sum(text.startswith("INSERT INTO maintenance_permits") for text in race.statements)
+    assert (receipt.counts, batches) == ({"scores": 45}, 3)
 
 
 def test_what_is_appended_between_the_look_and_its_batch_stays_whole(database: Database) -> None:

@@ -15,7 +15,8 @@ import pytest
 from support.between import before
 from support.maintenance import killed_with_logs
 from support.maintenance.old_logs import LINE, RAW_NAME, age, old_log, project, put_old, there
-from support.run_log.logs import header, id_of
+from support.maintenance.rows import insert
+from support.run_log.logs import ending, head, header, id_of, put
 
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Slug, removal
@@ -106,6 +107,25 @@ def test_a_log_that_somebody_needs_stays(database: Database, use: Callable[[Stat
     assert (plan.protected, plan.counts) == ({reason: 1}, ONE)
     assert store.maintenance.prune.run(AGENTS).counts == ONE
     assert set(there(store)) == {"s-1.jsonl", f"s-1/{RAW_NAME}", "s-1/subagents/agent-1.jsonl"}
+
+
+@pytest.mark.parametrize("end", [{"success": 1}, {"finished": 1}], ids=["success", "finished"])
+def test_a_log_goes_whose_execution_has_ended_however_that_is_told(database: Database, end: dict[str, int]) -> None:
+    """maintenance OP-93: another program may write one of both, its success or when it finished."""
+    store, at = _with_logs(database, "s-1"), database.clock.now()
+    row = {"id": "e", "session_id": "s-1", "trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": at}
+    ended = {"success": "1" if "success" in end else None, "finished_at": at if "finished" in end else None}
+    insert(database.raw(), "executions", {**row, **ended})
+    assert store.maintenance.prune.run(AGENTS).counts == ONE
+
+
+def test_a_link_to_a_folder_is_no_log(database: Database) -> None:
+    """maintenance OP-93: nor one that stays because it has changed."""
+    store = _with_logs(database, "s-1")
+    (project(store) / "link").symlink_to(project(store) / "s-1")
+    os.utime(project(store) / "link", (0, 0), follow_symlinks=False)
+    plan = store.maintenance.prune.plan(AGENTS)
+    assert (plan.protected, plan.victims) == ({}, ("s-1",))
 
 
 @pytest.mark.parametrize("odd", ["young", "of the cutoff", "link"])
@@ -272,6 +292,17 @@ def test_the_log_of_a_run_whose_writer_lives_stays(database: Database) -> None:
         database.clock.advance(seconds=31 * DAY)
         assert store.maintenance.prune.run(RUNS).counts == {}
     assert store.maintenance.prune.run(RUNS).counts["line_files"] == 1
+
+
+def test_the_log_of_a_run_whose_end_tells_no_time_stays(database: Database) -> None:
+    """maintenance OP-93: it is counted with those that have not ended."""
+    store = database.open()
+    for number, at in enumerate([None, "once", None]):
+        end = {**ending(), "run_id": id_of(number)}
+        put(store.run_log, [head(id_of(number)), {**end, "ts": at} if at else end], id_of(number))
+    database.clock.advance(seconds=60 * DAY)
+    plan = store.maintenance.prune.plan(RUNS)
+    assert (plan.victims, plan.protected) == ((id_of(0), id_of(2)), {"not_ended": 1})
 
 
 def _interrupted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -169,6 +170,14 @@ def test_ids_narrow_and_never_widen(database: Database) -> None:
         store.maintenance.prune.plan(PrunePolicy("runs", ids=["none"]))
 
 
+def test_named_runs_go_in_batches_whatever_their_ages(database: Database) -> None:
+    """maintenance OP-26, OP-28: they go in the order of their names, and so not in that of their ends."""
+    ended(database, "a", days=35)
+    ended(database, "b", days=50)
+    policy = PrunePolicy("runs", keep_n=0, ids=["a", "b"], batch_rows=1)
+    assert database.open().maintenance.prune.run(policy).counts == {"workflow_runs": 2}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -221,30 +230,39 @@ def test_fires_go_but_for_the_last_of_each_cron(database: Database) -> None:
 
 
 def test_a_fire_that_its_cron_names_as_its_last_stays(database: Database) -> None:
-    """maintenance OP-26: although a later one is there, and no other fire of that cron."""
+    """maintenance OP-26: although a later one is there, and no fire of another cron."""
     raw, now, store = database.raw(), database.clock.now(), database.open()
     for name in ("c", "other"):
         store.schedules.crons.put(name, CronSpec("0 3 * * *", "wf"))
         for n in range(3):
             fire = {"id": f"{name}{n}", "cron_name": name, "source": "manual", "status": "ok"}
             insert(raw, "cron_fires", {**fire, "started_at": now - timedelta(days=60 - n)})
-    raw.execute("UPDATE cron_schedules SET last_fire_id = 'c0' WHERE name = 'c'")
+    raw.execute("UPDATE cron_schedules SET last_fire_id = CASE name WHEN 'c' THEN 'c0' ELSE 'c1' END")
     plan = store.maintenance.prune.plan(PrunePolicy("fires"))
     assert sorted(plan.victims) == ["c1", "other0", "other1"]
     assert plan.protected == {"last_of_its_cron": 1, "newest_of_its_cron": 2}
 
 
 def test_executions_without_a_run_go_unless_a_run_reads_their_output(database: Database) -> None:
-    """maintenance OP-26."""
+    """maintenance OP-26: one has ended that has either of both, an end or a success."""
     store, at = database.open(), database.clock.now() - timedelta(days=40)
-    for key, finished in (("a", at), ("b", at), ("open", None)):
-        row = {"id": key, "trigger_type": "chat", "trigger_id": "t", "skill": "s", "started_at": at}
-        insert(database.raw(), "executions", {**row, "finished_at": finished})
     ended(database, "live", days=0, status="running", scratch='{"l": {"lastOutputExecutionId": "b"}}')
+    ended(database, "over", days=0, scratch='{"l": {"lastOutputExecutionId": "a"}}')
+    for key, finished, success, run in (
+        ("a", at, None, None),
+        ("b", at, None, None),
+        ("told", None, "1", None),
+        ("open", None, None, None),
+        ("of a run", at, "1", "live"),
+        ("works", None, None, "live"),
+    ):
+        row = {"id": key, "trigger_type": "chat", "trigger_id": "t", "skill": "s", "started_at": at}
+        end = {"finished_at": finished, "success": success, "workflow_run_id": run}
+        insert(database.raw(), "executions", {**row, **end})
     policy = PrunePolicy("executions", keep_n=0)
     plan = store.maintenance.prune.plan(policy)
-    assert (plan.victims, plan.protected) == (("a",), {"in_use": 1, "not_ended": 1})
-    assert store.maintenance.prune.run(policy).counts == {"executions": 1}
+    assert (plan.victims, plan.protected) == (("a", "told"), {"in_use": 1, "not_ended": 1})
+    assert store.maintenance.prune.run(policy).counts == {"executions": 2}
 
 
 def test_batches_are_bounded_by_rows_and_a_large_run_is_one_alone(database: Database) -> None:
@@ -314,6 +332,24 @@ def test_outside_a_prune_deletion_stays_refused(database: Database) -> None:
     database.open().maintenance.prune.run(PrunePolicy("runs", keep_n=0, ids=["a"]))
     with refused():
         database.raw().execute("DELETE FROM workflow_runs")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.maintenance.prune.run(PrunePolicy("runs", keep_n=0)),
+        lambda store: store.maintenance.erase.run("ana"),
+    ],
+    ids=["prune", "erase"],
+)
+def test_the_leave_of_other_work_stays(database: Database, work: Callable[[StateStore], object]) -> None:
+    """maintenance OP-8: a batch takes back its own alone."""
+    store = database.open()
+    ended(database, "a")
+    store.messaging.sessions.create(ConversationKey("p", "c", "ana"))
+    insert(database.raw(), "maintenance_permits", {"receipt_id": "another"})
+    work(store)
+    assert database.raw().execute("SELECT receipt_id FROM maintenance_permits").fetchall() == [("another",)]
 
 
 @pytest.mark.parametrize("kind", ["runs", "exchange"])

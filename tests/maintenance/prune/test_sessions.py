@@ -118,6 +118,18 @@ def test_a_session_stays_while_another_one_has_a_fork_of_it_or_of_its_forks(data
     assert left(database) == left(database, "messages") == set()
 
 
+def test_a_session_goes_that_has_a_fork_of_its_own_branch(store: Any, database: Database) -> None:
+    """maintenance OP-26: it waits for others alone."""
+    talks = database.open()
+    old = begun(talks, "a", branch_id="old")
+    talks.conversations.lineage.fork("old", branch_id="fork", session_id=old.session_id)
+    database.clock.advance(seconds=31 * DAY)
+    plan = store.maintenance.prune.plan(ALL)
+    assert (plan.victims, plan.protected) == ((old.session_id,), {})
+    assert store.maintenance.prune.run(ALL).counts == plan.counts
+    assert left(database) == set()
+
+
 #: A session of a random graph: days since it changed, the messages of its pool, those of its branch, the session whose
 #: branch is its parent, the session whose pool it shares, and the message that it points to.
 NODE = st.tuples(
