@@ -188,7 +188,7 @@ class QuestionRows(Generic[Q]):
     def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[dict[str, Any]]:
         """Expire the overdue among these questions of a locked run. Returns their rows, the longest overdue first."""
         statement, values = self.expire_statement.of(ids)
-        expired = unit.rows(statement, {**values, "at": now})
+        expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})
         for row in expired:
             if row["node_id"] is not None:
                 refused = row["policy"] == "fail" or "expired" in self._shape.refusals
@@ -203,7 +203,7 @@ class QuestionRows(Generic[Q]):
         shape, table = self._shape, self._shape.table
         return (
             sa.update(table)
-            .where(table.c.id.in_(ids), is_pending(table), is_due)
+            .where(table.c.id.in_(ids), shape.run_id == sa.bindparam("run_id"), is_pending(table), is_due)
             .values(status="expired", closed_reason="gate.expired")
             .returning(
                 table.c.id,
