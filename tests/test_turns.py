@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.agent_log.logs import SESSION, agent_log, said, text
-from support.run_log.logs import run_log, start
+from support.run_log.logs import event, run_log, start
 from support.turns import outcome_of_waiting
 
 from lastlight_state import StateStore
@@ -26,6 +26,7 @@ from lastlight_state.journal.writer.opened import Opened
 from lastlight_state.journal.writer.queue import Entry, Queue
 from lastlight_state.jsonl.writer import LineWriter
 from lastlight_state.metrics import Metrics
+from lastlight_state.run_log import record_of
 
 Call = Callable[[Any], object]
 
@@ -183,6 +184,7 @@ ASKED = {"messages": [{"role": "user", "content": "go"}]}
 RUN: dict[str, tuple[Call, Call, int | None]] = {
     "status": (lambda writer: writer.status("running"), lambda _: None, None),
     "event": (lambda writer: writer.event({"type": "text"}), lambda writer: writer.event({"type": "text"}), 1),
+    "append": (lambda writer: writer.append(record_of(event(0))), lambda _: None, None),
     "request": (lambda writer: writer.llm_request(ASKED), lambda writer: writer.llm_request(ASKED), 2),
     "flush": (lambda writer: writer.flush(), lambda _: None, None),
     "close": (lambda writer: writer.close(), lambda _: None, None),

@@ -29,7 +29,8 @@ class Crew:
         assert self._leader.stdout is not None
         self._leader.stdin.write(json.dumps({"script": script, "members": [list(given) for given in arguments]}) + "\n")
         told = json.loads(self._leader.stdout.readline())
-        assert not [each["error"] for each in told if "error" in each]
+        failed = [each["error"] for each in told if "error" in each]
+        assert not failed, failed
         return [each["result"] for each in told]
 
     def close(self) -> None:
