@@ -15,6 +15,8 @@ from types import MethodType
 from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
+from lastlight_state.errors import MisuseError
+
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S", bound="Held")
@@ -73,6 +75,8 @@ class _Running(Held):
 
 
 def _leave(running: _Running, kind: Any, error: Any, trace: Any) -> Any:
+    if kind is None and running.gone:
+        raise MisuseError("the garbage collector ended this block before its body came to its end")
     swallowed = running.manager.__exit__(kind, error, trace)
     running.handle = None
     return swallowed

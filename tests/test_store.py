@@ -1,6 +1,7 @@
 import asyncio
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,36 @@ def test_a_transaction_is_over_when_its_block_is(every_backend: StateStore) -> N
         with pytest.raises(MisuseError, match="has ended"):
             call()
     assert names(every_backend) == ["w"]
+
+
+def test_a_transaction_that_the_garbage_collector_ends_takes_no_more_calls_and_is_undone(
+    every_backend: StateStore,
+) -> None:
+    """backends B-87: also where its body would go on. Others may have its connection by then."""
+    ended: list[str] = []
+
+    def goes_on() -> Iterator[None]:
+        with every_backend.transaction() as transaction:
+            overrides = transaction.workflows.overrides
+            overrides.put("inside", enabled=False, reason="r", by="b")
+            try:
+                yield
+            except GeneratorExit:
+                with pytest.raises(MisuseError):
+                    overrides.put("late", enabled=False, reason="r", by="b")
+
+    def left_behind() -> Iterator[None]:
+        with pytest.raises(MisuseError):
+            yield from goes_on()
+        ended.append("refused to commit")
+
+    with_itself: list[Any] = [left_behind()]
+    with_itself.append(with_itself)
+    next(with_itself[0])
+    del with_itself
+    gc.collect()
+    assert ended == ["refused to commit"]
+    assert list(every_backend.workflows.overrides.list()) == []
 
 
 def test_a_view_is_over_when_its_block_is(every_backend: StateStore) -> None:

@@ -93,6 +93,9 @@ class Checkout(Turn):
     @staticmethod
     def _leave(checkout: Checkout, *raised: Any) -> None:
         backend = checkout.backend
+        if checkout.gone:  # the garbage collector forgot the statement before it ended it: others may undo this by now
+            backend.recover(checkout)
+            return
         is_clean = raised[0] is None
         try:
             if not is_clean:

@@ -269,7 +269,7 @@ def labelled(error: BaseException, label: str | None) -> None:
 
 def refuse_dead(unit: Unit) -> None:
     """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
-    if not unit.backend.alive(unit.checkout):
+    if unit.checkout.gone or not unit.backend.alive(unit.checkout):
         raise MisuseError("this transaction failed or was ended inside its block, and nothing of it can be committed")
 
 

@@ -15,7 +15,7 @@ from support.callers import engine_on
 from support.faults.interrupts import Interrupted, cut_off_after
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.backends.base import Backend, Mode
+from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.line import Turn
 from lastlight_state.errors import NestedTransaction, StateError
 from lastlight_state.testing import Database
@@ -124,6 +124,28 @@ def test_what_a_unit_left_open_that_is_over_is_closed_by_the_next(fresh_database
     works(backend, mode)
     with pytest.raises(backend.driver_errors, match="closed"):
         gone.driver.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_unit_that_the_garbage_collector_ends_touches_its_connection_no_more(
+    backend: Backend, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-87: another thread may be undoing what it left, and two on one connection can end the process."""
+
+    def left_behind() -> Iterator[None]:
+        with Checkout(mode, backend):
+            yield
+
+    rolled_back: list[Checkout] = []
+    monkeypatch.setattr(backend, "rollback", rolled_back.append)
+    with_itself: list[Any] = [left_behind()]
+    with_itself.append(with_itself)
+    next(with_itself[0])
+    del with_itself
+    gc.collect()
+    assert rolled_back == []
+    monkeypatch.undo()
+    works(backend)
 
 
 def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_memory: Backend) -> None:
