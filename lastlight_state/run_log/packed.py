@@ -29,8 +29,8 @@ def unpacked(packed: int, most: int | None = None) -> int:
     """A descriptor of an unnamed file with the bytes of a packed log, or the first ``most`` of them. Raises OSError."""
     with tempfile.TemporaryFile() as plain, _from_start(packed) as raw, gzip.GzipFile(fileobj=raw) as source:
         try:
-            rest = most
-            while block := source.read(_BLOCK_BYTES if rest is None else min(rest, _BLOCK_BYTES)):
+            rest = most  # read1: what stands before the damage is not held back until a block is full
+            while block := source.read1(_BLOCK_BYTES if rest is None else min(rest, _BLOCK_BYTES)):
                 plain.write(block)
                 rest = None if rest is None else rest - len(block)
         except (EOFError, zlib.error, gzip.BadGzipFile):

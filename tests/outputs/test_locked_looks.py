@@ -119,6 +119,20 @@ def test_nobody_attaches_between_the_look_of_an_attach_and_its_note(database: Da
     database.raw().execute("DROP TABLE reports")
 
 
+def test_nobody_defines_between_the_look_of_a_definition_and_its_table(database: Database) -> None:
+    """outputs M-1: Catalog._brought; two that make the same table at once would meet in the catalog of Postgres."""
+    store, other = database.open(migrate=True), shut_out(database)
+
+    def attempt() -> None:
+        with pytest.raises(BackendBusy):
+            other.outputs.define("theirs", Grown)
+
+    with racing(store) as race:
+        race.before("CREATE", attempt)
+        store.outputs.define("analysis", Analysis)
+    assert race.left == 0
+
+
 def test_a_definition_waits_for_the_readers_of_its_table_for_a_short_time_alone(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

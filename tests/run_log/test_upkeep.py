@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import signal
+import zlib
 from datetime import timedelta
 from pathlib import Path
 
@@ -134,8 +135,31 @@ def test_a_damaged_gzip_reads_as_a_log_that_is_torn(log: RunLog, cut: int) -> No
     assert log.runs.get(RUN).run_id == RUN
 
 
+def test_what_stands_behind_a_whole_gzip_and_is_none_reads_as_a_torn_end(log: RunLog) -> None:
+    """run-log RL-31: another program appended to it."""
+    _ended(log)
+    whole, _ = read(log)
+    log.runs.pack(RUN)
+    with log.runs.path(RUN).open("ab") as file:
+        file.write(b'{"type":"event"}\n')
+    records, reading = read(log)
+    assert (records, reading.torn, reading.damage_count) == (whole, True, 1)
+
+
+def test_a_gzip_that_was_cut_behind_a_whole_line_reads_as_torn(log: RunLog) -> None:
+    """run-log RL-31: what could be read looks like a log that is whole."""
+    data = _ended(log).read_bytes()
+    whole, _ = read(log)
+    log.runs.pack(RUN)
+    half = data[: data.index(b"\n", len(data) // 2) + 1]
+    compressor = zlib.compressobj(wbits=31)
+    log.runs.path(RUN).write_bytes(compressor.compress(half) + compressor.flush(zlib.Z_SYNC_FLUSH))
+    records, reading = read(log)
+    assert (records, reading.torn, reading.size) == (whole[: half.count(b"\n")], True, len(half) + 1)
+
+
 def test_a_long_gzip_that_was_cut_reads_up_to_there(log: RunLog) -> None:
-    """run-log RL-31: and as torn, also where what could be read happens to end with a whole line."""
+    """run-log RL-31: nothing is lost that its compressed bytes still tell."""
     noise = random.Random(1)
     values = [head(), *(event(seq) for seq in range(700)), ending()]
     sizes = [1024 - len(dump_line({**value, "note": ""})) for value in values]
@@ -145,10 +169,10 @@ def test_a_long_gzip_that_was_cut_reads_up_to_there(log: RunLog) -> None:
     log.runs.pack(RUN)
     path = log.runs.path(RUN)
     path.write_bytes(path.read_bytes()[:-5])
+    told = zlib.decompressobj(wbits=31).decompress(path.read_bytes())
     records, reading = read(log)
-    assert 200 < len(records) < len(whole)
-    assert records == whole[: len(records)]
-    assert (reading.torn, reading.size % 1024) == (True, 1)
+    assert records == whole[: told.count(b"\n")]
+    assert (reading.torn, reading.size) == (True, len(told) + 1)
 
 
 def test_what_does_not_read_back_is_not_packed(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ class SessionPiece:
         last = self.plan.session["last_message_at"] or self.plan.session["created_at"]
         listeners, known = self._into.listeners, self._into.known_classes
         plan = kept_orders(view, self.plan, is_new=outcome == "imported")
-        if self._history and outcome == "imported":
+        if self._history:  # it tells the status of a new session; that of a stored one stays here
             plan = replace(plan, session={**plan.session, "status": None, "status_reason": None, "transition_seq": 0})
         saving = Saving(plan, listeners, known, last, replaces=False, only_adds=True)
         done = saving.part(view, plan.branches, self._locks)[1]

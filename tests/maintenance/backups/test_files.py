@@ -18,7 +18,7 @@ from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import AlreadyExists, BackendBusy, InvalidValue
 from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox
-from lastlight_state.maintenance.backup import databases, restoring
+from lastlight_state.maintenance.backup import databases, mailbox_copies, restoring
 from lastlight_state.settings import Settings
 from lastlight_state.testing import Database
 
@@ -252,6 +252,22 @@ def test_what_vanishes_while_mailboxes_are_copied_is_left_out(
     manifest = store.maintenance.backup.create(folder)
     assert manifest.left_out == {}
     assert [path for path in (file.path for file in manifest.files) if "/b/" in path or ".txt" in path] == []
+
+
+def test_a_file_that_vanishes_before_it_is_opened_is_left_out_without_a_word(
+    store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-46."""
+    copy = mailbox_copies._copy_file
+
+    def pruned(held: int, name: str, target: Path) -> str | None:
+        if name == "notes.txt":
+            os.unlink(name, dir_fd=held)
+        return copy(held, name, target)
+
+    monkeypatch.setattr(mailbox_copies, "_copy_file", pruned)
+    assert store.maintenance.backup.create(folder).left_out == {}
+    assert attached(folder) == {b"Milk."}
 
 
 def test_a_backup_is_no_mailbox(store: StateStore) -> None:

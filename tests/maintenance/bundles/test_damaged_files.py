@@ -105,6 +105,14 @@ def test_a_file_that_is_changed_after_it_was_verified_is_refused(state_store: St
     assert caught.value.code == "damaged_bundle"
 
 
+def test_a_file_that_is_cut_after_it_was_verified_is_refused(state_store: StateStore, tmp_path: Path) -> None:
+    """maintenance OP-61."""
+    good = _bundle(state_store, tmp_path, {"text": "x" * _MORE_THAN_BUFFERED})
+    with pytest.raises(StateError) as caught:
+        _read_while_changed(tmp_path / "good.zip", good[: good.index(b"xxx") + 100])
+    assert caught.value.code == "damaged_bundle"
+
+
 @pytest.mark.parametrize("dest", ["a\0b", "\ud800"])
 def test_a_path_that_no_file_can_have_is_no_place_for_a_bundle(state_store: StateStore, dest: str) -> None:
     """maintenance OP-60."""
