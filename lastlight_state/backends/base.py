@@ -92,18 +92,16 @@ class Checkout(Turn):
 
     @staticmethod
     def _leave(checkout: Checkout, *raised: Any) -> None:
-        backend = checkout.backend
+        backend, is_clean = checkout.backend, raised[0] is None
         if checkout.gone:  # the garbage collector forgot the statement before it ended it: others may undo this by now
             backend.recover(checkout)
             return
-        is_clean = raised[0] is None
         try:
             if not is_clean:
                 backend.rollback(checkout)
                 is_clean = True
-        finally:
-            if not is_clean:  # the rollback was cut off: what it left open goes with the connection
-                checkout.broken = True
+        finally:  # where the rollback was cut off, what it left open goes with the connection
+            checkout.broken |= not is_clean
             backend.release(checkout)
         checkout.handle = None
 
@@ -246,11 +244,10 @@ class Backend(Upkeep, ABC):
 
     def refuse_foreign(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
-        if (connection.dialect.name, connection.dialect.driver) != (self.dialect.name, self.dialect.driver):
-            theirs, ours = connection.dialect, self.dialect
-            raise MisuseError(
-                f"connection= is of {theirs.name}+{theirs.driver}, the store's are of {ours.name}+{ours.driver}"
-            )
+        theirs, ours = connection.dialect, self.dialect
+        if (theirs.name, theirs.driver) != (ours.name, ours.driver):
+            said = f"connection= is of {theirs.name}+{theirs.driver}, the store's are of {ours.name}+{ours.driver}"
+            raise MisuseError(said)
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 

@@ -54,6 +54,16 @@ def drawn(count: int, seed: int) -> list[Change]:
     return chance.sample(list(changes.values()), len(changes))
 
 
+def of_kind(kind: str) -> list[Change]:
+    """All changes of a kind, in an order that is always the same and mixes the packages."""
+    places, _ = _places()
+    edits = [place for package in sorted(places) for place in places[package][kind]]
+    made = (_change(f"{kind[0].upper()}{at:04}", kind, file, edit) for at, (file, edit) in enumerate(edits))
+    changes = list({(one.file, one.old, one.new): one for one in made if one is not None}.values())
+    random.Random(kind).shuffle(changes)
+    return changes
+
+
 def words(path: str) -> set[str]:
     """The words of a path: files whose paths share many belong together."""
     return {word.rstrip("s") for word in re.findall(r"[a-z]+", path)}

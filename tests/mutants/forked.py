@@ -1,7 +1,8 @@
 """pytest plugin: collects the tests once and tries each change in a fork, with tests that run the changed lines.
 
     coverage run --rcfile=tests/mutants/coveragerc -m pytest -p mutants.recording
-    PYTHONPATH=tests pytest -p mutants.forked --changes 100 --seed 2033 --recorded .mutants
+    PYTHONPATH=tests pytest -p mutants.forked --recorded .mutants --changes 100 --seed 2033
+    PYTHONPATH=tests pytest -p mutants.forked --recorded .mutants --kind handlers --part 0:500:2
 
 A change costs a second or two so, not a minute. What is made when a module is imported cannot be changed in a fork:
 these changes are said to be ``elsewhere``, and ``python -m mutants`` tries them.
@@ -36,8 +37,10 @@ SLOWER = ("postgres", "async")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--changes", type=int, required=True, help="how many changes to draw")
-    parser.addoption("--seed", type=int, required=True)
+    parser.addoption("--changes", type=int, help="how many changes to draw")
+    parser.addoption("--seed", type=int)
+    parser.addoption("--kind", help="all changes of a kind, instead of drawn ones")
+    parser.addoption("--part", default="", help="those from the first to the last, each so many: 0:500:2")
     parser.addoption("--recorded", type=Path, required=True, help="the file of coverage's data")
 
 
@@ -45,9 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Try the changes instead of running the tests."""
     trials = Trials(session, Recorded(session.config.getoption("recorded"), session.items))
-    changes = drawn.drawn(session.config.getoption("changes"), session.config.getoption("seed"))
+    given = session.config.getoption
+    changes = drawn.of_kind(given("kind")) if given("kind") else drawn.drawn(given("changes"), given("seed"))
+    part = slice(*(int(number) if number else None for number in given("part").split(":")))
     outcomes: Counter[str] = Counter()
-    for change in changes:
+    for change in changes[part]:
         outcome, test = trials.outcome(change)
         outcomes[outcome] += 1
         _say(session, f"{change.name:9} {outcome:9} {change.kind:10} {change.file} {test}")

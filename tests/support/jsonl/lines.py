@@ -99,9 +99,9 @@ def child(work: Callable[..., None], *arguments: Any) -> ForkServerProcess:
 
 
 def append_until_killed(path: Path, acknowledged: Path, writer: str, size: int) -> None:
-    """Append records for ever, and note the number of each whose append returned."""
+    """Append records for ever, however long others hold the file, and note the number of each that returned."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    lines = LineWriter(path, sync="os")
+    lines = LineWriter(path, sync="os", lock_timeout=300)
     number = 0
     while True:
         lines.append([dump_line(record(number, text="x" * size, writer=writer))])
