@@ -31,7 +31,7 @@ from lastlight_state.jsonl.writer import LineWriter
 REJECTS = ".rejects"
 _ENTRY_BYTES = 768 * 1024
 _PRIVATE = 0o600
-_FEW_BYTES, _MOST_ROUNDS = 1024 * 1024, 10
+_FEW_BYTES = 1024 * 1024
 
 
 class Salvage(NamedTuple):
@@ -148,11 +148,17 @@ class _Copy:
                     os.unlink(name.name, dir_fd=self._folder)
 
     def catch_up(self) -> None:
-        """Copy lines while others write, until few are left or they are too fast."""
-        for _ in range(_MOST_ROUNDS):
-            if os.fstat(self._descriptor).st_size - self._reader.position < _FEW_BYTES:
-                return
+        """Copy lines while others write, until few are left or they write more than half as fast as this copies."""
+        left = self._left()
+        while left >= _FEW_BYTES:
             self.take_lines()
+            before, left = left, self._left()
+            if left > before // 2:  # to run after them would copy ever more, and the lock be held for ever longer
+                return
+
+    def _left(self) -> int:
+        """How many bytes are there and not copied yet."""
+        return os.fstat(self._descriptor).st_size - self._reader.position
 
     def take_lines(self) -> None:
         """Copy the terminated lines that are there now and were not before."""

@@ -22,6 +22,7 @@ from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace
 from lastlight_state.jsonl import places, repair
 from lastlight_state.jsonl.reader import LineReader
+from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.repair import Salvage
 from lastlight_state.jsonl.sections import KINDS, Section, terminated
 from lastlight_state.jsonl.writer import LineWriter
@@ -301,23 +302,35 @@ def test_of_two_repairs_at_once_the_later_one_finds_the_file_replaced(
     ]
 
 
-def test_a_file_that_grows_faster_than_it_is_copied_is_replaced_all_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("grows", "copied"),
+    [
+        (0, [100_000, 0]),
+        (0.4, [100_000, 40_000, 16_000, 6_400]),
+        (0.5, [100_000, 50_000, 25_000, 12_500, 6_250]),
+        (0.6, [100_000, 60_000]),
+    ],
+)
+def test_whoever_copies_runs_after_writers_only_as_long_as_there_is_ever_less_to_copy(
+    path: Path, monkeypatch: pytest.MonkeyPatch, grows: float, copied: list[int]
 ) -> None:
-    """agent-log L-112: who copies stops running after the end, and lets the others wait."""
-    path.write_bytes(DAMAGED + b"\n")
-    grown = [whole(10, "x" * 1_000_000) + b"\n"] * 2
+    """agent-log L-112: few bytes, or what comes while as many again are copied, are copied while writers wait."""
+    path.write_bytes(DAMAGED.ljust(99_999) + b"\n")
+    monkeypatch.setattr(repair, "_FEW_BYTES", 10_000)
+    seen: list[int] = []
 
-    def growing(*arguments: Any) -> Iterator[Section]:
-        with suppress(BackendBusy), LineWriter(path, sync="os", lock_timeout=0) as other:
-            other.append(grown)
-        yield from terminated(*arguments)
+    def growing(reader: LineReader, accepts: Accepts, size: int) -> Iterator[Section]:
+        seen.append(size - reader.position)
+        if len(seen) > 1 and seen[-1]:  # the first looks whether there is any damage
+            with suppress(BackendBusy), LineWriter(path, sync="os", lock_timeout=0) as other:
+                other.append([whole(10).ljust(round(seen[-1] * grows) - 1) + b"\n"] if grows else [])
+        yield from terminated(reader, accepts, size)
 
     monkeypatch.setattr(repair, "terminated", growing)
     found = repair.replace(path, is_record, suffix=".damaged")
     assert found.damaged is not None
-    assert found.account.size == found.damaged.stat().st_size
-    assert found.account.sections["record"] >= 2 * repair._MOST_ROUNDS
+    assert found.account.size == found.damaged.stat().st_size == sum(copied)
+    assert seen == [100_000, *copied]
 
 
 def test_no_line_is_lost_while_files_are_replaced_under_their_writers(path: Path, tmp_path: Path) -> None:
