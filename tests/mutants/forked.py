@@ -28,6 +28,8 @@ from mutants import drawn
 from mutants.change import Change
 from mutants.replacing import Elsewhere, functions, replace, replacements
 
+import lastlight_state
+
 ROOT = Path(__file__).resolve().parents[2]
 #: The context of lines that ran at the import of their module.
 IMPORTED = "imported"
@@ -96,7 +98,7 @@ class Trials:
     def __init__(self, session: pytest.Session, recorded: Recorded) -> None:
         self._session = session
         self._recorded = recorded
-        self._functions = functions(str(ROOT / "lastlight_state"))
+        self._functions = functions(lastlight_state)
         self._unsound: dict[str, bool] = {}
 
     def outcome(self, change: Change) -> tuple[str, str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from itertools import zip_longest
-from types import CodeType, FunctionType
+from pkgutil import walk_packages
+from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
 #: The flag of a function's code; that of a module or a class has not got it.
@@ -35,8 +37,12 @@ def replacements(file: str, text: str, changed: str) -> dict[Place, CodeType]:
     return dict(_differing(compile(text, file, "exec"), compile(changed, file, "exec")))
 
 
-def functions(folder: str) -> dict[Place, list[FunctionType]]:
-    """All functions of the folder's modules that this process has."""
+def functions(package: ModuleType) -> dict[Place, list[FunctionType]]:
+    """All functions of the package's modules, also of those that are imported only when they are needed."""
+    folder = package.__path__[0]
+    for module in walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
     gc.unfreeze()
     found = defaultdict(list)
     for one in gc.get_objects():
