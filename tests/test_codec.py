@@ -252,6 +252,17 @@ def test_numbers_reach_to_the_ends_of_what_both_databases_store(number: float) -
     assert codec.decode(codec.encode("context", [number], max_bytes=LARGE)) == [number]
 
 
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(2.0**53 - 1, b"9007199254740991.0"), (2.0**53, b"9007199254740992"), (-(2.0**53), b"-9007199254740992")],
+)
+def test_a_whole_float_is_written_as_an_integer_from_where_postgres_would_return_another(
+    number: float, text: bytes
+) -> None:
+    """house H-33."""
+    assert codec.encode_bytes("context", [number]) == b"[%b]" % text
+
+
 @pytest.mark.parametrize("number", [-(2**63) - 1, 2**64])
 def test_an_integer_beyond_them_is_refused(number: int) -> None:
     """house H-33."""

@@ -181,6 +181,13 @@ def test_a_clock_without_a_zone_is_refused(database: Database) -> None:
         create(database.open(clock=WallClock(None)))
 
 
+def test_a_clock_that_cannot_be_used_is_refused_before_anything_is_created(state_dir: Path) -> None:
+    """house H-30."""
+    with pytest.raises(InvalidValue, match="clock: naive datetime"):
+        StateStore.open(state_dir / "new.db", clock=WallClock(None))
+    assert list(state_dir.iterdir()) == []
+
+
 # ---- Transactions ----------------------------------------------------------------------------------------------------
 
 

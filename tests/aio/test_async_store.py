@@ -204,6 +204,9 @@ def test_a_call_through_the_store_inside_its_transaction_is_refused(every_backen
             await tx.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
             with pytest.raises(NestedTransaction):
                 await store.workflows.runs.get(run_id)
+            async with asyncio.timeout(10):  # a SQLite file would wait for its own transaction
+                with pytest.raises(NestedTransaction):
+                    await store.workflows.runs.append_phase(run_id, PhaseEntry("no", True))
             with pytest.raises(NestedTransaction):
                 async with store.transaction():
                     pass

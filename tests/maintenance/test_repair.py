@@ -16,6 +16,7 @@ from support.run_log.logs import id_of, start
 
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound, UnsafePath
+from lastlight_state.jsonl import repair as line_repair
 from lastlight_state.maintenance import Repair
 from lastlight_state.receipts import Receipts
 from lastlight_state.run_log import RunLog
@@ -164,6 +165,26 @@ def test_an_odd_file_is_told_and_passed(repair: Repair, tmp_path: Path) -> None:
         place.bind("socket.jsonl")
     found = {scan.path.name: scan.problem for scan in repair.scan(tmp_path)}
     assert found == {"pipe.jsonl": "not a regular file", "s-1.jsonl": None, "socket.jsonl": "not a regular file"}
+
+
+def test_a_file_that_cannot_be_read_is_told_and_passed(
+    repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-65: but for the only one that is asked for."""
+    bad, sound = logged(tmp_path, "a", "hi"), logged(tmp_path, "b", "hi")
+    scan = line_repair.scan
+
+    def on_a_bad_disk(path: Path, accepts: Any) -> Any:
+        if path == bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scan(path, accepts)
+
+    monkeypatch.setattr(line_repair, "scan", on_a_bad_disk)
+    found = {scan.path: scan.problem for scan in repair.scan(tmp_path)}
+    assert found[sound] is None
+    assert os.strerror(errno.EIO) in str(found[bad])
+    with pytest.raises(BackendUnavailable):
+        repair.scan(bad)
 
 
 def test_the_first_parts_of_a_very_damaged_file_are_told(repair: Repair, tmp_path: Path) -> None:

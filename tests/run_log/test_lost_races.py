@@ -128,6 +128,15 @@ def test_releasing_removes_no_lock_file_of_anothers(log: RunLog) -> None:
         assert locks.liveness(path) == "held"
 
 
+def test_a_forked_child_keeps_no_lock_of_its_parents(log: RunLog) -> None:
+    """run-log RL-22: LockFile.after_fork; a worker that lives on would keep the run locked when its parent is gone."""
+    lock = locks.acquire(log.root / "one.lock", 1)
+    held = lock._descriptor
+    lock.after_fork()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held)
+
+
 def test_a_run_reopened_after_another_wrote_counts_on(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """run-log RL-21: RunLog.reopen reads under the run's lock."""
     start(log).close()

@@ -54,6 +54,17 @@ def direction(request: pytest.FixtureRequest) -> Iterator[tuple[Database, str]]:
             yield source, str(folder / "target.db")
 
 
+def test_rows_are_read_alike_from_the_beginning_and_from_any_key(every_backend: StateStore) -> None:
+    """maintenance OP-53, OP-56: JSON as the text that the database keeps, so that a copy that goes on is the same."""
+    for name in "abc":
+        every_backend.workflows.runs.create(name, trigger=TRIGGER, phase="p", context={"a": [1.5, {}]})
+    [runs] = [one for one in subjects([]) if one.name == "workflow_runs"]
+    whole = every_backend._scope.reading(lambda unit: list(runs.stream(unit)))
+    rest = every_backend._scope.reading(lambda unit: list(runs.stream(unit, runs.key(whole[0]))))
+    assert [list(row) for row in rest] == [list(row) for row in whole[1:]]
+    assert isinstance(rest[0][runs.names.index("context")], str)
+
+
 @pytest.fixture
 def here(sqlite_database: Database) -> StateStore:
     """A store with a few runs, whose copy goes to a file."""

@@ -56,6 +56,13 @@ def test_a_time_that_is_none_fails_its_row(sqlite_database: Database, tmp_path: 
     assert "started_at: expected a time as ISO 8601 text" in failed.reason
 
 
+def test_a_row_without_what_it_must_have_fails_by_its_name(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-38, OP-82."""
+    _untyped(tmp_path / "theirs.db", "workflow_runs", [{**stored(ROWS["workflow_runs"][0]), "workflow_name": None}])
+    [failed] = sqlite_database.open().maintenance.imports.plan(tmp_path / "theirs.db").failures
+    assert (failed.code, "workflow_name: must not be NULL" in failed.reason) == ("invalid_value", True)
+
+
 def test_a_cell_without_a_value_fails_its_row(sqlite_database: Database, tmp_path: Path) -> None:
     """maintenance OP-38, OP-86."""
     with closing(sqlite3.connect(tmp_path / "smithers.db")) as raw, raw:

@@ -13,6 +13,7 @@ from lastlight_state.errors import Conflict, InvalidValue, LostRace, NotFound, P
 from lastlight_state.store import StateStore
 from lastlight_state.testing import FrozenClock
 from lastlight_state.workflows import Execution, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows.executions import changes
 from lastlight_state.workflows.executions.running import Ended
 
 BOOM = Failure("boom", {"line": 3, "part": 1.0}, "max_turns")
@@ -154,6 +155,16 @@ def test_of_concurrent_ends_one_wins(every_backend: StateStore) -> None:
         lost = [result for result in results if isinstance(result, LostRace)]
         assert (len(won), len(lost)) == (1, 5)
         assert executions.get(won[0].id) == won[0]
+
+
+def test_a_change_that_does_not_fit_and_that_nothing_speaks_against_was_lost_to_another(
+    every_backend: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workflows W-52: by somebody who writes without the run's lock, between the second look and the second try."""
+    execution = begun(every_backend)
+    monkeypatch.setattr(changes.Change, "attempt", lambda *_: None)
+    with pytest.raises(LostRace, match="is being changed by another process"):
+        every_backend.workflows.executions.finish(execution.id, "succeeded")
 
 
 def test_a_cancelled_run_keeps_its_end_and_that_of_its_executions(store: StateStore) -> None:
