@@ -31,6 +31,16 @@ def test_a_new_cron_is_first_due_at_its_first_instant(store: StateStore, frozen_
     assert len(claimed(store)) == 1
 
 
+@pytest.mark.parametrize("spec", [None, "0 * * * *", {"pattern": "0 * * * *"}])
+def test_a_definition_that_is_none_is_refused_by_its_name(state_store: StateStore, spec: Any) -> None:
+    """schedules C-10."""
+    with pytest.raises(InvalidValue, match="spec: expected a CronSpec"):
+        state_store.schedules.crons.put("tidy", spec)
+    with pytest.raises(InvalidValue, match="spec: expected a CronSpec"):
+        state_store.schedules.crons.sync({"tidy": spec})
+    assert state_store.schedules.crons.list().items == ()
+
+
 def test_a_new_cron_that_is_off_is_never_due(store: StateStore) -> None:
     """schedules C-10: by its definition, by the caller, by an override that was there before."""
     assert put(store, "a", enabled=False).next_run_at is None
