@@ -94,6 +94,13 @@ def test_a_clock_at_the_end_of_the_calendar_is_refused_when_it_is_given(year: in
         KeptClock(clock).now()
 
 
+@pytest.mark.parametrize("year", [1000, 8999])
+def test_a_clock_in_the_first_and_in_the_last_year_is_taken(year: int) -> None:
+    """house H-31."""
+    clock = FrozenClock(datetime(year, 6, 1, tzinfo=UTC))
+    assert KeptClock(clock).now() == clock.now()
+
+
 @given(st.integers(-(2**80), 2**80))
 def test_the_time_of_any_file_is_in_the_calendar_and_can_be_calculated_with(nanoseconds: int) -> None:
     """house H-30."""

@@ -103,10 +103,12 @@ def test_what_the_url_says_to_the_server_is_said_too(postgres_database: Database
     """backends B-30: beside our own settings."""
     said = {"options": "-c geqo=off", "application_name": "worker-7"}
     url = make_url(postgres_database.url).update_query_dict(said).render_as_string(hide_password=False)
-    with StateStore.open(url, settings=Settings(statement_timeout=7)) as store:
-        settings = "SELECT concat_ws(' ', current_setting({}), current_setting({}), current_setting({}))"
-        asked_for = settings.format("'geqo'", "'statement_timeout'", "'application_name'")
-        assert asked(store, asked_for) == "off 7s worker-7"
+    with StateStore.open(url, settings=Settings(statement_timeout=7, lock_timeout=2.5)) as store:
+        settings = "SELECT concat_ws(' ', current_setting({}), current_setting({}), current_setting({}), {})"
+        asked_for = settings.format(
+            "'geqo'", "'statement_timeout'", "'application_name'", "current_setting('lock_timeout')"
+        )
+        assert asked(store, asked_for) == "off 7s worker-7 2500ms"
 
 
 # ---- The pool --------------------------------------------------------------------------------------------------------

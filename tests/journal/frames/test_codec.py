@@ -157,7 +157,16 @@ def test_moved_siblings_are_removed_and_inserted_and_no_other_is_touched() -> No
     assert len(ops(siblings("abcde"), siblings("bcdea"))) == 2
     assert ops(siblings("bcd"), siblings("abcd")) == [("insert", [*children, 0])]
     assert ops(siblings("abcd"), siblings("abd")) == [("remove", [*children, 2])]
-    for before, after in (("abcdef", "fedcba"), ("abc", "xyz"), ("aabbc", "abcab"), ("", "abc"), ("abc", "")):
+    for before, after in (
+        ("abcde", "ace"),
+        ("ace", "abcde"),
+        ("xabcdy", "yadx"),
+        ("abcdef", "fedcba"),
+        ("abc", "xyz"),
+        ("aabbc", "abcab"),
+        ("", "abc"),
+        ("abc", ""),
+    ):
         found = ops(siblings(before), siblings(after))
         assert all(op != "set" for op, _ in found if before != "aabbc")
 

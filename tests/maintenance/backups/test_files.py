@@ -18,7 +18,7 @@ from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import AlreadyExists, BackendBusy, InvalidValue
 from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox
-from lastlight_state.maintenance.backup import databases, mailbox_copies, restoring
+from lastlight_state.maintenance.backup import databases, line_copies, mailbox_copies, restoring
 from lastlight_state.settings import Settings
 from lastlight_state.testing import Database
 
@@ -268,6 +268,28 @@ def test_a_file_that_vanishes_before_it_is_opened_is_left_out_without_a_word(
     monkeypatch.setattr(mailbox_copies, "_copy_file", pruned)
     assert store.maintenance.backup.create(folder).left_out == {}
     assert attached(folder) == {b"Milk."}
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("", 0),
+        ("half", 0),
+        ("\n", 1),
+        ("\nhalf", 1),
+        ("one\n", 4),
+        ("one\nha", 4),
+        ("one\nfour\n", 9),
+        ("1234\nhal", 5),
+    ],
+)
+def test_a_log_is_copied_up_to_its_last_newline_wherever_that_stands(tmp_path: Path, text: str, whole: int) -> None:
+    """maintenance OP-46."""
+    path = tmp_path / "one.jsonl"
+    path.write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_copies, "_CHUNK", 4)
+        assert line_copies.whole(path, len(text)) == whole
 
 
 def test_a_backup_is_no_mailbox(store: StateStore) -> None:
