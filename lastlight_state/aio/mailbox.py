@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from typing import Self, TypeVar
+from weakref import WeakKeyDictionary
 
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.forward import Face, Runner, reading, writing
+from lastlight_state.aio.pinned import PinnedBlock, PinnedRunner, Tasks, refuse_inside
 from lastlight_state.lazy import Part
 from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.mailbox.agent.inbox import AgentInbox
@@ -17,6 +22,11 @@ from lastlight_state.mailbox.host.outbox import HostOutbox
 from lastlight_state.mailbox.host.routing import HostRouting
 from lastlight_state.mailbox.host.sweep import HostSweep
 from lastlight_state.mailbox.host.tasks import HostTasks
+from lastlight_state.mailbox.kernel.pair import Mailbox
+from lastlight_state.metrics import Metrics
+
+M = TypeVar("M", bound=Mailbox)
+T = TypeVar("T")
 
 
 class AsyncHostInbox(Face[HostInbox]):
@@ -89,7 +99,70 @@ class AsyncHostRouting(Face[HostRouting]):
     allows = reading(HostRouting.allows)
 
 
-class AsyncHostMailbox(Face[HostMailbox]):
+class _Outside:
+    """The calls of a mailbox, which its own transactions are not asked to wait for."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        #: The transactions that tasks are inside of.
+        self.blocks: Tasks = WeakKeyDictionary()
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        self.refuse_closed()
+        return self._runner.read(call)
+
+    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+        self.refuse_closed()
+        return self._runner.write(call)
+
+    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._runner.finish(call)
+
+    def refuse_closed(self) -> None:
+        """Refuse a call through the mailbox inside a transaction of the same task."""
+        refuse_inside(self.blocks, "inside a transaction's block of this mailbox: call the mailbox that it gave")
+
+
+class _Side(Face[M]):
+    """Base of the two sides."""
+
+    def __init__(self, target: M, runner: Runner) -> None:
+        outside = _Outside(runner)
+        super().__init__(target, outside)
+        self._blocks = outside.blocks
+
+    @property
+    def metrics(self) -> Metrics:
+        """As `HostMailbox.metrics`."""
+        return self._target.metrics
+
+    @property
+    def group(self) -> str:
+        """The agent group of the session."""
+        return self._target.group
+
+    @property
+    def session(self) -> str:
+        """The session whose mailbox this is."""
+        return self._target.session
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the session."""
+        return self._target.folder
+
+    def transaction(self) -> AbstractAsyncContextManager[Self]:
+        """As `HostMailbox.transaction`: call the mailbox that the block gets. Its calls run in turn on one thread."""
+        made = type(self)
+        return PinnedBlock(
+            self._target.transaction(),
+            lambda target, lane: made(target, PinnedRunner(lane)),
+            self._blocks,
+            self._runner.refuse_closed,
+        )
+
+
+class AsyncHostMailbox(_Side[HostMailbox]):
     """A session's mailbox as its host has it."""
 
     #: Messages for the agent.
@@ -157,7 +230,7 @@ class AsyncAgentState(Face[AgentState]):
     clear_continuation = writing(AgentState.clear_continuation)
 
 
-class AsyncAgentMailbox(Face[AgentMailbox]):
+class AsyncAgentMailbox(_Side[AgentMailbox]):
     """A session's mailbox as its agent has it."""
 
     #: Messages to work on.
@@ -168,6 +241,11 @@ class AsyncAgentMailbox(Face[AgentMailbox]):
     routing: Part[AsyncAgentRouting] = Part("lastlight_state.aio.mailbox.AsyncAgentRouting")
     #: What the agent keeps over restarts.
     state: Part[AsyncAgentState] = Part("lastlight_state.aio.mailbox.AsyncAgentState")
+
+    @property
+    def instance(self) -> str | None:
+        """The life of the agent that this object writes for."""
+        return self._target.instance
 
     start = writing(AgentMailbox.start)
     beat = writing(AgentMailbox.beat)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from weakref import ref
 
 from lastlight_state.aio.lanes import Lane
+from lastlight_state.errors import NestedTransaction
 from lastlight_state.unwinding import Exit, Held
 
 T = TypeVar("T")
@@ -107,6 +108,25 @@ class PinnedBlock(AbstractAsyncContextManager[T]):
         return entered
 
     __aexit__ = Exit(Pinned.leave, "_pinned")
+
+
+class PinnedRunner:
+    """Everything on one thread, where a transaction lives."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.read = self.write = lane.run
+        self.finish = lane.finish
+
+    def refuse_closed(self) -> None:
+        """Its calls are those of the transaction."""
+
+
+def refuse_inside(tasks: Tasks, problem: str) -> None:
+    """Raise `NestedTransaction` for a task that is inside one of these blocks."""
+    task = asyncio.current_task()
+    block = tasks.get(task) if task is not None else None
+    if block is not None and not block.gone:
+        raise NestedTransaction(problem)
 
 
 def _raise_in(block: AbstractContextManager[Any], error: BaseException) -> bool | None:

@@ -7,7 +7,6 @@ the outcome of its write, then raises `asyncio.CancelledError`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
@@ -17,8 +16,7 @@ from weakref import WeakKeyDictionary
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.opening import Opening
-from lastlight_state.aio.pinned import PinnedBlock, Tasks
-from lastlight_state.errors import NestedTransaction
+from lastlight_state.aio.pinned import PinnedBlock, PinnedRunner, Tasks, refuse_inside
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.store import Domains, StateStore, Transaction
@@ -114,10 +112,7 @@ class _StoreRunner:
 
     def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""
-        task = asyncio.current_task()
-        block = self.blocks.get(task) if task is not None else None
-        if block is not None and not block.gone:
-            raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+        refuse_inside(self.blocks, "inside a transaction's block: call its repositories, not the store's")
 
     def close(self) -> None:
         """Take no more calls."""
@@ -149,17 +144,6 @@ class _FileRunner:
 
     def refuse_closed(self) -> None:
         """Nothing to refuse."""
-
-
-class _PinnedRunner:
-    """Everything on one thread, where a transaction lives."""
-
-    def __init__(self, lane: Lane) -> None:
-        self.read = self.write = lane.run
-        self.finish = lane.finish
-
-    def refuse_closed(self) -> None:
-        """Its calls are those of the transaction."""
 
 
 class AsyncStateStore(AsyncDomains):
@@ -241,5 +225,5 @@ class AsyncStateStore(AsyncDomains):
     ) -> AbstractAsyncContextManager[T]:
         lanes = self._lanes
         return PinnedBlock(
-            block, lambda target, lane: kind(target, _PinnedRunner(lane)), lanes.blocks, lanes.refuse_closed
+            block, lambda target, lane: kind(target, PinnedRunner(lane)), lanes.blocks, lanes.refuse_closed
         )

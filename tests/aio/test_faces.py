@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lastlight_state import AsyncStateStore, StateStore
+from lastlight_state.agent_log import Cwd
 from lastlight_state.aio.blocks import Block
 from lastlight_state.aio.forward import Face, Forward
+from lastlight_state.aio.journal_writer import AsyncLineFileMirror
 from lastlight_state.aio.store import AsyncDomains
 from lastlight_state.lazy import Part
+from lastlight_state.run_log import RunHeader, new_run_id
 from lastlight_state.store import Domains
 
-SYNC_ONLY = {"connection", "backend", "settings", "open"}
+SYNC_ONLY = {"connection", "backend", "settings", "open", "after_fork"}
 """A SQLAlchemy connection is sync by nature; the rest belongs to the sync store that carries the async one."""
 
 
@@ -66,6 +72,29 @@ def test_every_forward_stands_under_the_name_of_its_method(faces: list[tuple[Any
 def test_every_face_is_looked_at(faces: list[tuple[Any, Any]]) -> None:
     seen = {type(face).__name__ for face, _ in faces}
     assert {"AsyncRuns", "AsyncClaims", "AsyncFires", "AsyncMessages", "AsyncAgentLog", "AsyncMaintenance"} <= seen
+
+
+def test_faces_that_calls_return_offer_and_tell_what_the_sync_ones_do(state_store: StateStore, tmp_path: Path) -> None:
+    """backends B-70: writers, mirrors and the two sides of a mailbox."""
+
+    async def work() -> None:
+        store = AsyncStateStore(state_store)
+        header = RunHeader(run_id=new_run_id(), started_at=datetime(2026, 2, 3, tzinfo=UTC))
+        faces: list[Any] = [
+            await store.run_log.runs.start(header),
+            store.agent_log.writer.open(place=Cwd("/app"), session_id="s-1", prompt="hello"),
+            await store.mailbox.ensure("group", "session"),
+            await store.mailbox.agent("group", "session"),
+            AsyncLineFileMirror(store.journal.events, tmp_path / "events"),
+        ]
+        for face, target in [pair for made in faces for pair in _pairs(made, made._target)]:
+            assert not {name for name in _offered(type(target)) - SYNC_ONLY if not hasattr(type(face), name)}
+            told = [name for name in _public(type(face)) if isinstance(getattr(type(face), name), property)]
+            assert {name: getattr(face, name) for name in told} == {name: getattr(target, name) for name in told}
+        await faces[0].close()
+        await faces[1].close()
+
+    asyncio.run(work())
 
 
 def test_the_async_store_is_opened_with_the_same_parameters() -> None:

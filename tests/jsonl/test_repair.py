@@ -319,7 +319,7 @@ def test_whoever_copies_runs_after_writers_only_as_long_as_there_is_ever_less_to
     monkeypatch.setattr(repair, "_FEW_BYTES", 10_000)
     seen: list[int] = []
 
-    def growing(reader: LineReader, accepts: Accepts, size: int) -> Iterator[Section]:
+    def growing(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
         seen.append(size - reader.position)
         if len(seen) > 1 and seen[-1]:  # the first looks whether there is any damage
             with suppress(BackendBusy), LineWriter(path, sync="os", lock_timeout=0) as other:
