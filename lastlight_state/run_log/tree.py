@@ -115,14 +115,9 @@ class RunTree:
         found = []
         for entry in _entries(self.states):
             session_id = paths.session_of(entry.name)
-            if session_id is None:
-                continue
-            try:
-                seen = entry.stat(follow_symlinks=False)
-            except OSError:  # removed meanwhile
-                continue
-            if stat.S_ISREG(seen.st_mode):
-                found.append(StateFile(seen.st_mtime_ns, session_id, self.states / entry.name, seen.st_size))
+            snapshot = None if session_id is None else _snapshot(entry, session_id, self.states / entry.name)
+            if snapshot is not None:
+                found.append(snapshot)
         return sorted(found, reverse=True)
 
 
@@ -191,14 +186,27 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Raises `BackendUnavailable` where it cannot be told: some file systems do not say it when they list names."""
     try:
         return entry.is_dir(follow_symlinks=False)
-    except OSError:
+    except NotADirectoryError:  # replaced meanwhile
         return False
+    except OSError as error:
+        raise files.failure(error, Path(entry.path)) from error
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
+    """What cannot be told counts: who opens it is told why."""
     try:
         return entry.is_file(follow_symlinks=False)
     except OSError:
-        return False
+        return True
+
+
+def _snapshot(entry: os.DirEntry[str], session_id: str, path: Path) -> StateFile | None:
+    """None for what is no regular file. One that cannot be looked at counts: who opens it is told why."""
+    try:
+        seen = entry.stat(follow_symlinks=False)
+    except OSError:
+        return StateFile(0, session_id, path, 0)
+    return StateFile(seen.st_mtime_ns, session_id, path, seen.st_size) if stat.S_ISREG(seen.st_mode) else None

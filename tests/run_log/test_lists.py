@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.run_log.logs import (
     NOW,
+    OTHER_RUN,
     OTHER_SESSION,
     RUN,
     SESSION,
@@ -23,7 +29,8 @@ from support.run_log.logs import (
 )
 
 from lastlight_state.codec import dump_line
-from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound
+from lastlight_state.jsonl import files
 from lastlight_state.run_log import RunLog, SessionState
 from lastlight_state.run_log.runs import heads
 from lastlight_state.run_log.tree import RunFile, open_run
@@ -155,6 +162,67 @@ def test_what_is_not_in_its_place_is_passed_over(log: RunLog, tmp_path: Path) ->
     assert ([entry.run_id for entry in page], page.skipped) == ([RUN], 0)
     for missing in (id_of(1), id_of(2), "dir"):
         assert log.runs.find(missing) is None
+
+
+def test_files_in_the_place_of_directories_hold_no_runs_and_no_snapshots(log: RunLog) -> None:
+    """run-log RL-05, RL-75."""
+    sessions = log.root / "sessions"
+    sessions.write_text("")
+    assert (log.runs.list().items, log.runs.find(RUN), log.states.list().items) == ((), None, ())
+    sessions.unlink()
+    sessions.mkdir()
+    (sessions / "state").write_text("")
+    assert log.states.list().items == ()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), NotADirectoryError(errno.ENOTDIR, "none")])
+def test_what_may_be_a_directory_of_days_is_none_only_where_it_is_known(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """run-log RL-05: some file systems list names alone, and their disks may fail when they are asked for more."""
+    put(log, [head()])
+    _fail_at(monkeypatch, "is_dir", error)
+    for call in (log.runs.list, lambda: log.runs.find(RUN)):
+        if isinstance(error, NotADirectoryError):
+            assert not call()
+        else:
+            with pytest.raises(BackendUnavailable):
+                call()
+
+
+def test_what_may_be_a_log_is_opened(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-62: what cannot be opened then is counted."""
+    put(log, [head()])
+    put(log, [head(OTHER_RUN)], OTHER_RUN)
+    _fail_at(monkeypatch, "is_file", OSError(errno.EIO, "Input/output error"))
+    real = files.open_to_read
+
+    def refuse(path: Path, **options: Any) -> int:
+        if OTHER_RUN in path.name:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, **options)
+
+    monkeypatch.setattr(files, "open_to_read", refuse)
+    page = log.runs.list()
+    assert ([entry.run_id for entry in page], page.skipped) == ([RUN], 1)
+
+
+def _fail_at(monkeypatch: pytest.MonkeyPatch, look: str, error: OSError) -> None:
+    """Let this look at an entry of a directory fail."""
+    scandir = os.scandir
+
+    def fail(**_options: object) -> bool:
+        raise error
+
+    @contextmanager
+    def listed(path: Path) -> Iterator[list[Any]]:
+        with scandir(path) as entries:
+            looks = ("name", "path", "inode", "is_dir", "is_file")
+            yield [
+                SimpleNamespace(**{name: getattr(entry, name) for name in looks} | {look: fail}) for entry in entries
+            ]
+
+    monkeypatch.setattr(os, "scandir", listed)
 
 
 def test_a_link_to_a_log_is_no_log(log: RunLog) -> None:

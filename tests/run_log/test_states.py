@@ -7,10 +7,12 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from support.between import before
+from support.migrations.nobody import as_nobody
 from support.run_log.logs import (
     EXAMPLE_SESSION,
     FIXTURES,
@@ -351,6 +353,29 @@ def test_a_page_goes_on_behind_nothing_else(log: RunLog, moment: Any) -> None:
     """run-log RL-75."""
     with pytest.raises(InvalidValue):
         log.states.list(page_token=pages.encode_token(["states", None], (moment, "")))
+
+
+def test_snapshots_that_cannot_be_looked_at_are_listed_with_the_reason() -> None:
+    """run-log RL-75: names can be read in a directory that nobody may enter; asked for one, it is an error of ours."""
+
+    def look() -> list[Any]:
+        with pytest.raises(BackendUnavailable, match="Permission denied"):
+            log.states.find(SESSION)
+        return [(entry.session_id, entry.problem) for entry in log.states.list()]
+
+    with TemporaryDirectory() as folder:  # where others may go, unlike pytest's
+        Path(folder).chmod(0o755)
+        log = run_log(Path(folder))
+        log.states.put(state())
+        (log.root / "sessions").chmod(0o755)
+        path_of(log).parent.chmod(0o444)
+        try:
+            told = as_nobody(look)
+        finally:
+            path_of(log).parent.chmod(0o700)
+    ((session_id, problem),) = told
+    assert session_id == SESSION
+    assert "Permission denied" in problem
 
 
 def test_clearing_leaves_the_logs(log: RunLog) -> None:

@@ -37,7 +37,7 @@ def load(path: Path, session_id: str) -> SessionState | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - never raises
             raise _corrupt(session_id, "is a directory") from None
         raise files.failure(error, path) from error
     return parsed(data, session_id)
