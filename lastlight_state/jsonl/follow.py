@@ -133,7 +133,7 @@ class _Follower(Generic[L]):
         """Open the file; returns whether there is one."""
         try:
             self._descriptor = files.open_to_read(path, base=self._base)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise files.failure(error, path) from error

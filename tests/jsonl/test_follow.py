@@ -155,6 +155,24 @@ def test_a_removed_file_is_waited_for_and_comes_again_after_a_reset(path: Path) 
     assert followed(path, *steps) == [0, "replaced", 0, 1]
 
 
+def test_a_file_whose_directory_was_replaced_by_a_file_is_one_that_was_removed(tmp_path: Path) -> None:
+    """agent-log L-44: what was written before that is delivered, and the file is waited for."""
+    path = tmp_path / "folder" / "log.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(line(0))
+
+    def replace() -> None:
+        adding(path, line(1))()
+        path.parent.rename(tmp_path / "moved")
+        path.parent.touch()
+
+    def restore() -> None:
+        path.parent.unlink()
+        (tmp_path / "moved").rename(path.parent)
+
+    assert followed(path, replace, lambda: None, restore) == [0, 1, "replaced", 0, 1]
+
+
 def test_following_goes_on_behind_a_mark_that_holds(path: Path) -> None:
     """agent-log L-41, L-44: and from the start, after a reset, behind one that does not."""
     path.write_bytes(line(0) + line(1) + line(2))
