@@ -141,6 +141,18 @@ def test_missing_directories_are_made_private_below_the_base(tmp_path: Path) -> 
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
 
 
+@pytest.mark.parametrize(("name", "problem"), [("missing", FileNotFoundError), ("file", NotADirectoryError)])
+def test_what_is_no_directory_below_the_base_is_named_by_its_whole_path(
+    tmp_path: Path, name: str, problem: type[OSError]
+) -> None:
+    """agent-log L-24: a log shows it, and is read by somebody who does not know where it was looked for."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").touch()
+    with pytest.raises(problem) as raised, places.directory(tmp_path / "a" / name / "b", base=tmp_path):
+        pass
+    assert raised.value.filename == str(tmp_path / "a" / name)
+
+
 def test_an_interrupt_at_any_step_comes_out_as_itself(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-15: no descriptor is closed twice, which would end in an error, or close a file of another thread."""
     (tree / "projects" / "-app").mkdir(parents=True)

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.mailbox.files import PLACE, inbound, outbound, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, StateError, UnsafePath
 from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination, NewMessage
+from lastlight_state.mailbox.folder import attachments
 from lastlight_state.settings import Limits, Settings
 from lastlight_state.testing import FrozenClock
 
@@ -158,6 +160,17 @@ def test_a_delivery_without_files_warns_of_none(
     agent.outbox.send("m", kind="chat", content={}, routing=PLACE, files=given("a"))
     shutil.rmtree(host.folder / "outbox")
     assert host.outbox.drain(lambda _due: "p-1").delivered == 2
+    assert caplog.records == []
+
+
+def test_files_that_somebody_removes_while_they_are_cleared_are_no_reason_to_warn(
+    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mailbox MB-65."""
+    agent.outbox.send("m", kind="chat", content={}, routing=PLACE, files=given("a"))
+    happened = before(monkeypatch, attachments, "_remove", lambda: shutil.rmtree(host.folder / "outbox"))
+    host.outbox.mark_delivered("m")
+    assert happened
     assert caplog.records == []
 
 

@@ -128,6 +128,7 @@ WRITES: dict[str, Call] = {
     "prune": lambda log: log.runs.prune(ended_before=LATER, dry_run=False),
     "put": lambda log: log.states.put(_state(2)),
     "update": lambda log: log.states.update(SESSION, lambda _: _state(2)),
+    "set aside": lambda log: log.states.put(_state(2), force=True),
     "clear": lambda log: log.states.clear(SESSION),
     "salvage": lambda log: log.checks.salvage(TORN, to=log.root / "copy"),
 }
@@ -145,6 +146,10 @@ def test_what_cannot_be_written_is_told_and_can_be_repeated(tmp_path: Path, name
             put(log, dump_line(head(TORN)) + b"{torn\n", TORN, "2026/02/01")
         if name in ("put", "update", "clear"):
             log.states.put(_state(1))
+        if name == "set aside":
+            path = log.root / "sessions" / "state" / f"{SESSION}.json"
+            path.parent.mkdir()
+            path.write_bytes(b"{")
         logs.append(log)
         return log
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,8 +15,10 @@ from support.between import before
 from support.run_log.logs import (
     NOW,
     OTHER_RUN,
+    OTHER_SESSION,
     RUN,
     SESSION,
+    event,
     files_below,
     head,
     id_of,
@@ -27,9 +30,11 @@ from support.run_log.logs import (
     start,
 )
 
-from lastlight_state.errors import AlreadyExists, BackendBusy, StaleVersion
+from lastlight_state.errors import AlreadyExists, BackendBusy, NotFound, StaleVersion
+from lastlight_state.jsonl import repair
 from lastlight_state.jsonl.writer import LineWriter
-from lastlight_state.run_log import RunLog, SessionState, locks
+from lastlight_state.run_log import RunLog, SessionState, locks, paths, tree
+from lastlight_state.run_log.replay import Replay
 from lastlight_state.run_log.runs import heads
 
 
@@ -213,6 +218,60 @@ def test_runs_that_go_while_they_are_listed_are_left_out(
     page = log.runs.list()
     assert happened
     assert ([entry.run_id for entry in page], page.skipped) == ([id_of(1)], skipped)
+
+
+def test_a_run_that_goes_while_a_history_is_made_has_no_events_in_it(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-42: those of the others are there."""
+    older, newer = (
+        put(log, [head(run, session_id=SESSION), event(0, run_id=run)], run, day)
+        for run, day in ((RUN, "2026/02/02"), (OTHER_RUN, "2026/02/03"))
+    )
+    happened = before(monkeypatch, Replay, "_reading", older.unlink)
+    history = log.replay.history(SESSION)
+    assert happened
+    assert newer.exists()
+    assert [found.run_id for found in history.events] == [OTHER_RUN]
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_run_is_looked_for_behind_a_day_that_goes_meanwhile(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """run-log RL-05: also where a file takes the place of its directory."""
+    newer, older = (put(log, [head()], day=day) for day in ("2026/02/04", "2026/02/03"))
+
+    def go() -> None:
+        shutil.rmtree(newer.parent)
+        if is_replaced:
+            newer.parent.touch()
+
+    happened = before(monkeypatch, tree, "_inode", go)
+    assert log.runs.path(RUN) == older
+    assert happened
+
+
+def test_a_log_that_goes_before_it_is_copied_is_not_found(
+    log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-51."""
+    happened = before(monkeypatch, repair, "salvage", put(log, b"?\n").unlink)
+    with pytest.raises(NotFound):
+        log.checks.salvage(RUN, to=tmp_path / "copy")
+    assert happened
+
+
+def test_a_snapshot_that_goes_while_snapshots_are_listed_is_left_out(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-75."""
+    log.states.put(_state(1))
+    log.states.put(SessionState(session_id=OTHER_SESSION, messages=()))
+    gone = log.root / "sessions" / "state" / f"{SESSION}.json"
+    happened = before(monkeypatch, paths, "session_of", gone.unlink)
+    assert [entry.session_id for entry in log.states.list()] == [OTHER_SESSION]
+    assert happened
 
 
 @pytest.mark.parametrize("name", ["put", "update", "clear"])

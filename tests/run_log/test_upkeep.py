@@ -135,6 +135,18 @@ def test_a_damaged_gzip_reads_as_a_log_that_is_torn(log: RunLog, cut: int) -> No
     assert log.runs.get(RUN).run_id == RUN
 
 
+def test_a_gzip_with_a_changed_byte_reads_as_a_log_that_is_torn(log: RunLog) -> None:
+    """run-log RL-31: the first block behind the header then says that it is of a kind that there is not."""
+    _ended(log)
+    log.runs.pack(RUN)
+    path = log.runs.path(RUN)
+    data = bytearray(path.read_bytes())
+    data[10] = 0x07
+    path.write_bytes(data)
+    records, reading = read(log)
+    assert (records, reading.torn, reading.damage_count) == ([], True, 1)
+
+
 def test_what_stands_behind_a_whole_gzip_and_is_none_reads_as_a_torn_end(log: RunLog) -> None:
     """run-log RL-31: another program appended to it."""
     _ended(log)

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ from lastlight_state.errors import (
 from lastlight_state.jsonl.writer import SyncWord
 from lastlight_state.run_log import RunHeader, RunLog, RunWriter, UnknownRecord, record_of
 from lastlight_state.run_log.runs import Writing
+from lastlight_state.run_log.words import OnError
 
 UUID7 = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -486,6 +488,26 @@ def test_a_run_that_must_go_on_counts_what_could_not_be_written(
     assert RUN in caplog.text
     assert "secret" not in caplog.text
     assert kinds(read(log)[0]) == ["header", "run.end"]
+
+
+@pytest.mark.parametrize(
+    "on_error", ["raise", pytest.param("report", marks=pytest.mark.logs(f"a record of run {RUN} was not written"))]
+)
+def test_a_close_that_brings_nothing_to_disk_is_counted_and_lets_go_of_the_run(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch, on_error: OnError
+) -> None:
+    """run-log RL-25, RL-26."""
+    writer = log.runs.start(header(), on_error=on_error)
+    writer.event({})
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched, pytest.raises(BackendUnavailable) if on_error == "raise" else nullcontext():
+        patched.setattr(os, "fdatasync", fail)
+        writer.close()
+    assert writer.failed_appends == 1
+    log.runs.reopen(RUN).close()
 
 
 @pytest.mark.logs("the end of run")
