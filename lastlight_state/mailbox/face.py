@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,6 +32,7 @@ from lastlight_state.mailbox.folder import (
     heartbeat,
     is_name,
     is_regular,
+    looked_at,
     removal,
 )
 from lastlight_state.mailbox.host import HostMailbox
@@ -82,7 +84,9 @@ class Mailboxes:
         try:
             creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         except StateError:
-            if not place.path.is_dir():
+            with looked_at(place.path):
+                is_there = place.path.is_dir()
+            if not is_there:
                 raise
             creation.complete(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         return self.host(group, session)
@@ -175,10 +179,9 @@ def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> No
 
 
 def _groups(root: Path) -> list[str]:
-    try:
+    with looked_at(root), suppress(FileNotFoundError):
         return sorted(path.name for path in root.iterdir() if is_name(path.name) and _is_folder(path))
-    except FileNotFoundError:
-        return []
+    return []
 
 
 def _folders(group: Path) -> list[str]:

@@ -15,7 +15,14 @@ from support.between import before
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 from support.migrations.nobody import as_nobody
 
-from lastlight_state.errors import BackendUnavailable, InvalidValue, NestedTransaction, NotFound, PayloadTooLarge
+from lastlight_state.errors import (
+    BackendUnavailable,
+    InvalidValue,
+    NestedTransaction,
+    NotFound,
+    PayloadTooLarge,
+    StateError,
+)
 from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, When
 from lastlight_state.mailbox.folder import heartbeat
 from lastlight_state.testing import FrozenClock
@@ -256,3 +263,37 @@ def test_a_conversation_that_another_has_taken_over_meanwhile_is_not_taken_twice
     assert state.continuation("claude") is None
     assert happened == ["_writing"]
     assert state.list() == []
+
+
+@pytest.mark.parametrize("door", ["group", "."])
+def test_a_mailbox_behind_a_closed_door_is_no_error_of_the_operating_system(door: str) -> None:
+    """mailbox MB-06: it may be there, so it is not said to be missing."""
+    with TemporaryDirectory() as folder:  # where others may go, unlike pytest's
+        boxes = Mailboxes(Path(folder))
+        boxes.create("group", "session")
+        calls: dict[str, Callable[[], object]] = {
+            "list": lambda: boxes.list(group="group"),
+            "host": lambda: boxes.host("group", "session"),
+            "agent": lambda: boxes.agent("group", "session"),
+            "create": lambda: boxes.create("group", "session"),
+            "ensure": lambda: boxes.ensure("group", "session"),
+            "prune": lambda: boxes.prune("group", "session"),
+        }
+        for inside in (boxes.root, boxes.root / "group"):
+            inside.chmod(0o755)
+        (boxes.root / door).chmod(0o600)
+        try:
+            said = as_nobody(lambda: {name: _code_of(call) for name, call in calls.items()})
+        finally:
+            (boxes.root / door).chmod(0o700)
+        assert said == dict.fromkeys(calls, "backend_unavailable")
+
+
+def _code_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except StateError as error:
+        return error.code
+    except OSError as error:
+        return type(error).__name__
+    return "nothing"
