@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from pydantic import BaseModel, Field
-from support.outputs.shapes import a_run
+from support.outputs.shapes import a_run, no_time
 
 from lastlight_state import StateStore
-from lastlight_state.errors import InvalidValue, MisuseError, ReservedName, SchemaMismatch
+from lastlight_state.errors import CorruptData, InvalidValue, MisuseError, ReservedName, SchemaMismatch
 from lastlight_state.outputs import CacheKey, Output, OutputTable
 from lastlight_state.testing import Database
 
@@ -196,6 +196,32 @@ def test_a_table_without_iterations_takes_the_first_alone(fresh_database: Databa
     assert latest.data == [1, {"a": 2}]
     with pytest.raises(InvalidValue):
         store.outputs.results.put(single, run_id, "n", 1, iteration=1)
+
+
+def test_a_table_with_times_and_without_iterations_is_read_by_every_process(fresh_database: Database) -> None:
+    """outputs X-1, X-4: one that has not attached it."""
+    columns = [sa.Column(name, sa.Text, primary_key=True) for name in ("run_id", "node_id")]
+    table = named("t", *columns, sa.Column("row_created_at", sa.DateTime), sa.Column("title", sa.Text))
+    store, other = made(fresh_database, table), fresh_database.open()
+    run_id = a_run(store)
+    put: Output[Any] = store.outputs.results.put(
+        store.outputs.catalog.attach("single", table), run_id, "n", {"title": "x"}
+    )
+    assert other.outputs.snapshot.load(run_id).outputs["single"][0].data == put.data
+
+
+def test_a_damaged_row_of_a_table_of_ones_own_is_named_by_what_was_sought(fresh_database: Database) -> None:
+    """outputs O-6, X-1."""
+    columns = [sa.Column(name, sa.Text, primary_key=True) for name in ("run_id", "node_id")]
+    store = made(fresh_database, table := named("t", *columns, sa.Column("at", sa.DateTime)))
+    run_id, results = a_run(store), store.outputs.results
+    own: OutputTable[Any] = store.outputs.catalog.attach("own", table)
+    results.put(own, run_id, "n", {"at": datetime(2026, 2, 3, tzinfo=UTC)})
+    fresh_database.raw().execute(f"UPDATE t SET at = {no_time(fresh_database)}")
+    for find, key in ((results.find, (run_id, "n", 0)), (results.find_latest, (run_id, "n"))):
+        with pytest.raises(CorruptData) as refusal:
+            find(own, run_id, "n")
+        assert (refusal.value.table, refusal.value.key, refusal.value.column) == ("t", key, "at")
 
 
 def test_a_table_of_ones_own_may_have_a_name_that_is_kept_from_defined_ones(fresh_database: Database) -> None:

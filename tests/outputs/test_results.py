@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model, model_serializer
-from support.outputs.shapes import Analysis, Flags, Grown, a_run
+from support.outputs.shapes import Analysis, Flags, Grown, a_run, no_time
 from support.workflows.claim_steps import abandoned
 from support.workflows.steps import all_pages, together, undone
 
@@ -194,6 +194,13 @@ def test_equal_sets_are_equal_whatever_order_they_have(store: StateStore, run_id
     first = store.outputs.results.put(made, run_id, "n", {"it": {"a": {0, 8}}})
     assert store.outputs.results.put(made, run_id, "n", {"it": {"a": {8, 0}}}) == first
     assert not store.outputs.results.history(made, run_id, "n").items
+
+
+def test_a_set_of_numbers_that_json_does_not_hold_is_refused(store: StateStore, run_id: str) -> None:
+    """outputs R-1, T-2: while its members are put in order."""
+    made = store.outputs.define("sets", create_model("Sets", it=(set[int], ...)))
+    with pytest.raises(InvalidValue, match="cannot be written as JSON"):
+        store.outputs.results.put(made, run_id, "n", {"it": {1, 2**70}})
 
 
 def test_a_serializer_that_leaves_a_field_out_is_refused(store: StateStore, run_id: str) -> None:
@@ -436,6 +443,28 @@ def test_a_damaged_value_is_named_where_it_is_needed(fresh_database: Database) -
         store.outputs.results.get(made, run_id, "n")
     assert (refusal.value.table, refusal.value.key, refusal.value.column) == ("notes", (run_id, "n", 0), "payload")
     assert len(store.outputs.results.list(made)) == store.outputs.results.count(made) == 1
+
+
+def test_the_damaged_row_is_named_whoever_finds_it(fresh_database: Database) -> None:
+    """outputs O-6: its latest one by its own iteration, and a snapshot by the same key, numbers in it or not."""
+    store = fresh_database.open(migrate=True)
+    run_id = a_run(store)
+    made = store.outputs.define("prices", create_model("Prices", amount=(Decimal, ...)))
+    results = store.outputs.results
+    for iteration in (0, 3):
+        results.put(made, run_id, "n", {"amount": "1.10"}, iteration=iteration)
+    fresh_database.raw().execute(f"UPDATE prices SET row_created_at = {no_time(fresh_database)} WHERE iteration = 3")
+    for call in (
+        lambda: results.get(made, run_id, "n", iteration=3),
+        lambda: results.find_latest(made, run_id, "n"),
+        lambda: results.put(made, run_id, "n", {"amount": "2"}, iteration=3),
+        lambda: store.outputs.snapshot.load(run_id),
+    ):
+        with pytest.raises(CorruptData) as refusal:
+            call()
+        named = refusal.value.table, refusal.value.key, refusal.value.column
+        assert named == ("prices", (run_id, "n", 3), "row_created_at")
+    assert [one.key for one in results.load(made, run_id).damaged] == [(run_id, "n", 3)]
 
 
 def test_a_row_travels_to_another_process_without_its_model(store: StateStore, run_id: str) -> None:

@@ -275,9 +275,11 @@ def _handle(row: lines.Row) -> sa.Table:
         found = Registered.of(dict(row))
         for name in (found.table_name, *(column.name for column in found.columns)):
             naming.any_table_name("name", name)
+        if naming.is_reserved(found.table_name):
+            raise damaged(part, f"must not make the table {found.table_name}")
         table = found.handle().table
-    except (InvalidValue, ValueError, TypeError, KeyError, sa.exc.ArgumentError) as error:
+    except (InvalidValue, TypeError, KeyError, sa.exc.ArgumentError) as error:
         raise damaged(part, f"does not describe an output table: {error}") from error
-    if naming.is_reserved(found.table_name):
-        raise damaged(part, f"must not make the table {found.table_name}")
+    if "node_id" not in table.c:
+        raise damaged(part, "does not describe an output table: it has no column node_id")
     return table

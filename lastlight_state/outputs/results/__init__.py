@@ -70,8 +70,9 @@ class Results(Targeted):
 
     def find_latest(self, target: OutputTable[M] | str, run_id: str, node_id: str) -> Output[M] | None:
         """The row of the node's highest iteration, or None."""
-        table = self._target(target)
-        return self._row(table, statements_of(table).latest, checks.sought(run_id, node_id, 0))
+        table, place = self._target(target), checks.sought(run_id, node_id, 0)
+        del place["iteration"]
+        return self._row(table, statements_of(table).latest, place)
 
     def list(
         self,

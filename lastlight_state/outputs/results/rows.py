@@ -44,8 +44,9 @@ def summary(table: OutputTable[Any], row: dict[str, Any]) -> OutputSummary:
 
 
 def at_place(error: CorruptData, place: dict[str, Any]) -> CorruptData:
-    """The error, which names the row."""
-    return CorruptData(error.table, tuple(place.values()), error.column)
+    """The error, which names the row by its place, or by what was sought where the error does not know the place."""
+    key = error.key if isinstance(error.key, tuple) else tuple(place.values())
+    return CorruptData(error.table, key, error.column)
 
 
 def _made(table: OutputTable[Any], row: dict[str, Any], data: Any, created: Any, updated: Any) -> Output[Any]:

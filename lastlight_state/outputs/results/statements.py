@@ -172,7 +172,10 @@ def _converted(table: sa.Table) -> sa.Table:
     """The table with numbers as our own types read them: SQLAlchemy's ask on Postgres for what its cursor has seen."""
     if not any(isinstance(column.type, sa.Numeric | sa.Float) for column in table.c):
         return table
-    columns = [sa.Column(own.name, _number(own.type), nullable=own.nullable) for own in table.c]
+    columns = [
+        sa.Column(own.name, _number(own.type), primary_key=own.primary_key, autoincrement=False, nullable=own.nullable)
+        for own in table.c
+    ]
     return sa.Table(table.name, sa.MetaData(), *columns, schema=table.schema)
 
 

@@ -74,7 +74,7 @@ def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> dict[str, Any]:
         try:
             row[name] = None if text is None else _READ[token](text)
         except UNREADABLE as error:
-            raise CorruptData(table.table_name, tuple(texts[:3]), name) from error
+            raise CorruptData(table.table_name, tuple(row.values())[:3], name) from error
     return row
 
 

@@ -116,6 +116,11 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a column of an unknown type": (_registered(type="soup"), "describe an output table"),
     "a column of an unknown shape": (_registered(soup=1), "describe an output table"),
     "an output table without our columns": (_registered(own=()), "describe an output table: Can't create"),
+    "an output table without a place for nodes": (
+        _registered(own=[column for column in _OWN if column["name"] != "node_id"]),
+        "describe an output table: it has no column node_id",
+    ),
+    "an output table with the name of runs": (_registered(table_name="workflow_runs"), "must not make"),
     "a column without a type": (_registered(type=None), "describe an output table: None"),
     "an output table that is not described": (
         add("rows/output_tables.jsonl", b'{"key": "k", "table_name": "t", "columns": [{"name": "x"}]}\n', 1),

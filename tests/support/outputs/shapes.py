@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
 
@@ -37,3 +38,8 @@ def a_run(store: Any) -> str:
     """The id of a new run."""
     run_id: str = store.workflows.runs.create("audit", trigger=Trigger(type="cli", id="t"), phase="start").id
     return run_id
+
+
+def no_time(database: Database) -> str:
+    """What a column of times may hold and nobody can read, as SQL."""
+    return "'soon'" if database.name == "sqlite" else "'infinity'"
