@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
 from lastlight_state import codec
 from lastlight_state.errors import Conflict, NewerSchema, NotFound
 from lastlight_state.maintenance.backup.restoring import translated
@@ -135,7 +133,7 @@ def _manifest(packed: zipfile.ZipFile, sizes: dict[str, int]) -> Bundle:
         if type(found) is int and found > FORMAT:
             raise NewerSchema(found=f"format {found}", head=f"format {FORMAT}", min_reader="", what="the bundle")
         bundle = Bundle.model_validate(told)
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise damaged(MANIFEST, "cannot be read") from error
     if bundle.format != FORMAT or bundle.kind not in KINDS:
         raise damaged(MANIFEST, "has an unknown format or kind")

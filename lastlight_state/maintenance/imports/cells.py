@@ -57,7 +57,7 @@ def json(max_bytes: int, kind: type = object) -> Check:
 def _json(max_bytes: int, kind: type, where: str, value: Any) -> Any:
     try:
         found = codec.decode(value)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise InvalidValue(where, f"is not JSON: {error}") from None
     if not isinstance(found, kind):
         raise InvalidValue(where, f"expected {kind.__name__}, got {type(found).__name__}")

@@ -40,7 +40,7 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
     """
     try:
         return codec.decode(text)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         problem = f"is not JSON: {error}"
     if noticed is None:
         raise InvalidValue(where, problem)
