@@ -52,6 +52,12 @@ def test_the_logs_of_the_state_directory_are_looked_at_without_a_path(tree: Path
     assert said.err == "lastlight-state: 2 files damaged\n"
 
 
+def test_a_url_that_is_none_keeps_nobody_from_looking_at_files(tree: Path) -> None:
+    """maintenance OP-65: they need no database."""
+    said = lastlight_state("repair", "--state-dir", tree.parents[2], "--url", "postgres:nowhere", "--json")
+    assert (said.code, said.error, said.data["scanned"]) == (1, "damaged", 3)
+
+
 def test_sound_files_are_exit_code_zero(tree: Path) -> None:
     """maintenance OP-72."""
     said = lastlight_state("repair", tree / "sound.jsonl", "--replace", "--json")

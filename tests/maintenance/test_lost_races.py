@@ -16,7 +16,7 @@ from support.rivals import shut_out
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, Reason
-from lastlight_state.errors import BackendBusy
+from lastlight_state.errors import BackendBusy, ClaimLost
 from lastlight_state.maintenance import RedactPolicy
 from lastlight_state.maintenance.redact import messages
 from lastlight_state.testing import Database, racing
@@ -140,6 +140,23 @@ def test_a_counter_that_is_raised_meanwhile_is_not_raised_again(database: Databa
         assert store.maintenance.counters.run().counts == {}
     assert race.left == 0
     assert raw.execute(f"SELECT next_ord FROM progressions WHERE id = '{order}'").fetchone()[0] == 7
+
+
+def test_work_that_was_taken_over_is_left_to_its_new_owner(database: Database) -> None:
+    """maintenance OP-7: nobody is told to go on with it."""
+    store, other = running_hours_apart(database, "silent"), database.open()
+
+    def take_over() -> None:
+        [running] = other.receipts.list(state="running")
+        database.clock.advance(timedelta(minutes=10))
+        other.receipts.resume(running.id, owner="other")
+
+    with racing(store) as race:
+        race.before_unit(3, take_over)
+        with pytest.raises(ClaimLost) as lost:
+            store.maintenance.reap.run(older_than=timedelta(0))
+    assert (race.left, getattr(lost.value, "__notes__", [])) == (0, [])
+    assert [(one.owner, one.state) for one in other.receipts.list()] == [("other", "running")]
 
 
 def test_a_session_that_wakes_up_meanwhile_is_skipped(database: Database) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.maintenance.threads import logged
 from support.run_log.logs import id_of, start
 
@@ -185,6 +186,22 @@ def test_a_file_that_cannot_be_read_is_told_and_passed(
     assert os.strerror(errno.EIO) in str(found[bad])
     with pytest.raises(BackendUnavailable):
         repair.scan(bad)
+
+
+def test_a_file_that_becomes_a_link_is_told_and_passed(
+    repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-65: after it was found, and before it is opened."""
+    first, second = logged(tmp_path, "a", "hi"), logged(tmp_path, "b", "hi")
+
+    def swapped() -> None:
+        first.unlink()
+        first.symlink_to(second)
+
+    happened = before(monkeypatch, line_repair, "scan", swapped)
+    found = {scan.path: scan.problem for scan in repair.scan(tmp_path)}
+    assert (happened, list(found), found[second]) == (["scan"], [first, second], None)
+    assert "a symbolic link" in str(found[first])
 
 
 def test_the_first_parts_of_a_very_damaged_file_are_told(repair: Repair, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
-from support.outputs.shapes import Analysis, Grown, a_run
+from support.outputs.shapes import Analysis, Grown, a_run, no_time
 from support.workflows.steps import together
 
 from lastlight_state import StateStore
@@ -99,6 +99,15 @@ def test_a_value_that_its_column_cannot_read_is_no_hit(database: Database, price
     store.outputs.cache.ensure(KEY, made, {"price": "1.10", "done": True})
     garbage = f'{{"price": {price}, "done": true}}'
     database.raw().execute(f"UPDATE output_cache SET payload = '{garbage}'")
+    assert store.outputs.cache.find(KEY, made) is None
+
+
+def test_an_entry_that_cannot_be_read_is_no_hit(database: Database) -> None:
+    """outputs H-2: it is no error either."""
+    store = database.open(migrate=True)
+    made = store.outputs.define("analysis", Analysis)
+    store.outputs.cache.ensure(KEY, made, {"summary": "x"})
+    database.raw().execute(f"UPDATE output_cache SET created_at = {no_time(database)}")
     assert store.outputs.cache.find(KEY, made) is None
 
 

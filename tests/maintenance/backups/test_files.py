@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.cli.calls import lastlight_state
 
 from lastlight_state import StateStore
@@ -112,6 +113,19 @@ def test_folders_are_taken_away_again_when_the_database_cannot_be_restored(
     with pytest.raises(AlreadyExists):
         store.maintenance.backup.restore(folder, there / "restored.db")
     assert [path.name for path in there.iterdir()] == ["restored.db"]
+
+
+def test_a_file_that_appears_while_the_database_is_copied_is_not_replaced(
+    store: StateStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-47, case 36: and nothing of the restored one is left beside it."""
+    target = tmp_path / "there" / "restored.db"
+    store.maintenance.backup.create(folder)
+    happened = before(monkeypatch, os, "link", lambda: target.write_text("theirs"))
+    with pytest.raises(AlreadyExists) as caught:
+        store.maintenance.backup.restore(folder, target)
+    assert (happened, caught.value.key, list(target.parent.iterdir())) == (["link"], str(target), [target])
+    assert target.read_text() == "theirs"
 
 
 def test_files_of_a_backup_of_postgres_stay_in_it_unless_a_place_is_given(

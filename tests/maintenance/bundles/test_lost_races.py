@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,15 @@ from support.between import before
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession
-from lastlight_state.errors import AlreadyExists, BackendBusy, BackendUnavailable, Conflict, StateError
+from lastlight_state.errors import (
+    AlreadyExists,
+    BackendBusy,
+    BackendUnavailable,
+    Conflict,
+    CorruptData,
+    InvalidValue,
+    StateError,
+)
 from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.bundles import archive, logs, selection
 from lastlight_state.testing import Database, racing
@@ -35,9 +45,18 @@ def test_a_load_that_fails_leaves_nothing(database: Database, tmp_path: Path) ->
     assert [one.state for one in store.receipts.list().items] == ["failed"]
 
 
-@pytest.mark.parametrize(("error", "state"), [(BackendUnavailable, "interrupted"), (Conflict, "failed")])
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (partial(BackendUnavailable, "lost"), "interrupted"),
+        (partial(Conflict, "lost"), "failed"),
+        (partial(InvalidValue, "lost", "is no value"), "failed"),
+        (partial(CorruptData, "lost", "talk", "name"), "failed"),
+    ],
+    ids=("unavailable", "conflict", "invalid", "corrupt"),
+)
 def test_a_load_that_the_database_did_not_end_is_done_by_the_same_command(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[StateError], state: str
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[], StateError], state: str
 ) -> None:
     """maintenance OP-61: its receipt is no failure, which is what the database refuses."""
     store = database.open()
@@ -46,10 +65,10 @@ def test_a_load_that_the_database_did_not_end_is_done_by_the_same_command(
         source.maintenance.bundles.export("session", "talk", tmp_path / "talk.zip")
 
     def fail() -> None:
-        raise error("lost")
+        raise error()
 
     happened = before(monkeypatch, placing, "_insert", fail)
-    with pytest.raises(error, match="lost") as caught:
+    with pytest.raises(type(error()), match="lost") as caught:
         store.maintenance.bundles.load(tmp_path / "talk.zip")
     told = ["interrupted; to go on: the same command"] if state == "interrupted" else []
     assert (getattr(caught.value, "__notes__", []), happened) == (told, ["_insert"])

@@ -345,6 +345,17 @@ def test_the_command_imports_a_state_database(sqlite_database: Database, source:
     assert (said.code, "imported" in said.out) == (0, True)
 
 
+@pytest.mark.parametrize("content", [5, "[" * 20_000], ids=["a number", "deep"])
+def test_a_lenient_import_keeps_what_is_no_json_text_as_text(store: Any, source: Path, content: Any) -> None:
+    """maintenance OP-38: a number that SQLite made of a text, and what no reader of JSON follows to its end."""
+    put_message(source, "m1", 1, content=content)
+    put_session(source, "s1", ["m1"])
+    done = store.maintenance.imports.run(source, lenient=True)
+    assert (done.units, done.noticed["adapted"]) == ({"imported": 1}, 1)
+    found = store.conversations.messages.get("m1")
+    assert (found.content, found.extra["adapted"]["content"]) == ({}, str(content))
+
+
 def test_a_value_that_is_nested_too_deeply_fails_its_session_alone_when_lenient(store: Any, source: Path) -> None:
     """maintenance OP-35, OP-38."""
     put_message(source, "m1", 1, content="[" * 1_000 + "]" * 1_000)
