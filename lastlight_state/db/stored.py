@@ -70,6 +70,7 @@ def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
     """The columns of tables that a statement shows as they are, through labels, aliases and subqueries."""
     for given in objects:
         found = given.element if isinstance(given, sa.Label) else given
+        found = found.element if isinstance(found, columns.CodePoints) else found
         for base in _bases(found) if isinstance(found, sa.Column) else ():
             if isinstance(base, sa.Column):
                 yield base

@@ -210,10 +210,30 @@ def test_a_table_with_times_and_without_iterations_is_read_by_every_process(fres
     assert other.outputs.snapshot.load(run_id).outputs["single"][0].data == put.data
 
 
-def test_a_damaged_row_of_a_table_of_ones_own_is_named_by_what_was_sought(fresh_database: Database) -> None:
+def test_a_damaged_row_of_a_table_of_ones_own_is_named_by_its_key(fresh_database: Database) -> None:
+    """outputs O-6, X-1: beside a number, too."""
+    place = (sa.Column(name, sa.Text, primary_key=True) for name in ("run_id", "node_id"))
+    iteration, amount = sa.Column("iteration", sa.Integer, primary_key=True), sa.Column("amount", sa.Numeric(10, 2))
+    store = made(fresh_database, table := named("t", *place, iteration, amount, sa.Column("at", sa.DateTime)))
+    run_id, results = a_run(store), store.outputs.results
+    own: OutputTable[Any] = store.outputs.catalog.attach("own", table)
+    results.put(own, run_id, "n", {"amount": Decimal(1), "at": datetime(2026, 2, 3, tzinfo=UTC)}, iteration=3)
+    fresh_database.raw().execute(f"UPDATE t SET at = {no_time(fresh_database)}")
+    with pytest.raises(CorruptData) as refusal:
+        results.find_latest(own, run_id, "n")
+    assert (refusal.value.table, refusal.value.key, refusal.value.column) == ("t", (run_id, "n", 3), "at")
+    assert [one.key for one in results.load(own, run_id).damaged] == [(run_id, "n", 3)]
+
+
+def test_a_damaged_row_without_a_primary_key_is_named_by_what_was_sought(fresh_database: Database) -> None:
     """outputs O-6, X-1."""
-    columns = [sa.Column(name, sa.Text, primary_key=True) for name in ("run_id", "node_id")]
-    store = made(fresh_database, table := named("t", *columns, sa.Column("at", sa.DateTime)))
+    table = named(
+        "t",
+        *(sa.Column(name, sa.Text) for name in ("run_id", "node_id")),
+        sa.Column("at", sa.DateTime),
+        sa.UniqueConstraint("run_id", "node_id"),
+    )
+    store = made(fresh_database, table)
     run_id, results = a_run(store), store.outputs.results
     own: OutputTable[Any] = store.outputs.catalog.attach("own", table)
     results.put(own, run_id, "n", {"at": datetime(2026, 2, 3, tzinfo=UTC)})

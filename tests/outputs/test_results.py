@@ -446,7 +446,7 @@ def test_a_damaged_value_is_named_where_it_is_needed(fresh_database: Database) -
 
 
 def test_the_damaged_row_is_named_whoever_finds_it(fresh_database: Database) -> None:
-    """outputs O-6: its latest one by its own iteration, and a snapshot by the same key, numbers in it or not."""
+    """outputs O-6: its latest one by its own iteration, and a snapshot by the same key."""
     store = fresh_database.open(migrate=True)
     run_id = a_run(store)
     made = store.outputs.define("prices", create_model("Prices", amount=(Decimal, ...)))
