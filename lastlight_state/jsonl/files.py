@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lastlight_state.errors import BackendUnavailable, StateError, UnsafePath
@@ -21,6 +23,15 @@ def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
     if error.errno == errno.ELOOP:
         return UnsafePath(str(path), "a symbolic link, or a loop of symbolic links")
     return BackendUnavailable(f"{path}: {error.strerror or error}", outcome=outcome, path=str(path), errno=error.errno)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what the operating system refuses in the block as an error of this library."""
+    try:
+        yield
+    except OSError as error:
+        raise failure(error, path) from error
 
 
 def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tuple[int, list[Path]]:

@@ -20,7 +20,7 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.scope import StoreScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, StateError
-from lastlight_state.jsonl import places
+from lastlight_state.jsonl import files, places
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.agent import AgentMailbox, lives
 from lastlight_state.mailbox.arguments import DEFAULT_POLICY, StalePolicy
@@ -32,7 +32,6 @@ from lastlight_state.mailbox.folder import (
     heartbeat,
     is_name,
     is_regular,
-    looked_at,
     removal,
 )
 from lastlight_state.mailbox.host import HostMailbox
@@ -84,7 +83,7 @@ class Mailboxes:
         try:
             creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         except StateError:
-            with looked_at(place.path):
+            with files.translated(place.path):
                 is_there = place.path.is_dir()
             if not is_there:
                 raise
@@ -179,7 +178,7 @@ def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> No
 
 
 def _groups(root: Path) -> list[str]:
-    with looked_at(root), suppress(FileNotFoundError):
+    with files.translated(root), suppress(FileNotFoundError):
         return sorted(path.name for path in root.iterdir() if is_name(path.name) and _is_folder(path))
     return []
 

@@ -179,12 +179,11 @@ def _refuse_living(path: Path) -> None:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise NotFound("line file", str(path)) from None
-    except OSError as error:
-        raise files.failure(error, path) from error
+    with files.translated(path):
+        try:
+            yield
+        except FileNotFoundError:
+            raise NotFound("line file", str(path)) from None
 
 
 def _names(done: Repaired) -> dict[str, str | None]:

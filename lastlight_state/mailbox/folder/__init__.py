@@ -17,15 +17,13 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lastlight_state.errors import NotFound, UnsafePath
 from lastlight_state.jsonl import places
-from lastlight_state.jsonl.files import failure
+from lastlight_state.jsonl.files import translated
 from lastlight_state.mailbox.words import MAILBOX
 from lastlight_state.reprs import shown
 
@@ -136,25 +134,16 @@ class Place:
         """Raise `NotFound` unless both files are there."""
         for file in (self.inbound, self.outbound):
             if not is_regular(file):
-                with looked_at(self.path):
+                with translated(self.path):
                     reason = None if not self.path.is_dir() else f"it has no {file.name}"
                 raise NotFound(MAILBOX, self.key, reason=reason)
 
     def _refuse_links(self) -> None:
         for path in (self.root / self.group, self.path):
-            with looked_at(path):
+            with translated(path):
                 is_link = path.is_symlink()
             if is_link:
                 raise UnsafePath(str(path), "a symbolic link")
-
-
-@contextmanager
-def looked_at(path: Path) -> Iterator[None]:
-    """Raise `BackendUnavailable` where the system does not tell what is there, as behind a closed door."""
-    try:
-        yield
-    except OSError as error:
-        raise failure(error, path) from error
 
 
 def is_regular(path: Path) -> bool:

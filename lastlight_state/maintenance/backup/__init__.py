@@ -19,7 +19,7 @@ from lastlight_state.backends.base import Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.jsonl.files import make_directory, sync_directory
+from lastlight_state.jsonl.files import make_directory, sync_directory, translated
 from lastlight_state.mailbox.face import MODES
 from lastlight_state.maintenance.backup import databases, line_copies, mailbox_copies, manifests, restoring
 from lastlight_state.maintenance.backup.records import LINES, MAILBOXES, Manifest
@@ -54,7 +54,7 @@ class Backup(Repository):
         valid.flag("with_logs", with_logs)
         self._refuse_among_logs(place)
         restoring.refuse_present(place)
-        with restoring.translated(place), _made(place) as made:
+        with translated(place), _made(place) as made:
             left_out = self._copy_database(made / DATABASE)
             if with_logs:
                 for inside, root in zip(LINES, self._settings.line_directories, strict=True):
@@ -79,7 +79,7 @@ class Backup(Repository):
         Raises `NotFound`, and `Conflict` ``damaged_backup`` naming the first file that differs.
         """
         place = Path(folder)
-        with restoring.translated(place):
+        with translated(place):
             manifest = manifests.read(place)
             manifests.compare(place, manifest)
         return manifest
@@ -111,7 +111,7 @@ class Backup(Repository):
             refuse(backend, read_state(backend))
             with ExitStack() as stack:
                 if target is not None:
-                    stack.enter_context(restoring.translated(target))
+                    stack.enter_context(translated(target))
                     restoring.refuse_database(target)
                 if beside is not None and flag:
                     modes = MODES[self._settings.mailbox_mode]

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.jsonl.files import failure, make_directory, sync_directory
+from lastlight_state.jsonl.files import make_directory, sync_directory, translated
 from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
 from lastlight_state.maintenance.backup.line_copies import make_private
 from lastlight_state.maintenance.backup.records import LINES, MAILBOXES, Manifest
@@ -37,15 +37,6 @@ def refuse_database(target: Path) -> None:
     """Raise for a database that is there, and for a log that was left of one: SQLite would play it into this one."""
     for suffix in ("", "-wal", "-journal"):
         refuse_present(target.with_name(target.name + suffix))
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Raise what the operating system refuses in the block as an error of this library."""
-    try:
-        yield
-    except OSError as error:
-        raise failure(error, path) from error
 
 
 def place_file(file: Path, target: Path) -> None:

@@ -17,8 +17,8 @@ from typing import BinaryIO, Self
 
 from lastlight_state import codec
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.jsonl.files import sync_directory
-from lastlight_state.maintenance.backup.restoring import refuse_present, translated
+from lastlight_state.jsonl.files import sync_directory, translated
+from lastlight_state.maintenance.backup.restoring import refuse_present
 from lastlight_state.maintenance.bundles.records import Bundle, BundlePart
 
 MANIFEST = "manifest.json"

@@ -15,10 +15,9 @@ from pathlib import Path, PurePosixPath
 from lastlight_state.agent_log.paths import LOG_SUFFIX, RAW, SUBAGENTS, is_safe_id
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.jsonl import places
-from lastlight_state.jsonl.files import make_directory
+from lastlight_state.jsonl.files import make_directory, translated
 from lastlight_state.maintenance.backup.line_copies import whole
 from lastlight_state.maintenance.backup.records import LINES
-from lastlight_state.maintenance.backup.restoring import translated
 from lastlight_state.maintenance.bundles.archive import link
 from lastlight_state.maintenance.bundles.opened import OpenBundle, damaged
 from lastlight_state.maintenance.bundles.records import BundlePart

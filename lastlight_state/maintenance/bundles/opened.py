@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from lastlight_state import codec
 from lastlight_state.errors import Conflict, NewerSchema, NotFound
-from lastlight_state.maintenance.backup.restoring import translated
+from lastlight_state.jsonl.files import translated
 from lastlight_state.maintenance.bundles.archive import FORMAT, MANIFEST
 from lastlight_state.maintenance.bundles.records import KINDS, ROWS, Bundle, BundlePart
 

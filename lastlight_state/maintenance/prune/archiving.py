@@ -19,8 +19,7 @@ from pathlib import Path
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, CorruptData
 from lastlight_state.jsonl import places
-from lastlight_state.jsonl.files import sync_directory
-from lastlight_state.maintenance.backup.restoring import translated
+from lastlight_state.jsonl.files import sync_directory, translated
 from lastlight_state.maintenance.bundles import selection
 from lastlight_state.maintenance.bundles.archive import link
 from lastlight_state.maintenance.bundles.opened import opened
