@@ -71,16 +71,9 @@ def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
     for given in objects:
         found = given.element if isinstance(given, sa.Label) else given
         found = found.element if isinstance(found, columns.CodePoints) else found
-        for base in _bases(found) if isinstance(found, sa.Column) else ():
+        for base in found.base_columns if isinstance(found, sa.Column) else ():
             if isinstance(base, sa.Column):
                 yield base
-
-
-def _bases(column: sa.Column[Any]) -> frozenset[Any]:
-    try:
-        return column.base_columns
-    except sa.exc.CompileError:  # SQLAlchemy names an unlabelled function by its text, which ours have per product only
-        return frozenset()
 
 
 def _table(statement: Any) -> str:

@@ -21,7 +21,7 @@ def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
     except psycopg.Error as error:
         if error.sqlstate is not None or not isinstance(error, psycopg.DataError):
             raise
-    except (ValueError, OverflowError):  # of the JSON parser
+    except ValueError:  # of the JSON parser
         pass
     return _by_value(cursor)
 
@@ -43,5 +43,5 @@ def _loaded(loader: Any, data: bytes | None) -> Any:
         return None
     try:
         return loader.load(data)
-    except (psycopg.Error, ValueError, OverflowError):
+    except (psycopg.Error, ValueError):
         return Unreadable(bytes(data))

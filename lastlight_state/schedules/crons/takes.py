@@ -62,11 +62,8 @@ def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) ->
 
 
 def _on_time(late: timedelta, row: Mapping[str, Any]) -> bool:
-    """Compared as numbers: a value written by hand may be too large for a timedelta, or no number at all."""
-    try:
-        return bool(late.total_seconds() <= row["grace_seconds"])
-    except TypeError as error:
-        raise CorruptData("cron_schedules", row["name"], "grace_seconds") from error
+    """Compared as numbers: a value written by hand may be too large for a timedelta."""
+    return bool(late.total_seconds() <= row["grace_seconds"])
 
 
 T = TypeVar("T")
