@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import between
 
 from lastlight_state import (
     AsyncStateStore,
@@ -28,6 +29,7 @@ from lastlight_state import (
     StoreClosed,
     Transaction,
 )
+from lastlight_state.aio import lanes
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.testing import Database
 from lastlight_state.workflows import PhaseEntry, Trigger
@@ -444,6 +446,43 @@ def test_calls_one_after_another_share_a_thread() -> None:
     lane.close()
     lane.join()
     assert len(lane._calls.threads) == 1
+
+
+def test_what_a_call_raises_reaches_its_caller_and_the_thread_goes_on() -> None:
+    """backends B-87: whatever it is."""
+    lane = Lane("test")
+
+    async def work() -> list[BaseException | None]:
+        calls = [lane.run(partial(_fail, error)) for error in (KeyError("a"), GeneratorExit())]
+        await asyncio.wait(calls, timeout=5)
+        return [call.exception() if call.done() else None for call in calls]
+
+    assert [type(error) for error in asyncio.run(work())] == [KeyError, GeneratorExit]
+    lane.close()
+    lane.join()
+
+
+def _fail(error: BaseException) -> None:
+    raise error
+
+
+def test_a_blocks_thread_takes_calls_after_it_has_looked_for_the_end_of_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """backends B-87."""
+    ended, looked = threading.Event(), threading.Event()
+    monkeypatch.setattr(lanes, "_AGAIN", 0.01)
+    between.before(monkeypatch, lanes._Calls, "_look_after", looked.set)
+    lane = Lane("test", abandon=ended.set)
+
+    async def work() -> str:
+        await lane.run(lambda: None)
+        assert looked.wait(5)
+        return await lane.run(lambda: "served")
+
+    assert asyncio.run(work()) == "served"
+    lane.close()
+    lane.join()
 
 
 def test_an_error_that_no_future_takes_reaches_its_caller_as_another(state_store: StateStore) -> None:

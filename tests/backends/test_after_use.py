@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from support.workflows.steps import Raw
@@ -77,6 +78,22 @@ def test_the_driver_error_of_a_failed_migration_leaves_the_store_usable(sqlite_d
     with pytest.raises((StateError, ZeroDivisionError)), store.backend.migration(5, rebuilds=True):
         raise ZeroDivisionError
     assert store.workflows.runs.list().items == ()
+
+
+def test_a_connection_that_a_migration_closed_is_replaced_and_hides_no_error(sqlite_database: Database) -> None:
+    """migrations MG-44: it has no settings that could be given back."""
+    store = sqlite_database.open()
+
+    def fail() -> None:
+        with store.backend.migration(5) as connection:
+            driver: Any = connection.connection.dbapi_connection
+            driver.close()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with store.transaction() as tx:
+        assert tx.connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
 
 
 def test_a_connection_whose_rollback_was_cut_off_is_used_no_more(

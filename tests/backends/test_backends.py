@@ -1,13 +1,14 @@
 """Which backend a URL or an engine leads to."""
 
 import importlib.metadata
+import sys
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from lastlight_state import StateStore
-from lastlight_state.errors import InvalidValue, NotSupported
+from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
 from lastlight_state.workflows import Trigger
 
 THIRD_PARTY = Path(__file__).parents[1] / "fixtures" / "third_party_backend"
@@ -82,3 +83,11 @@ def test_a_third_partys_backend_is_found_by_its_entry_point(monkeypatch: pytest.
         assert store.backend.name == "memolite"
         run = store.workflows.runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p", context={"n": 1})
         assert store.workflows.runs.get(run.id) == run
+
+
+def test_postgres_without_its_driver_names_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-4."""
+    monkeypatch.delitem(sys.modules, "lastlight_state.backends.postgres", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MisuseError, match=r"^Postgres needs an optional library: .*lastlight-state\[postgres\]"):
+        StateStore.open("postgresql://localhost/x")

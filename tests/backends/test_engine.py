@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
+from support import between
 from support.undone import undone
 from support.workflows.steps import Raw
 
 from lastlight_state import StateStore, Transaction
 from lastlight_state.backends.base import Mode
+from lastlight_state.backends.sqlite import connections
 from lastlight_state.db import watch
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, StoreClosed
 from lastlight_state.testing import Database
@@ -315,6 +317,28 @@ def test_a_connection_that_broke_is_closed_and_not_given_back(
         with borrowed(engine) as other:
             assert other is not driver
         assert store.workflows.runs.list().items == ()
+
+
+@pytest.mark.parametrize("mode", [Mode.READ, Mode.WRITE])
+def test_a_connection_that_was_half_set_up_is_closed_and_not_given_back(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """backends B-87: and its place in the engine's pool is free."""
+    engine = sa.create_engine(f"sqlite:///{sqlite_database.url}", pool_size=1, max_overflow=0, pool_timeout=0)
+    with sqlite_database.open(engine=engine) as store:
+        with borrowed(engine) as driver:
+            pass
+        between.before(monkeypatch, connections, "set_up", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store.backend.acquire(mode)
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            driver.execute("SELECT 1")
+        assert store.workflows.runs.list().items == ()
+    engine.dispose()
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("is_own", [True, False])

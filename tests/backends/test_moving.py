@@ -141,6 +141,15 @@ def test_a_table_that_never_gave_a_number_begins_behind_what_was_given_elsewhere
         assert tx.connection.exec_driver_sql(insert).scalar_one() == 6
 
 
+def test_a_number_that_cannot_be_advanced_is_the_librarys_error(sqlite_database: Database) -> None:
+    """house H-51."""
+    store = numbered(sqlite_database)
+    with Checkout(Mode.READ, store.backend) as checkout, pytest.raises(StateError) as raised:
+        store.backend.advance(checkout, "numbered", "number", 5)
+    assert isinstance(raised.value.__cause__, sqlite3.Error)
+    assert given(store, "numbered") is None
+
+
 def test_the_same_database_is_told_by_whoever_is_connected(scratch: StateStore, database: Database) -> None:
     """maintenance OP-53: nothing is copied onto itself."""
     told = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,9 +17,10 @@ from lastlight_state.backends.retry import Retry
 from lastlight_state.backends.urls import parse
 from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.unit import Unit
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.metrics import Metrics
-from lastlight_state.testing import Database
+from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
@@ -79,6 +80,33 @@ def test_what_is_raised_while_the_rows_of_a_batch_are_made_leaves_none_of_them(
     store_some(scratch._scope)
     with scratch.transaction() as tx:
         store_some(tx._context.scope)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "work"),
+    [("DELETE", lambda unit: unit.change(EMPTY)), ("SELECT", lambda unit: unit.rows(IDS))],
+    ids=["change", "look"],
+)
+def test_a_connection_whose_statement_was_cut_off_is_used_no_more(
+    scratch: StateStore, beginning: str, work: Callable[[Unit], object]
+) -> None:
+    """backends B-87: it may be in the middle of that statement."""
+    used: list[Any] = []
+
+    def cut_off(unit: Unit) -> None:
+        used.append(unit.checkout.driver)
+        work(unit)
+
+    with racing(scratch) as race:
+        race.before(beginning, _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            scratch._scope.writing(cut_off)
+    scratch._scope.writing(cut_off)
+    assert used[0] is not used[1]
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_an_error_that_has_done_its_waiting_is_not_repeated() -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from support import between
+from support.maintenance.left_behind import killed
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
+from lastlight_state.backends.sqlite import glance, private_copies
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing.databases import Database
 
@@ -148,3 +152,44 @@ def test_an_empty_log_that_a_reader_left_is_no_writers(file: Path) -> None:
             writer.execute("INSERT INTO t VALUES (2)")
             writer.commit()
             assert backend.disturbed
+
+
+def in_a_log(path: Path) -> None:
+    """A row that a killed writer has committed, and that stands in the log alone."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE workflow_overrides (name TEXT, updated_at TEXT)")
+    killed(path, "-wal")
+
+
+def test_a_log_to_which_a_writer_comes_while_it_is_copied_is_read_in_the_ordinary_way(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-2, OP-16: the file is in use, after all."""
+    in_a_log(file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer, glancing(file) as backend:
+        monkeypatch.setattr(private_copies, "_TRIES", 1)
+        coming = between.before(
+            monkeypatch, private_copies, "PrivateCopy", lambda: writer.execute("INSERT INTO t VALUES (2)")
+        )
+        assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,)]
+        assert coming
+
+
+def test_where_nobody_can_look_who_uses_a_file_it_is_read_in_the_ordinary_way(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-2: such as in a program that has Python inside it, and no interpreter of its own."""
+    in_a_log(file)
+    with glancing(file) as backend:
+        monkeypatch.setattr(sys, "executable", "")
+        assert backend.peek("SELECT name FROM workflow_overrides") == [("left",)]
+        assert backend.place() is None
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-2."""
+    going = between.before(monkeypatch, glance, "_journal_mode", file.unlink)
+    with glancing(file) as backend:
+        assert going
+        assert not backend.exists
+        assert backend.peek("SELECT x FROM t") is None
