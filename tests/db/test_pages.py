@@ -58,6 +58,7 @@ def test_a_key_is_of_its_kinds() -> None:
     [
         ("yesterday", datetime),
         (5, datetime),
+        ("0001-01-01T00:00:00+10:00", datetime),
         (5, str),
         ("a\0b", str),
         ("x" * (LONGEST + 1), str),

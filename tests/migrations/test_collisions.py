@@ -13,6 +13,8 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, migrate, script
+from lastlight_state.migrations.collisions import named
+from lastlight_state.migrations.state import read_state
 from lastlight_state.testing import Database
 
 #: What a database has when the other program's tables are found in it.
@@ -93,6 +95,14 @@ def test_another_failure_is_told_as_it_is(place: Place) -> None:
     place.raw().execute("CREATE VIEW run_events AS SELECT 1 AS id")
     with pytest.raises(Exception, match="run_events"):
         migrate(backend)
+
+
+def test_another_difference_is_told_as_it_is(crowded: Backend) -> None:
+    """migrations MG-70: what the migration itself has found out about the schema."""
+    found = SchemaMismatch("changed by hand", code="drift")
+    with pytest.raises(SchemaMismatch) as caught, named(crowded, read_state(crowded), "0007"):
+        raise found
+    assert caught.value is found
 
 
 def test_the_commands_name_tables_that_are_in_the_way(place: Place) -> None:

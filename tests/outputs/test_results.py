@@ -467,6 +467,18 @@ def test_the_damaged_row_is_named_whoever_finds_it(fresh_database: Database) -> 
     assert [one.key for one in results.load(made, run_id).damaged] == [(run_id, "n", 3)]
 
 
+def test_a_damaged_decimal_is_named_where_it_is_needed(sqlite_database: Database) -> None:
+    """outputs O-6: only SQLite holds text in its column."""
+    store = sqlite_database.open()
+    run_id = a_run(store)
+    made = store.outputs.define("prices", create_model("Price", amount=(Decimal, ...)))
+    store.outputs.results.put(made, run_id, "n", {"amount": Decimal("1.10")})
+    sqlite_database.raw().execute("UPDATE prices SET amount = 'much'")
+    with pytest.raises(CorruptData) as refusal:
+        store.outputs.results.get(made, run_id, "n")
+    assert (refusal.value.table, refusal.value.key, refusal.value.column) == ("prices", (run_id, "n", 0), "amount")
+
+
 def test_a_row_travels_to_another_process_without_its_model(store: StateStore, run_id: str) -> None:
     """outputs R-8: a pickled one has its data."""
     made = store.outputs.define("analysis", Analysis)

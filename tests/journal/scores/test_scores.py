@@ -129,6 +129,14 @@ def test_what_is_no_score_is_refused(given: dict[str, Any], store: StateStore) -
     assert store.journal.scores.list(where=ScoreFilter(history="all")).items == ()
 
 
+def test_a_score_beyond_every_float_is_told_so(store: StateStore) -> None:
+    """journal K-1: it is a number, as the annotation asks for."""
+    run = started(store).id
+    for given in ({"score": 10**400}, {"latency_ms": -(10**400)}):
+        with pytest.raises(InvalidValue, match=rf"^score\.{next(iter(given))}: must be within the range of a float$"):
+            store.journal.scores.record(new(run, **given))
+
+
 def test_values_of_a_score_have_limits_and_a_run(store: StateStore) -> None:
     """journal J-2, J-3."""
     run, scores = started(store).id, store.journal.scores

@@ -165,6 +165,19 @@ def test_a_block_may_end_its_fire_in_a_transaction_with_what_it_starts(store: St
     assert store.schedules.fires.get(claim.fire_id).dispatched == 1
 
 
+def test_a_block_that_goes_on_after_the_end_of_its_fire_has_lost_nothing(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """schedules C-23, F-10: the renewals end, and say nothing."""
+    monkeypatch.setattr("lastlight_state.db.renewals.RENEWALS", 100)
+    claim = begun(store)
+    with store.schedules.fires.running(claim, lease=SECOND) as fire:
+        store.schedules.fires.finish(fire.claim, FireOutcome(dispatched=1))
+        until(lambda: not renewals())
+        assert not fire.lost
+    assert caplog.text == ""
+
+
 def test_a_block_that_ends_its_fire_twice_is_told(store: StateStore) -> None:
     """schedules F-4, F-10."""
     claim = begun(store)

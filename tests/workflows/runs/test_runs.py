@@ -240,18 +240,19 @@ def test_a_run_goes_to_json_and_back(store: StateStore) -> None:
 
 
 def test_a_row_with_broken_json_breaks_no_list(store: StateStore, raw: Raw, database: Database) -> None:
-    """workflows W-21, case 60: only SQLite can hold such text."""
+    """workflows W-21, case 60: only SQLite can hold such text; Postgres holds numbers beyond every float."""
     sound = started(store, context={"a": 1})
     for column in ("context", "scratch", "phase_history"):
-        insert = f"INSERT INTO workflow_runs ({_NEEDED}, {column}) VALUES (?, 'deploy', 't', 'plan', ?, ?, '{{broken')"
+        insert = f"INSERT INTO workflow_runs ({_NEEDED}, {column}) VALUES (?, 'deploy', 't', 'plan', ?, ?, ?)"
+        broken = "{broken"
         if database.name == "postgresql":
             with pytest.raises(Exception, match="json"):
-                raw(insert, column, sound.started_at, sound.started_at)
-        else:
-            raw(insert, column, sound.started_at, sound.started_at)
-            with pytest.raises(CorruptData) as corrupt:
-                store.workflows.runs.get(column)
-            assert (corrupt.value.table, corrupt.value.key, corrupt.value.column) == ("workflow_runs", column, column)
+                raw(insert, column, sound.started_at, sound.started_at, broken)
+            broken = "[1e400]"
+        raw(insert, column, sound.started_at, sound.started_at, broken)
+        with pytest.raises(CorruptData) as corrupt:
+            store.workflows.runs.get(column)
+        assert (corrupt.value.table, corrupt.value.key, corrupt.value.column) == ("workflow_runs", column, column)
     assert len(store.workflows.runs.list()) == len(raw("SELECT id FROM workflow_runs"))
     assert store.workflows.runs.get(sound.id) == sound
 
