@@ -10,7 +10,7 @@ from support.between import before
 from support.cli.calls import lastlight_state
 
 from lastlight_state import StateStore
-from lastlight_state.conversations import NewSession
+from lastlight_state.conversations import NewBranch, NewSession
 from lastlight_state.maintenance.bundles.archive import Archive
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -79,6 +79,19 @@ def test_a_redacted_bundle_is_imported_only_with_the_flag(database: Database, tm
     copied = lastlight_state("import", file, "--allow-redacted", "--on-conflict", "new_ids", *url, "--json")
     with database.open() as store:
         assert store.conversations.sessions.get(copied.data["id"]).name == "name"
+
+
+def test_people_see_from_what_an_exported_session_was_forked(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-60, OP-71."""
+    with sqlite_database.open() as store:
+        for session, point in (("talk", None), ("fork", {"parent_branch_id": "of talk", "forked_at_ord": 0})):
+            store.conversations.sessions.create(NewSession(session, session))
+            store.conversations.branches.create(session, NewBranch(id=f"of {session}", node_metadata=point))
+    said = lastlight_state("export", "session", "fork", "--out", tmp_path / "f.zip", "--url", sqlite_database.url)
+    assert said.out.splitlines()[-2:] == [
+        "sessions that it was forked from: talk",
+        "branches that it was forked from: of talk",
+    ]
 
 
 @pytest.mark.timeout(20)

@@ -50,6 +50,7 @@ def test_a_column_of_another_program_stays_behind_where_it_is_named(fresh_databa
     there, named = tmp_path / "there.db", ("--leave-column", "workflow_overrides.theirs")
     refused = copy(fresh_database, "--to", there, "--migrate-target", "--json")
     assert (refused.code, refused.error) == (1, "cannot_be_copied")
+    assert "cannot be copied: " in copy(fresh_database, "--to", there, "--dry-run").out
     assert copy(fresh_database, "--to", there, "--dry-run", *named, "--json").data["problems"] == []
     done = copy(fresh_database, "--to", there, "--migrate-target", *named)
     assert "left behind: workflow_overrides.theirs" in done.out

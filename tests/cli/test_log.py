@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.processes import started
 from support.workflows.steps import Raw
 
 from lastlight_state.agent_log import Cwd
+from lastlight_state.cli.commands import log
 from lastlight_state.cli.program import run
 from lastlight_state.cli.views.log_sources import source_of
 from lastlight_state.store import StateStore
@@ -262,6 +264,22 @@ def test_following_a_run_waits_for_its_first_session(database: Database) -> None
         sessions = source_of(call_on(database.url), run_id, pause=pause).sessions(wait=True)
         assert list(sessions) == [FIRST]
     assert pauses == [0.5, 0.5]
+
+
+def test_what_is_followed_is_chosen_by_type_and_a_file_that_begins_again_is_told(
+    logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-72: all of the new file is printed, although as much of the old one was."""
+
+    def pause(_: float) -> None:
+        logged.path(SECOND).unlink()
+        write(logged.store, SECOND)
+        logged.store.workflows.runs.finish(logged.run, "succeeded")
+
+    monkeypatch.setattr(log, "source_of", partial(source_of, pause=pause))
+    said = lastlight_state("log", logged.run, *logged.words, "--follow", "--type", "assistant", "--json")
+    assert records_of(said) == [(FIRST, "assistant"), (SECOND, "assistant"), (SECOND, "assistant")]
+    assert f"session {SECOND}: the file was replaced, it begins again" in said.err
 
 
 def test_following_a_session_goes_on_until_it_is_stopped(logged: Logged) -> None:

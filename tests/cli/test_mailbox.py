@@ -22,6 +22,7 @@ def said(host: HostMailbox, *words: object) -> Said:
 
 def test_mailboxes_are_listed_and_counted(host: HostMailbox) -> None:
     """mailbox MB-104: without writing into either file."""
+    assert lastlight_state("mailbox", "ls", "--state-dir", host.folder).out == "(no mailboxes)\n"
     made(host.folder.with_name("theirs") / "inbound.db", INBOUND)
     made(host.folder.with_name("theirs") / "outbound.db", OUTBOUND)
     send(host)
@@ -30,7 +31,10 @@ def test_mailboxes_are_listed_and_counted(host: HostMailbox) -> None:
         ["group", "session"],
         ["group", "theirs"],
     ]
-    assert len(said(host, "ls", "--limit", 1, "--json").data["items"]) == 1
+    first = said(host, "ls", "--limit", 1, "--json").data
+    assert len(first["items"]) == 1
+    more = said(host, "ls", "--limit", 1).out.splitlines()[-1]
+    assert more == f"more: --page-token {first['next_page_token']}"
     assert said(host, "show", "group/session", "--json").data["status"]["due"] == 1
     assert said(host, "show", "group/theirs", "--json").data["status"]["pending"] == 0
     assert said(host, "verify", "group/theirs").out == "sound\n"

@@ -41,6 +41,9 @@ def test_a_plan_is_sql_and_applying_it_leaves_nothing_to_do(fresh_database: Data
     grown = models(tmp_path, f"cli_grown_{fresh_database.name}", "score: int | None = None")
     assert "ADD COLUMN score" in lastlight_state("outputs", "plan", grown, *url).out
     assert lastlight_state("outputs", "apply", grown, *url).code == 0
+    other = models(tmp_path, f"cli_other_{fresh_database.name}", "title: int")
+    differs = lastlight_state("outputs", "plan", other, *url)
+    assert (differs.code, differs.out.splitlines()[0]) == (1, "-- report: differs from report")
 
 
 @pytest.mark.parametrize(

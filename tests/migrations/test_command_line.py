@@ -20,6 +20,7 @@ from support.migrations.nobody import as_nobody
 from support.migrations.originals import SEED, STRICT, original, session
 from support.migrations.support import Place, tables
 
+from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import current, scripts
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
@@ -76,6 +77,15 @@ def test_a_dry_run_of_what_is_done_has_nothing_to_do(place: Place) -> None:
     said = lastlight_state("migrate", "--dry-run", "--url", place.url)
     assert said.code == 0
     assert said.out.endswith("nothing to do\n")
+
+
+def test_a_dry_run_refuses_a_version_that_is_wrong(place: Place) -> None:
+    """migrations MG-60: as the migration does, and names what mends it."""
+    place.at("0003")
+    place.raw().execute(f"UPDATE {VERSION_TABLE} SET version_num = '0002'")
+    for words in ((), ("--dry-run",)):
+        said = lastlight_state("migrate", *words, "--url", place.url)
+        assert (said.code, "stamp" in said.err, "the schema is that of revision 0003" in said.err) == (1, True, True)
 
 
 def test_a_script_goes_to_stdout_and_nothing_else_does(place: Place) -> None:
