@@ -69,9 +69,6 @@ class Answered(Exception):
 class Commands(click.Group):
     """The commands, loaded one by one."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
