@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from support.run_log.logs import (
 from lastlight_state.cli.commands import run_log as module
 from lastlight_state.codec import dump_line
 from lastlight_state.run_log import RunLog, SessionState
+from lastlight_state.testing.clock import FrozenClock
 
 
 @pytest.fixture
@@ -53,6 +55,8 @@ def test_runs_are_listed_page_by_page(log: RunLog) -> None:
     first = said(log, "run-log", "ls", "--limit", 1, "--json").data
     rest = said(log, "run-log", "ls", "--page-token", first["next_page_token"], "--json").data
     assert [run["run_id"] for run in (*first["items"], *rest["items"])] == [RUN, EXAMPLE_RUN]
+    more = said(log, "run-log", "ls", "--limit", 1).out.splitlines()[-1]
+    assert more == f"more: --page-token {first['next_page_token']}"
     for words in (("--session", SESSION), ("--state", "crashed")):
         assert [run["run_id"] for run in said(log, "run-log", "ls", *words, "--json").data["items"]] == [RUN]
     assert said(log, "run-log", "ls", "--session", id_of(1)).out == "(no runs)\n"
@@ -120,6 +124,7 @@ def test_a_check_fails_on_errors_and_a_copy_is_made_of_a_damaged_log(log: RunLog
     assert said(log, "run-log", "validate", EXAMPLE_RUN).code == 0
     bad = said(log, "run-log", "validate", RUN, "--json")
     assert (bad.code, bad.error, bad.data["report"]["counts"]["event_seq_not_ascending"]) == (1, "damaged", 1)
+    assert "event_seq_not_ascending" in said(log, "run-log", "validate", RUN).out
     copy = tmp_path / "copy.jsonl"
     assert said(log, "run-log", "salvage", RUN, "--to", copy).out == "sound: nothing to do\n"
     put(log, dump_line(head()) + b"noise\n")
@@ -146,6 +151,11 @@ def test_states_are_listed_shown_deleted_and_reconstructed(log: RunLog) -> None:
     assert [one["session_id"] for one in said(log, "session-state", "ls", "--json").data["items"]] == [SESSION]
     shown = said(log, "session-state", "show", SESSION).out
     assert ("messages (2)" in shown, "session_id  " in shown, '"content"' in shown) == (True, True, False)
+    log.states.put(SessionState.model_validate({**made, "session_id": id_of(2)}))
+    first = said(log, "session-state", "ls", "--limit", 1, "--json").data
+    listed = said(log, "session-state", "ls", "--limit", 1).out.splitlines()
+    assert [line.split()[0] for line in listed[:-1]] == ["ID", first["items"][0]["session_id"]]
+    assert listed[-1] == f"more: --page-token {first['next_page_token']}"
     assert said(log, "session-state", "clear", SESSION).code == 1
     assert said(log, "session-state", "clear", SESSION, "-y", "--json").data == {"cleared": True}
     assert said(log, "session-state", "clear", SESSION, "-y").code == 1
@@ -187,3 +197,13 @@ def test_a_run_is_packed_and_removed(log: RunLog) -> None:
     assert said(log, "run-log", "show", EXAMPLE_RUN).code == 1
     put_example(log)
     assert said(log, "run-log", "prune", "-y").out.startswith("removed the logs of 1 runs")
+
+
+def test_a_run_that_is_written_is_told_and_stays(log: RunLog) -> None:
+    """run-log RL-82, RL-84."""
+    then = FrozenClock(datetime(2020, 1, 1, tzinfo=UTC))
+    with start(RunLog(log.root, clock=then), id_of(8), session_id=id_of(9)) as writer:
+        writer.end("completed")
+        kept = said(log, "run-log", "prune", "--session", id_of(9), "-y").out
+    assert kept.splitlines()[-1] == "1 could not be read, or are being written"
+    assert RunLog(log.root).runs.path(id_of(8)).exists()
