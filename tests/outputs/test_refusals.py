@@ -61,6 +61,12 @@ def test_another_definition_of_a_key_names_each_difference(store: StateStore) ->
         store.outputs.define("second", Analysis, table="analysis")
     with pytest.raises(AlreadyExists, match="would share the table"):
         store.outputs.catalog.attach("second", own_table(name="analysis"))
+    store.outputs.define("codeReview", Analysis, table="reviews")
+    store.outputs.define("plans", Analysis, table="all_plans")
+    for key, table in (("second", "plans"), ("reviews", "second")):
+        with pytest.raises(AlreadyExists, match="could be taken for") as taken:
+            store.outputs.define(key, Analysis, table=table)
+        assert taken.value.details["owner"] == ("plans" if table == "plans" else "codeReview")
 
 
 def test_a_key_of_another_process_keeps_its_table(database: Database) -> None:

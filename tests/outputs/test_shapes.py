@@ -26,6 +26,8 @@ from pydantic import (
     create_model,
 )
 
+from typing_extensions import TypeAliasType
+
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs.column_types import token_of
 from lastlight_state.outputs.shapes import adapter_of, described, schema_text, shape_of
@@ -64,6 +66,7 @@ class Opaque:
         (str, "text"),
         (Annotated[str, Field(max_length=3)], "text"),
         (Name, "text"),
+        (TypeAliasType("Alias", int), "integer"),
         (Optional[Annotated[str, Field(min_length=1)]], "text"),  # noqa: UP045 - both spellings are used
         (Colour, "text"),
         (Literal["a", "b"], "text"),

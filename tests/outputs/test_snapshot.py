@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 from decimal import Decimal
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from support.outputs.shapes import Analysis, Flags, a_run
 from lastlight_state import StateStore
 from lastlight_state.db.statements import Compiled
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, SchemaMismatch
-from lastlight_state.testing import Database
+from lastlight_state.errors import BackendError, InvalidValue, LostRace, NotFound, PayloadTooLarge, SchemaMismatch
+from lastlight_state.outputs.snapshot.packs import Known
+from lastlight_state.testing import Database, racing
 
 
 class Price(BaseModel):
@@ -148,6 +151,48 @@ def test_a_registered_table_that_is_gone_is_no_empty_list(fresh_database: Databa
     fresh_database.raw().execute("DROP TABLE notes")
     with pytest.raises(SchemaMismatch, match="notes"):
         store.outputs.snapshot.load(run_id)
+
+
+def test_a_registered_table_that_is_there_is_not_called_gone(fresh_database: Database) -> None:
+    """outputs N-6: where a column of it is missing, each read and write says what the database says."""
+    store = fresh_database.open(migrate=True)
+    run_id = a_run(store)
+    made = store.outputs.define("analysis", Analysis)
+    results = store.outputs.results
+    store.outputs.snapshot.load(run_id)
+    fresh_database.raw().execute("ALTER TABLE analysis DROP COLUMN severity")
+    for call in (
+        lambda: store.outputs.snapshot.load(run_id),
+        lambda: results.put(made, run_id, "n", {"summary": "x"}),
+        lambda: results.get(made, run_id, "n"),
+        lambda: results.load(made, run_id),
+    ):
+        with pytest.raises(BackendError, match="severity") as refused:
+            call()
+        assert type(refused.value) is BackendError
+
+
+def test_a_snapshot_beside_ever_new_tables_is_a_lost_race(postgres_database: Database) -> None:
+    """outputs N-1, Postgres: each of them makes the statement anew."""
+    store, rival = postgres_database.open(migrate=True), postgres_database.open(migrate=True)
+    run_id = a_run(store)
+    with racing(store) as race:
+        for number in range(1, 6):
+            race.before_unit(number, partial(rival.outputs.define, f"t{number}", Analysis))
+        with pytest.raises(LostRace, match="registered 5 times"):
+            store.outputs.snapshot.load(run_id)
+    assert race.left == 0
+    assert len(store.outputs.snapshot.load(run_id).outputs) == 5
+
+
+def test_statements_for_some_targets_alone_are_kept_in_bounds(postgres_database: Database) -> None:
+    """outputs N-5, Postgres."""
+    store = postgres_database.open(migrate=True)
+    keys = [f"t{number}" for number in range(6)]
+    store.outputs.catalog.define_all(dict.fromkeys(keys, list[str]))
+    for wanted in [some for size in range(1, 7) for some in combinations(keys, size)][:40]:
+        assert set(store.outputs.snapshot.load("nobody", targets=wanted).outputs) == set(wanted)
+    assert len(store.outputs.snapshot._remember(Known).latest.statements) <= 32
 
 
 @pytest.mark.parametrize("keys", [1, 50])
