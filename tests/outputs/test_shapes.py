@@ -25,7 +25,6 @@ from pydantic import (
     SecretStr,
     create_model,
 )
-
 from typing_extensions import TypeAliasType
 
 from lastlight_state.errors import InvalidValue
