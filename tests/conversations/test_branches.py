@@ -214,3 +214,12 @@ def test_structured_items_of_any_role_come_back_equal(every_backend: StateStore,
     c.branches.append("main", [NewMessage(role, content)])
     [one] = c.branches.history("main")
     assert (one.message.role, one.message.content) == (role, content)
+
+
+def test_metadata_that_are_no_hints_are_kept_and_hint_at_nothing(every_backend: StateStore) -> None:
+    """conversations CV-17: a value of another kind, or longer than a name, is no error."""
+    session_id = begun(every_backend).session_id
+    metadata = {"provider": 5, "model": "m" * 10_000, "agent_name": "ana"}
+    branch = every_backend.conversations.branches.create(session_id, NewBranch(node_metadata=metadata))
+    assert (branch.provider, branch.model, branch.agent_name) == (None, None, "ana")
+    assert every_backend.conversations.branches.get(branch.id).node_metadata == metadata

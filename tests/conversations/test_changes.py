@@ -13,6 +13,7 @@ from support.workflows.steps import undone
 from lastlight_state import AsyncStateStore, Conflict, InvalidValue, MisuseError, NotFound, StateStore, iterate
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
 from lastlight_state.conversations.kernel.watching import watch_for
+from lastlight_state.db import valid
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, FrozenClock
 
@@ -170,6 +171,16 @@ def test_a_follower_sees_each_entry_once_and_in_order(every_backend: StateStore)
         for one in writing:
             one.result()
     assert seen == list(range(2, 13))
+
+
+def test_a_follower_gets_what_takes_several_pages(every_backend: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """conversations CV-30: before it waits for more."""
+    monkeypatch.setattr(valid, "PAGE_LIMIT", 2)
+    c = every_backend.conversations
+    branch = begun(every_backend)
+    for text in "abc":
+        c.branches.append("main", said(text))
+    assert [one.seq for one in c.changes.follow(branch.session_id, idle_timeout=0)] == [1, 2, 3, 4, 5]
 
 
 def test_following_ends_when_it_is_told_to_or_nothing_comes(every_backend: StateStore) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, timedelta, timezone
 from typing import Any, cast
 
 import pytest
@@ -75,6 +75,20 @@ def test_a_session_made_with_a_status_has_a_history(every_backend: StateStore, f
     assert (exact.ended_at, exact.ended_at_is_approximate) == (last, False)
     assert c.sessions.ensure(NewSession("t", status="failed")) == exact
     assert c.sessions.update("s", SessionPatch(ended_at=last)).ended_at_is_approximate is False
+
+
+def test_the_end_of_a_change_is_the_time_that_is_given(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
+    """conversations CV-14: with its zone, and for an end alone."""
+    c = every_backend.conversations
+    running(every_backend)
+    then = frozen_clock.now() - timedelta(minutes=1)
+    for status, wrong in (("failed", then.replace(tzinfo=None)), ("failed", "yesterday"), ("pending", then)):
+        with pytest.raises(InvalidValue, match="ended_at"):
+            c.lifecycle.transition("s", cast(Any, status), ended_at=cast(Any, wrong))
+    c.lifecycle.transition("s", "failed", ended_at=then.astimezone(timezone(timedelta(hours=2))))
+    stored = c.sessions.get("s")
+    assert (stored.ended_at, stored.ended_at_is_approximate) == (then, False)
+    assert (stored.ended_at or then).tzinfo is UTC
 
 
 @pytest.mark.parametrize(("status", "seqs"), [("running", [3, 2, 1]), (None, [2, 1])])

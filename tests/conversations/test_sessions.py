@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.workflows.steps import Raw
@@ -68,6 +68,8 @@ def test_fields_are_set_all_or_none(every_backend: StateStore, frozen_clock: Fro
     changed = sessions.update("s", SessionPatch(name=None, agent_name="a"), expect_version=session.version)
     assert (changed.name, changed.user, changed.agent_name) == (None, "u", "a")
     assert (changed.updated_at, changed.version) == (frozen_clock.now(), session.version + 1)
+    frozen_clock.advance(seconds=1)
+    assert sessions.update("s", SessionPatch(updated_at=cast(Any, None))).updated_at == frozen_clock.now()
     assert sessions.update("s", SessionPatch(updated_at=AT)).updated_at == AT
     assert sessions.update("s", SessionPatch()).updated_at == AT
     for patch in (SessionPatch(name="x"), SessionPatch()):

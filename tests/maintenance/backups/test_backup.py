@@ -181,6 +181,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "lastlight.db": lambda file: file.write_bytes(b"\0" + file.read_bytes()[1:]),
     "logs/agent-sessions/one.jsonl": lambda file: file.unlink(),
     "manifest.json cannot be read": lambda file: file.write_text("{"),
+    "manifest.json is too large": lambda file: os.truncate(file, 2**30),
     "names a file outside": lambda file: _tamper(file, "database", "../x"),
     "format 2": lambda file: _tamper(file, "format", 2),
     "does not list its database": lambda file: _tamper(file, "files", []),

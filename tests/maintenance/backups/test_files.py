@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,7 +18,8 @@ from support.cli.calls import lastlight_state
 
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
-from lastlight_state.errors import AlreadyExists, BackendBusy, InvalidValue
+from lastlight_state.errors import AlreadyExists, BackendBusy, BackendUnavailable, InvalidValue
+from lastlight_state.jsonl import places
 from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox
 from lastlight_state.maintenance.backup import databases, line_copies, mailbox_copies, restoring
 from lastlight_state.settings import Settings
@@ -225,6 +227,32 @@ def test_a_mailbox_that_stays_busy_ends_the_backup(sqlite_database: Database, fo
     assert list(folder.parent.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (databases, "snapshot", BackendUnavailable("disk I/O error", reason="io")),
+        (places, "opened_file", OSError(errno.EIO, os.strerror(errno.EIO))),
+    ],
+    ids=["a mailbox", "a log"],
+)
+def test_a_file_that_cannot_be_read_for_another_reason_ends_the_backup(
+    store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception
+) -> None:
+    """maintenance OP-46: it is not left out as what is damaged or no file."""
+
+    real = getattr(owner, name)
+
+    def fail(*given: Any, **named: Any) -> Any:
+        if "lastlight.db" in [one.name for one in given if isinstance(one, Path)]:
+            return real(*given, **named)
+        raise error
+
+    monkeypatch.setattr(owner, name, fail)
+    with pytest.raises(BackendUnavailable):
+        store.maintenance.backup.create(folder)
+    assert list(folder.parent.iterdir()) == []
+
+
 def test_a_copy_that_was_busy_is_made_anew(
     sqlite_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +294,23 @@ def test_what_vanishes_while_mailboxes_are_copied_is_left_out(
     manifest = store.maintenance.backup.create(folder)
     assert manifest.left_out == {}
     assert [path for path in (file.path for file in manifest.files) if "/b/" in path or ".txt" in path] == []
+
+
+def test_a_mailbox_that_vanishes_while_its_file_is_opened_is_left_out(
+    store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-46: without a word, whatever SQLite says of it."""
+    real = databases.snapshot
+
+    def pruned(unit: Any, path: Path) -> bool:
+        if path.parent.name != "quiet":
+            return real(unit, path)
+        (store.mailbox.root / "group" / "quiet" / path.name).unlink()
+        raise BackendUnavailable("disk I/O error", reason="io")
+
+    monkeypatch.setattr(databases, "snapshot", pruned)
+    manifest = store.maintenance.backup.create(folder)
+    assert (manifest.left_out, [file.path for file in manifest.files if "quiet" in file.path]) == ({}, [])
 
 
 def test_a_file_that_vanishes_before_it_is_opened_is_left_out_without_a_word(

@@ -16,6 +16,7 @@ from support.maintenance.whole_runs import Report, whole_run
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession, Provenance
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound
+from lastlight_state.maintenance.bundles import loading
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
@@ -153,6 +154,21 @@ def test_nothing_of_another_session_is_in_a_bundle(state_store: StateStore, tmp_
     assert [word for word in (b"other", b'"flow"', b"imported_fs") if word in whole] == []
     with pytest.raises(NotFound):
         export("session", "none", tmp_path / "none.zip")
+
+
+def test_tables_are_loaded_in_portions(
+    state_store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-61: none of them is lost, nor the rest behind the last whole one."""
+    monkeypatch.setattr(loading, "_ROWS", 2)
+    c = state_store.conversations
+    c.sessions.create(NewSession("talk"))
+    c.branches.create("talk", NewBranch(id="b"))
+    c.branches.append("b", [_said(text) for text in "abcde"])
+    state_store.maintenance.bundles.export("session", "talk", tmp_path / "talk.zip")
+    with StateStore.open(tmp_path / "there.db", migrate=True) as there:
+        there.maintenance.bundles.load(tmp_path / "talk.zip")
+        assert _texts(there, "b") == list("abcde")
 
 
 @pytest.mark.parametrize("what", ["a link", "a folder", "other bytes", "more bytes"])

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.between import before
+from support.conversations.talk import said
+from support.maintenance.old_logs import old_log
 from support.maintenance.rows import counts, difference, insert, run_row
 from support.maintenance.whole_runs import Report, whole_run
 from support.refusal import refused
@@ -295,6 +297,20 @@ def test_a_time_limit_ends_a_prune_between_batches_and_it_can_go_on(store: Any, 
     other = store.receipts.begin("copy", owner="a", policy={})
     with pytest.raises(InvalidValue):
         store.maintenance.prune.resume(other.id)
+
+
+@pytest.mark.parametrize("kind", ["orphans", "agent-logs"])
+def test_a_time_limit_ends_a_prune_of_what_no_record_names(store: Any, database: Database, kind: Any) -> None:
+    """maintenance OP-31: before anything is removed."""
+    log = old_log(store, "s-1")
+    store.conversations.messages.create(said("orphan")[0])
+    database.clock.advance(seconds=40 * DAY)
+    keep_n = 0 if kind == "agent-logs" else None
+    stopped = store.maintenance.prune.run(PrunePolicy(kind, keep_n=keep_n, time_limit=0))
+    assert (stopped.state, stopped.counts, log.exists()) == ("interrupted", {}, True)
+    assert store.receipts.get(stopped.id).error is not None
+    done = store.maintenance.prune.resume(stopped.id, time_limit=60)
+    assert (done.id, done.state, done.counts != {}) == (stopped.id, "done", True)
 
 
 def test_an_exception_in_mid_prune_leaves_whole_batches_and_a_receipt_that_says_how_to_go_on(

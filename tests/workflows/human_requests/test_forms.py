@@ -182,6 +182,9 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
         check_schema("schema", {"$ref": "#/$defs/a0", "$defs": {**doubling, "a40": {}}})
     assert "steps" in refusal({"uniqueItems": True}, [{"a": index} for index in range(1_000)]).problem
     assert "steps" in refusal(rows, [dict.fromkeys("abc", "x")] * 2_000).problem
+    several: Any = {"patternProperties": {f"^a{index}": {} for index in range(20)}}
+    check_response("response", several, dict.fromkeys("abc", 1))
+    assert "steps" in refusal(several, wide).problem
 
 
 @pytest.mark.parametrize("response", [7, None, True, "text"])
