@@ -62,8 +62,6 @@ class RunSummary(Record):
     def of(cls, values: dict[str, Any]) -> Self:
         if values["owner"] is None:
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
-        if "totals" not in values:
-            values["totals"] = NO_TOTALS
         return made(cls, values)
 
 
