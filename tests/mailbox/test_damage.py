@@ -116,3 +116,30 @@ def test_an_id_that_is_used_again_meanwhile_is_not_settled(
     assert sweep.sync().completed == 0
     assert happened == ["_writing"]
     assert host.inbox.get("again").status == "pending"
+
+
+@pytest.mark.parametrize("word", ["completed", "failed"])
+def test_a_message_that_is_settled_after_the_look_is_not_settled_again(
+    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """mailbox MB-44: the sweep counts what it has settled itself."""
+    message = send(host)
+    agent.inbox.take()
+    agent.inbox.complete(message.id)
+    settled = "UPDATE messages_in SET status = ?"
+    sweep = host.sweep
+    happened = before(monkeypatch, sweep, "_writing", lambda: sql(inbound(host), settled, [word]))
+    assert sweep.sync().completed == 0
+    assert happened == ["_writing"]
+    assert host.inbox.get(message.id).status == word
+
+
+@pytest.mark.logs("going on without the other side's file")
+def test_acknowledgements_stay_while_the_hosts_file_cannot_be_read(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-46: whether they are needed still cannot be told."""
+    message = send(host)
+    agent.inbox.complete(message.id)
+    host.sweep.sync()
+    inbound(host).write_bytes(b"this is no database" * 100)
+    assert agent.start().tidied == 0
+    assert sql(outbound(agent), "SELECT message_id FROM processing_ack") == [(message.id,)]

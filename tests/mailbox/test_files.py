@@ -12,6 +12,7 @@ from support.mailbox.files import INBOUND, OLD_INBOUND, OUTBOUND, ids, inbound, 
 
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.mailbox import AgentMailbox, Deliver, HostMailbox, Mailboxes, NewDestination, Origin, Routing, When
+from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 
 ROW = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES (?, ?, 'chat', '2026-01-01T00:00:00.000Z', ?)"
@@ -137,6 +138,24 @@ def test_a_file_that_was_left_half_way_is_completed(mailboxes: Mailboxes, folder
     assert sql(folder / "inbound.db", "SELECT series_id FROM messages_in") == [("first",)]
     names = {name for (name,) in sql(folder / "inbound.db", "SELECT name FROM sqlite_master WHERE type = 'index'")}
     assert {"idx_messages_in_series", "idx_messages_in_ready", "uq_messages_in_live_series"} <= names
+
+
+def test_an_index_or_a_note_that_somebody_removed_is_added_again(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-12."""
+    ready = "SELECT count(*) FROM sqlite_master WHERE name = 'idx_messages_in_ready'"
+    layout = "SELECT count(*) FROM mailbox_meta WHERE key = 'layout'"
+    for removal in ("DROP INDEX idx_messages_in_ready", "DELETE FROM mailbox_meta WHERE key = 'layout'"):
+        sql(inbound(host), removal)
+        mailboxes.host("group", "session")
+        assert [sql(inbound(host), question) for question in (ready, layout)] == [[(1,)], [(1,)]]
+
+
+def test_who_only_reads_needs_no_notes_in_a_file(mailboxes: Mailboxes, host: HostMailbox) -> None:
+    """mailbox MB-12: those that it lacks count as none, and are not added."""
+    sql(inbound(host), "DROP TABLE mailbox_meta")
+    reader = Mailboxes(mailboxes.root, settings=Settings(read_only=True)).host("group", "session")
+    assert reader.sweep.advance().successors == 0
+    assert sql(inbound(host), "SELECT count(*) FROM sqlite_master WHERE name = 'mailbox_meta'") == [(0,)]
 
 
 @pytest.mark.logs("an index is left out")

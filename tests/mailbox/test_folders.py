@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.mailbox.files import OUTBOUND, inbound, made, outbound, reply, send
 
 from lastlight_state.errors import (
@@ -19,9 +20,10 @@ from lastlight_state.errors import (
     NotFound,
     UnsafePath,
 )
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, inbound_db_path, session_dir
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, face, inbound_db_path, session_dir
 from lastlight_state.mailbox.folder import Place
 from lastlight_state.mailbox.folder.creation import complete, create
+from lastlight_state.mailbox.kernel import files
 from lastlight_state.settings import Settings
 
 
@@ -87,6 +89,19 @@ def test_a_session_that_cannot_be_made_leaves_nothing_and_tells_why(tmp_path: Pa
         assert [path for path in tmp_path.rglob("*") if path not in (place.path, place.path.parent)] == []
 
 
+def test_a_mailbox_that_is_neither_there_nor_can_be_made_tells_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-03: what kept it from being made is told."""
+
+    def fill(path: Path, name: str) -> None:
+        raise BackendBusy("busy")
+
+    monkeypatch.setattr(face, "fill", fill)
+    with pytest.raises(BackendBusy):
+        Mailboxes(tmp_path).ensure("group", "session")
+
+
 def test_looking_makes_nothing(mailboxes: Mailboxes) -> None:
     """mailbox MB-04, case 71"""
     for call in (mailboxes.host, mailboxes.agent):
@@ -105,6 +120,25 @@ def test_a_missing_file_is_not_found_and_a_damaged_one_is_named(mailboxes: Mailb
     with pytest.raises(NotFound):
         mailboxes.host("group", "session")
     assert send(mailboxes.ensure("group", "session")).seq == 2
+
+
+def test_a_file_that_vanishes_before_it_is_opened_is_not_made_again(
+    mailboxes: Mailboxes, host: HostMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-04."""
+    happened = before(monkeypatch, files, "is_regular", inbound(host).unlink)
+    with pytest.raises(NotFound):
+        mailboxes.host("group", "session")
+    assert happened
+    assert not inbound(host).exists()
+
+
+def test_a_file_of_the_other_side_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
+    """mailbox MB-04."""
+    host = Mailboxes(tmp_path, settings=Settings(retry_seconds=0)).create("group", "session")
+    outbound(host).with_name("outbound.db-journal").mkdir()
+    with pytest.raises(BackendUnavailable):
+        host.sweep.claims()
 
 
 @pytest.mark.parametrize(("name", "said"), [("inbound.db", "inbound.db"), ("outbound.db", "outbound.db"), (None, None)])

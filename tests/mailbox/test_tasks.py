@@ -58,6 +58,19 @@ def test_two_settled_occurrences_have_one_successor(host: HostMailbox, mailboxes
     assert len(live(host)) == 1
 
 
+def test_a_settled_occurrence_beside_a_live_one_has_no_other_successor(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox case 23: the live one was stored by another program, which does not repeat it."""
+    host.tasks.create("report", prompt="write it", when=DAILY)
+    agent.inbox.complete("report")
+    sql(
+        inbound(host),
+        "INSERT INTO messages_in (id, seq, kind, timestamp, status, series_id, content)"
+        " VALUES ('twin', 8, 'task', '2026-01-01', 'pending', 'report', '{}')",
+    )
+    assert host.sweep.sync().successors == 0
+    assert live(host) == [("twin", "pending")]
+
+
 def test_a_task_that_is_paused_while_it_runs_is_followed_by_a_paused_one(
     host: HostMailbox, agent: AgentMailbox
 ) -> None:
