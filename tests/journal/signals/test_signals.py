@@ -59,6 +59,9 @@ def test_names_and_correlation_ids_are_trimmed_everywhere(store: StateStore) -> 
         assert signals.count(run, where=where) == len(wanted)
     assert seqs(store, run, order="newest_first", limit=1) == [3, 2, 1, 0]
     assert [one.seq for one in signals.list(run, after_seq=2)] == [3]
+    token = signals.list(run, limit=1).next_page_token
+    with pytest.raises(InvalidValue, match="page_token: must not be given together with after_seq"):
+        signals.list(run, after_seq=2, page_token=token)
     for name in ("", "  ", "x" * 257, None):
         with pytest.raises(InvalidValue):
             signals.send(run, name)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from support.workflows.steps import started
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.aio.journal_writer import AsyncLineFileMirror
-from lastlight_state.errors import InvalidValue, MisuseError, StoreClosed
+from lastlight_state.errors import BackendBusy, InvalidValue, MisuseError, StoreClosed
 from lastlight_state.journal import WriterOptions
 from lastlight_state.testing import Database
 
@@ -45,6 +45,20 @@ def test_waiting_for_room_does_not_hold_up_the_event_loop(every_backend: StateSt
             await writer.flush()
             assert (second and second.seq, writer.stats().stored) == (1, 2)
         assert heard == [threading.get_ident()] * 2
+
+    asyncio.run(work())
+
+
+def test_a_writer_that_refuses_when_full_does_not_wait(every_backend: StateStore, run_id: str) -> None:
+    """journal W-6."""
+
+    async def work() -> None:
+        options = WriterOptions(max_queued=1, when_full="refuse", linger=60, full_timeout=60)
+        async with AsyncStateStore(every_backend).journal.writer(options) as writer:
+            await writer.append(run_id, "a")
+            for _ in range(2):
+                with pytest.raises(BackendBusy, match="full"):
+                    await asyncio.wait_for(writer.append(run_id, "b"), 30)
 
     asyncio.run(work())
 
@@ -131,6 +145,7 @@ def test_the_log_file_of_an_async_store(every_backend: StateStore, run_id: str, 
         await store.journal.events.append(run_id, "b")
         assert await mirror.catch_up(run_id) == 1
         assert len(mirror.path_of(run_id).read_text().splitlines()) == 2
+        assert mirror.directory == tmp_path == mirror.path_of(run_id).parent
         with pytest.raises(InvalidValue):
             AsyncLineFileMirror(every_backend.journal.events, tmp_path)  # type: ignore[arg-type]
 

@@ -55,6 +55,21 @@ def test_events_wait_while_the_database_is_busy_and_are_stored_in_order_afterwar
     assert [event.payload["i"] for event in stored] == list(range(7))
 
 
+def test_a_flush_that_ends_before_the_database_answers_says_so(database: Database) -> None:
+    """journal W-9: nothing has failed yet, and what waits is stored later."""
+    store = database.open()
+    run_id = started(store).id
+    with store.journal.writer() as writer:
+        holder = block(database)
+        writer.append(run_id, "a")
+        with pytest.raises(UnsavedEvents) as raised:
+            writer.flush(0.01)
+        holder.execute("ROLLBACK")  # type: ignore[attr-defined]
+    assert "not stored in time" in str(raised.value.__cause__)
+    assert [event.type for event in raised.value.waiting] == ["a"]
+    assert store.journal.events.count(run_id) == 1
+
+
 def test_a_writer_that_is_closed_hands_back_what_it_could_not_store(database: Database) -> None:
     """journal W-9, W-12: and stores it never again."""
     store = database.open(settings=IMPATIENT)

@@ -137,6 +137,8 @@ def test_what_is_no_log_file_of_the_run_is_left_alone(state_store: StateStore, t
         with pytest.raises(InvalidValue):
             mirror.catch_up(run_id)
         assert lines(path) == [line]
+    path.write_bytes(b"")
+    assert mirror.catch_up(run_id) == 1
     path.unlink()
     target = tmp_path / "target"
     target.touch()

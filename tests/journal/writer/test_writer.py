@@ -191,6 +191,7 @@ def test_a_full_queue_makes_an_append_wait_or_refuses_it(store: StateStore, limi
         writer.append(run_id, "late")
         writer.flush()
         assert len(told(store, run_id)) == 4
+        assert writer.append_nowait(run_id, "at once").wait(30) == 4
 
 
 def test_a_writer_that_refuses_when_full_does_not_wait(every_backend: StateStore, run_id: str) -> None:
@@ -365,6 +366,17 @@ def test_an_exception_in_the_block_is_not_hidden_by_what_was_not_stored(store: S
     with pytest.raises(LookupError) as raised:
         use()
     assert "events given up: 1" in raised.value.__notes__[0]
+
+
+def test_a_block_that_ends_well_raises_what_was_not_stored(store: StateStore) -> None:
+    """journal W-12."""
+
+    def use() -> None:
+        with store.journal.writer() as writer:
+            writer.append("nobody", "a")
+
+    with pytest.raises(UnsavedEvents, match="events given up: 1"):
+        use()
 
 
 def test_the_end_of_a_run_finds_its_events_stored(store: StateStore) -> None:
