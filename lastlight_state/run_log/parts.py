@@ -54,9 +54,6 @@ class Open(Record):
             found[name] = _plain(value)
         return found
 
-    def __repr_args__(self) -> Any:
-        yield from super().__repr_args__()
-
 
 class Party(Open):
     """A program by name and version."""

@@ -130,7 +130,18 @@ def test_releasing_removes_no_lock_file_of_anothers(log: RunLog) -> None:
     path.unlink()
     with locks.acquire(path, 1):
         mine.release()
+        mine.release()  # does nothing
         assert locks.liveness(path) == "held"
+
+
+def test_a_run_whose_header_another_is_about_to_write_is_not_started(
+    log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-log RL-22."""
+    monkeypatch.setattr(locks, "_LOOKING", 0)
+    with locks.acquire(log.root / "sessions" / ".locks" / RUN, 1), pytest.raises(AlreadyExists, match="being written"):
+        start(log)
+    assert files_below(log.root) == []
 
 
 def test_a_forked_child_keeps_no_lock_of_its_parents(log: RunLog) -> None:

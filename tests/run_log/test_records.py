@@ -24,14 +24,18 @@ from support.run_log.logs import (
     start,
 )
 
+from lastlight_state.db.records import DamagedRow
 from lastlight_state.errors import InvalidValue, ReservedName
 from lastlight_state.run_log import (
     AgentEvent,
     CustomRecord,
+    LlmInput,
     LlmRequest,
     RunHeader,
+    RunInput,
     RunLog,
     RunStatus,
+    Runtime,
     UnknownRecord,
     record_of,
 )
@@ -76,6 +80,20 @@ def test_unknown_fields_null_and_absent_ones_survive_at_every_depth(log: RunLog)
     records, _ = read(log)
     assert [list(record.to_json().items()) for record in records] == [list(value.items()) for value in values]
     assert [type(record) for record in records][-2:] == [CustomRecord, UnknownRecord]
+
+
+def test_parts_are_given_as_they_are_or_as_mappings(log: RunLog) -> None:
+    """run-log RL-10: unknown fields may be records, too."""
+    asked = RunInput(text="go", by=Runtime(cwd="/w"))  # type: ignore[call-arg]
+    found = LlmInput(messages=(EXTRA,), marked=DamagedRow(table="t", key=1, column="c", problem="p"))  # type: ignore[call-arg]
+    with start(log) as writer:
+        writer.run_start(asked)
+        writer.llm_request(found)
+    first, second = lines_of(writer.path)[1:]
+    assert first["input"] == {"type": "text", "text": "go", "by": {"cwd": "/w"}}
+    assert second["input"] == {
+        "messages": [EXTRA], "marked": {"table": "t", "key": 1, "column": "c", "problem": "p"}
+    }  # fmt: skip
 
 
 def test_a_record_is_immutable_and_a_changed_copy_is_a_new_record(log: RunLog) -> None:

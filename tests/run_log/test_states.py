@@ -147,12 +147,15 @@ def test_what_may_not_be_in_a_history_is_refused_before_the_first_byte(
 ) -> None:
     """run-log RL-72, case 11."""
     monkeypatch.setattr(files, "MAX_BYTES", 10_000)
+    cycle: list[object] = []
+    cycle.append(cycle)
     log.states.put(state())
     before = path_of(log).read_bytes()
     for bad, error in (
         (state({"n": float("nan")}), InvalidValue),
         (state({"n": [float("inf")]}), InvalidValue),
         (state({"n": object()}), InvalidValue),
+        (state({"n": cycle}), InvalidValue),
         (state(USER, schema_version=2), InvalidValue),
         (state(USER, updated_at=datetime(2026, 1, 1)), InvalidValue),  # noqa: DTZ001
         (state({"n": "x" * 10_000}), PayloadTooLarge),
