@@ -1,6 +1,7 @@
 """Blocks that end, whatever cuts them short."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -25,3 +26,18 @@ def test_a_block_that_is_left_by_a_call_ends_as_one_that_is_left_by_a_statement(
     made.__enter__()
     made.__exit__(None if raised is None else type(raised), raised, None)
     assert seen == [raised]
+
+
+def test_a_block_that_a_stack_enters_ends_with_the_stack() -> None:
+    """backends B-87: the stack asks the class how to leave."""
+    seen: list[str] = []
+
+    @block
+    def noted() -> Iterator[str]:
+        yield "in"
+        seen.append("out")
+
+    with ExitStack() as stack:
+        assert stack.enter_context(noted()) == "in"
+        assert seen == []
+    assert seen == ["out"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from support.workflows.steps import started
 
 from lastlight_state import AsyncStateStore, StateStore, aiterate, iterate
@@ -26,6 +27,20 @@ def test_all_pages_are_gone_through(every_backend: StateStore) -> None:
     assert [run.id for run in found] == runs[3::-1]
     assert len(asked) == 3
     assert [run.id for run in iterate(every_backend.workflows.runs.list, statuses=["paused"])] == []
+
+
+def test_rows_that_cannot_be_read_are_logged_and_passed_over(
+    sqlite_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """house H-42."""
+    store = sqlite_database.open()
+    runs = [started(store).id for _ in range(3)]
+    sqlite_database.raw().execute("UPDATE workflow_runs SET started_at = 'soon' WHERE id = ?", [runs[1]])
+    assert [run.id for run in iterate(store.workflows.runs.list, limit=1)] == [runs[2], runs[0]]
+    [record] = caplog.records
+    assert record.levelname == "ERROR"
+    assert "passed over a row that cannot be read" in record.getMessage()
+    assert runs[1] in record.getMessage()
 
 
 def test_coroutines_go_through_all_pages(database: Database) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lastlight_state.db.records import Page, Record
+from lastlight_state.db.records import DamagedRow, Page, Record
 
 
 class Thing(Record):
@@ -134,3 +134,5 @@ def test_a_record_may_have_a_field_that_is_called_type() -> None:
 
 def test_the_repr_of_a_page_tells_how_much_it_holds() -> None:
     assert repr(Page(items=(bill(), bill()), next_page_token="secret")) == "Page(items=2, more=True)"
+    row = DamagedRow(table="bills", key="b", column="at", problem="secret")
+    assert repr(Page(items=(bill(),), damaged=(row, row))) == "Page(items=1, more=False, damaged=2)"
