@@ -66,6 +66,24 @@ def test_a_log_that_was_replaced_while_its_lock_was_awaited_stays(
     assert log.read_text() == LINE
 
 
+def test_a_log_that_another_removes_while_its_lock_is_awaited_is_not_removed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """agent-log L-121: removal.remove; whose folder it is now is not known."""
+    log = put(agent_log(tmp_path), LINE)
+    folder = log.with_suffix("")
+    folder.mkdir()
+    (folder / "raw.txt").touch()
+
+    def acquire(*_: object) -> bool:
+        log.unlink()
+        return True
+
+    monkeypatch.setattr(lock, "acquire", acquire)
+    assert not removal.remove(log, lambda *_: True)
+    assert [file.name for file in folder.iterdir()] == ["raw.txt"]
+
+
 def test_a_file_that_appears_while_its_log_goes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-121: removal._remove_folder; nobody has judged it."""
     log = put(agent_log(tmp_path), LINE)

@@ -102,6 +102,8 @@ def test_a_slug_directory_that_leads_out_of_the_tree_is_refused(log: AgentLog, t
     with log.writer.open(place=Cwd("/app"), session_id="s-1", prompt="x") as writer, pytest.raises(UnsafePath):
         writer.finish(Outcome())
     assert list(outside.iterdir()) == []
+    (outside / "s-1.jsonl").write_text('{"type": "user"}\n')
+    assert log.sessions.locations("s-1", slug="-app") == ()
 
 
 def test_a_log_that_is_a_link_is_neither_written_nor_read(log: AgentLog, tmp_path: Path) -> None:

@@ -31,6 +31,14 @@ def test_a_log_goes_with_its_folder_or_not_at_all(tmp_path: Path) -> None:
     assert removal.remove(log, _any)  # again
 
 
+def test_a_log_whose_directory_is_gone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """agent-log L-121: a file of that name where the process works is another's."""
+    (tmp_path / "s-1.jsonl").write_text(LINE)
+    monkeypatch.chdir(tmp_path)
+    assert removal.remove(tmp_path / "gone" / "s-1.jsonl", _any)
+    assert (tmp_path / "s-1.jsonl").read_text() == LINE
+
+
 def test_a_writer_of_a_log_that_went_begins_a_new_file(tmp_path: Path) -> None:
     """agent-log L-121: no line of it is lost."""
     logs = agent_log(tmp_path)

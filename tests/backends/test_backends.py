@@ -45,6 +45,13 @@ def test_a_url_that_would_not_do_what_it_says_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_the_extra_no_server_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-4."""
+    monkeypatch.setitem(sys.modules, "lastlight_state.backends.postgres", None)
+    with pytest.raises(MisuseError, match=r"lastlight-state\[postgres\]"):
+        StateStore.open("postgresql://db/state")
+
+
 def test_a_login_without_a_scheme_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-4."""
     monkeypatch.chdir(tmp_path)

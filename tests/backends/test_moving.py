@@ -212,3 +212,14 @@ def test_an_error_between_two_rows_is_not_the_end_of_the_rows(sql: str) -> None:
             cursor = driver.execute(sql, ("[-9223372036854775808, 5]",))
             with pytest.raises(sqlite3.OperationalError, match="integer overflow"):
                 read(cursor)
+
+
+def test_a_number_that_cannot_be_set_is_the_librarys_error(sqlite_database: Database) -> None:
+    """maintenance OP-53."""
+    store = numbered(sqlite_database)
+    with writing(store) as (backend, checkout):
+        checkout.driver.execute("PRAGMA query_only = ON")
+        with pytest.raises(StateError, match="may only read"):
+            backend.advance(checkout, "numbered", "number", 5)
+        checkout.driver.execute("PRAGMA query_only = OFF")
+    assert given(store, "numbered") is None

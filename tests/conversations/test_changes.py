@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from support.between import before
 from support.conversations.talk import begun, said
 from support.workflows.steps import undone
 
 from lastlight_state import AsyncStateStore, Conflict, InvalidValue, MisuseError, NotFound, StateStore, iterate
+from lastlight_state.aio.waiting import Woken
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
 from lastlight_state.conversations.kernel.watching import watch_for
 from lastlight_state.db import valid
@@ -348,6 +350,23 @@ async def _watched(opened: StateStore, session_id: str) -> Any:
     assert every == [one.id for one in await c.changes.updated_sessions(FIRST)] == [session_id]
     followed = [one.seq async for one in c.changes.follow(session_id, idle_timeout=0)]
     return news, told, followed, await c.changes.wait(session_id, 3, timeout=0), await c.changes.head(session_id)
+
+
+def test_a_change_that_comes_after_the_first_look_ends_a_waiting_coroutine(
+    every_backend: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conversations CV-31."""
+    session_id = begun(every_backend).session_id
+
+    async def wait(after: int, seconds: float) -> list[int]:
+        changes = AsyncStateStore(every_backend).conversations.changes
+        return [change.seq for change in await changes.wait(session_id, after, timeout=seconds, poll_interval=0.01)]
+
+    assert asyncio.run(wait(2, 0.01)) == []
+    lifecycle = every_backend.conversations.lifecycle
+    happened = before(monkeypatch, Woken, "arrived", lambda: lifecycle.transition(session_id, "running"))
+    assert asyncio.run(wait(2, LONG)) == [3]
+    assert happened
 
 
 def test_the_same_from_coroutines(every_backend: StateStore) -> None:

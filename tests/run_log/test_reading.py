@@ -24,7 +24,7 @@ from support.run_log.logs import (
 )
 
 from lastlight_state.codec import dump_line
-from lastlight_state.errors import InvalidValue, NewerSchema, NotFound
+from lastlight_state.errors import BackendUnavailable, InvalidValue, NewerSchema, NotFound
 from lastlight_state.run_log import RunLog, RunReading
 
 
@@ -244,6 +244,17 @@ def test_a_reading_left_in_the_middle_holds_no_file_open(log: RunLog) -> None:
     held = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink() and RUN in str(entry.resolve())]
     assert held == []
     assert json.loads(next(reading).raw or b"")["seq"] == 0
+
+
+def test_a_log_that_is_replaced_between_two_blocks_is_not_read_on(log: RunLog) -> None:
+    """run-log RL-30: its lines would not go on where those of the first ended."""
+    path = put(log, [head(), *map(event, range(5_000))])
+    reading = iter(log.runs.read(RUN))
+    next(reading)
+    path.rename(path.with_suffix(".old"))
+    put(log, [head(), *(event(seq, run="other") for seq in range(9_000))])
+    with pytest.raises(BackendUnavailable, match="replaced while it was read"):
+        list(reading)
 
 
 def test_a_log_of_our_version_is_read_whole_by_a_strict_reading(log: RunLog) -> None:

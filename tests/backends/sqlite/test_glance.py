@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import between
+from support.between import before
 from support.maintenance.left_behind import killed
 
 from lastlight_state.backends import open_backend
@@ -103,6 +105,34 @@ def test_a_missing_file_is_not_there_and_does_not_appear(tmp_path: Path) -> None
         assert backend.peek("SELECT 1") is None
         assert not backend.disturbed
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_vanishes_while_it_is_looked_at_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-2."""
+    happened = before(monkeypatch, Path, "open", file.unlink)
+    with glancing(file) as backend:
+        assert happened
+        assert not backend.exists
+        assert backend.disturbed
+    assert not file.exists()
+
+
+def test_a_file_whose_writer_died_is_read_in_the_ordinary_way_once_another_uses_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-2."""
+    left = file.with_name("left.db")
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO t VALUES (2)")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{file}{suffix}", f"{left}{suffix}")
+    monkeypatch.setattr(private_copies, "_TRIES", 1)
+    with closing(sqlite3.connect(left, isolation_level=None)) as another:
+        begin = "INSERT INTO t VALUES (3)"
+        happened = before(monkeypatch, private_copies, "PrivateCopy", lambda: another.execute(begin))
+        with glancing(left) as backend:
+            assert backend.peek("SELECT x FROM t") == [(1,), (2,), (3,)]
+        assert happened
 
 
 def test_a_server_and_a_database_in_memory_exist_and_are_never_disturbed(postgres_url: str) -> None:

@@ -15,7 +15,7 @@ from lastlight_state import Settings, StateStore
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
-from lastlight_state.errors import BackendUnavailable, NotMigrated, NotSupported, ReadOnlyTransaction
+from lastlight_state.errors import BackendUnavailable, MisuseError, NotMigrated, NotSupported, ReadOnlyTransaction
 from lastlight_state.testing import FrozenClock, SqliteTemplate
 from lastlight_state.workflows import Trigger
 
@@ -56,6 +56,14 @@ def test_a_connection_that_migrated_has_its_settings_again(path: Path, *, rebuil
         with store.backend.migration(7, rebuilds=rebuilds):
             pass
         assert settings_of(store, "busy_timeout", "foreign_keys", mode=Mode.WRITE) == [250, 1]
+
+
+def test_a_connection_that_breaks_while_it_migrates_is_given_up(path: Path) -> None:
+    """backends B-20, B-40."""
+    with StateStore.open(path) as store:
+        with pytest.raises(MisuseError, match="closed"), store.backend.migration(7) as connection:
+            connection.connection.driver_connection.close()  # type: ignore[union-attr]
+        store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
 
 
 def test_a_reading_unit_cannot_write_even_by_mistake(path: Path) -> None:
