@@ -32,6 +32,8 @@ def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> Non
         ("sqlite+aiosqlite:///lastlight.db", "driver 'aiosqlite'"),
         ("postgresql+asyncpg://ana:a-secret@db/state", "driver 'asyncpg'"),
         ("postgresql+psycopg2://db/state", "driver 'psycopg2'"),
+        ("postgresql:///state?host=db&port=a-secret", "hosts and ports"),
+        ("postgresql:///state?host=a,b&port=1,2,3", "hosts and ports"),
     ],
 )
 def test_a_url_that_would_not_do_what_it_says_is_refused(

@@ -12,7 +12,7 @@ from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
 from sqlalchemy import create_engine
 from sqlalchemy.engine import URL, Engine
-from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
 
 from lastlight_state import codec
@@ -26,7 +26,7 @@ _JSONB = 3802
 
 
 def maker(url: URL, options: Options) -> Engine:
-    """An engine that makes autocommit connections; `Pool` keeps them."""
+    """An engine that makes autocommit connections; `Pool` keeps them. Raises `InvalidValue`."""
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
     if options.pooler == "transaction":
         for name in ("statement_timeout", "lock_timeout"):
@@ -35,15 +35,18 @@ def maker(url: URL, options: Options) -> Engine:
         arguments["prepare_threshold"] = None
     else:
         arguments["options"] = " ".join(_server_settings(url, options))
-    return create_engine(
-        url.set(drivername="postgresql+psycopg"),
-        poolclass=NullPool,
-        pool_reset_on_return=None,
-        isolation_level="AUTOCOMMIT",
-        json_deserializer=codec.decode,
-        use_native_hstore=False,
-        connect_args={**arguments, **options.extra},
-    )
+    try:
+        return create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            poolclass=NullPool,
+            pool_reset_on_return=None,
+            isolation_level="AUTOCOMMIT",
+            json_deserializer=codec.decode,
+            use_native_hstore=False,
+            connect_args={**arguments, **options.extra},
+        )
+    except ArgumentError:  # names parts of the URL
+        raise InvalidValue("url", "its hosts and ports cannot be read, or are not equally many") from None
 
 
 def checked_out(engine: Engine) -> Any:
