@@ -341,6 +341,18 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
+def test_a_connection_that_died_in_the_engines_pool_is_replaced(postgres_database: Database) -> None:
+    """backends B-32: before it is used, so that no unit fails."""
+    engine = sa.create_engine(postgres_database.url, pool_size=1, max_overflow=0)
+    with borrowed(engine) as driver:
+        pid = driver.info.backend_pid
+    assert Raw(postgres_database)(f"SELECT pg_terminate_backend({pid}, 5000)")
+    with postgres_database.open(engine=engine) as store:
+        assert store.workflows.runs.list().items == ()
+        assert store.metrics.retries == 0
+    engine.dispose()
+
+
 @pytest.mark.parametrize("is_own", [True, False])
 def test_what_a_connection_is_doing_that_is_given_back_is_cancelled_before_it_is_closed(
     postgres_database: Database, is_own: bool

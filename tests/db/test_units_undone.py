@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from support.scratch import THINGS
+from support.between import before
+from support.scratch import THINGS, scratch_tables
 
-from lastlight_state import BackendBusy, BackendUnavailable, CorruptData, InvalidValue, StateStore
+from lastlight_state import BackendBusy, BackendUnavailable, CorruptData, InvalidValue, StateError, StateStore
+from lastlight_state.backends import patience
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.sqlite import pragmas
 from lastlight_state.backends.urls import parse
 from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import bind, prepared
@@ -134,3 +137,32 @@ def test_a_timeout_that_a_pooler_would_drop_is_refused(name: str) -> None:
     timeout: dict[str, Any] = {name: 3.0}
     with pytest.raises(InvalidValue, match=name):
         PostgresBackend(parse("postgresql://localhost/x"), Options(pooler="transaction", **timeout))
+
+
+def test_a_statement_of_its_own_that_waited_for_a_lock_is_done_or_fails_as_ever(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-20: a writer waits in pieces; what it meets at the end of the wait is told as it is."""
+    monkeypatch.setattr(pragmas, "PIECE_SECONDS", 0.01)
+    store = sqlite_database.open()
+    holder = sqlite_database.raw()
+
+    def after_a_wait(*ending: str) -> int:
+        def end() -> None:
+            for statement in ending:
+                holder.execute(statement)
+
+        holder.execute("BEGIN IMMEDIATE")
+        with monkeypatch.context() as while_it_waits:
+            happened = before(while_it_waits, patience, "refuse_ended", end)
+            try:
+                return store._scope.once(lambda unit: unit.change(EMPTY))
+            finally:
+                assert happened
+
+    with scratch_tables(store):
+        store._scope.writing(lambda unit: unit.insert(THINGS, INSERT, [{"id": "t", "at": AT, "kind": "x"}]))
+        assert after_a_wait("ROLLBACK") == 1
+        with pytest.raises(StateError, match="no such table"):
+            after_a_wait("DROP TABLE scratch_notes", "DROP TABLE scratch_things", "COMMIT")
+    assert store.metrics.retries == 0

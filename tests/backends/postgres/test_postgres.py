@@ -25,7 +25,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.line import Turn
 from lastlight_state.backends.postgres import pool
-from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, NotSupported
+from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, InvalidValue, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import PhaseEntry, Trigger
@@ -281,6 +281,13 @@ def test_a_schema_holds_everything_and_no_search_path_is_needed(postgres_url: st
             "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'workflow%' OR tablename LIKE 'lastlight%'"
         ).fetchall()
     assert found == [("Agents 1",)]
+
+
+def test_a_search_path_that_names_no_schema_is_refused(postgres_url: str) -> None:
+    """backends B-35: tables would have no place."""
+    url = make_url(postgres_url).update_query_dict({"options": "-csearch_path=nowhere"})
+    with pytest.raises(InvalidValue, match="names no schema that exists"):
+        StateStore.open(url.render_as_string(hide_password=False), migrate=True)
 
 
 def test_schemas_of_one_database_know_nothing_of_one_another(postgres_url: str) -> None:
