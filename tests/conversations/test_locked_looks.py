@@ -19,7 +19,7 @@ from lastlight_state.conversations import (
     NewSession,
     SessionTree,
 )
-from lastlight_state.testing import Database
+from lastlight_state.testing import Database, racing
 
 LETTER = NewMessage("user", "a letter", id="letter", channel="news")
 GROWN = NewMessage("user", "grown", id="m0")
@@ -222,6 +222,19 @@ def test_chunks_that_two_put_at_once_are_there_once(shared_postgres: Database) -
     assert after_waiting(shared_postgres, Wait(_chunks, clear, _put)) == 2
     assert after_waiting(shared_postgres, Wait(_chunks, _put, clear)) == 2
     assert vectors.count("ns") == 0
+
+
+def test_chunks_of_a_namespace_that_came_and_went_meanwhile_are_put_into_a_new_one(
+    postgres_database: Database,
+) -> None:
+    """conversations CV-37: Vectors.put."""
+    store, other = postgres_database.open(), postgres_database.open()
+    with racing(store) as race:
+        race.before(2, lambda: _put(other, None))
+        race.before(3, lambda: other.conversations.vectors.clear("ns", scope="namespace"))
+        assert _put(store, None) == 2
+    assert race.left == 0
+    assert other.conversations.vectors.count("ns") == 2
 
 
 def test_chunks_that_another_puts_at_the_same_time_are_replaced(

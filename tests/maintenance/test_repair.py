@@ -188,6 +188,23 @@ def test_a_file_that_cannot_be_read_is_told_and_passed(
         repair.scan(bad)
 
 
+def test_a_folder_that_cannot_be_read_is_told_and_passed(
+    repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-65: what is in it may be damaged."""
+    sound, locked, scandir = logged(tmp_path, "a", "hi"), tmp_path / "locked", os.scandir
+    locked.mkdir()
+
+    def refusing(path: Any) -> Any:
+        if Path(path) == locked:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = {scan.path: scan.problem for scan in repair.scan(tmp_path)}
+    assert found == {sound: None, locked: os.strerror(errno.EACCES)}
+
+
 def test_a_file_that_becomes_a_link_is_told_and_passed(
     repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

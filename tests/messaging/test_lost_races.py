@@ -13,7 +13,7 @@ from support.workflows.steps import Raw, wait_until_blocked
 
 from lastlight_state import StateStore
 from lastlight_state.messaging import MessageDraft, ThreadPlace
-from lastlight_state.testing import Database, FrozenClock
+from lastlight_state.testing import Database, FrozenClock, racing
 
 
 @pytest.fixture
@@ -63,3 +63,14 @@ def test_a_post_never_lands_in_a_session_that_was_retired_while_it_was_waited_fo
         wait_until_blocked(Raw(postgres_database))
     assert posting.result(30) is None
     assert store.messaging.messages.history(retired.id) == []
+
+
+def test_a_session_that_is_closed_before_it_can_be_named_as_the_keys_own_hinders_nobody(
+    store: StateStore, database: Database
+) -> None:
+    """messaging M-12: Sessions.create tries again."""
+    held, other = started(store), database.open()
+    with racing(store) as race:
+        race.before_unit(2, lambda: other.messaging.sessions.close(held.id))
+        made = store.messaging.sessions.create(KEY)
+    assert (race.left, made.active, made.id == held.id) == (0, True, False)

@@ -14,7 +14,16 @@ from support.workflows.claim_steps import abandoned
 from support.workflows.steps import all_pages, together, undone
 
 from lastlight_state import StateStore
-from lastlight_state.errors import ClaimLost, CorruptData, InvalidValue, MisuseError, NotFound, PayloadTooLarge
+from lastlight_state.errors import (
+    ClaimLost,
+    CorruptData,
+    InvalidValue,
+    LostRace,
+    MisuseError,
+    NotFound,
+    PayloadTooLarge,
+)
+from lastlight_state.outputs.results import _ATTEMPTS
 from lastlight_state.testing import Database, FrozenClock, racing
 
 
@@ -244,6 +253,21 @@ def test_a_column_added_while_a_row_is_replaced_is_kept_and_replaced_too(databas
     assert found == {"summary": "second", "severity": "low", "score": None}
     kept = [one.value for one in new.outputs.results.history("analysis", run_id, "n").items]
     assert kept[0]["score"] == 3
+
+
+def test_a_row_that_comes_and_goes_beside_every_try_is_a_lost_race(database: Database) -> None:
+    """outputs R-1: each insert meets it, and each replacement misses it."""
+    store, rival = database.open(migrate=True), database.open(migrate=True)
+    run_id, made = a_run(store), store.outputs.define("analysis", Analysis)
+    theirs = rival.outputs.define("analysis", Analysis)
+    with racing(store) as race:
+        for number in range(1, 2 * _ATTEMPTS, 2):
+            race.before_unit(number, lambda: rival.outputs.results.put(theirs, run_id, "n", {"summary": "theirs"}))
+            race.before_unit(number + 1, lambda: rival.outputs.results.withdraw(theirs, run_id, "n", reason="x"))
+        with pytest.raises(LostRace, match="withdrawn"):
+            store.outputs.results.put(made, run_id, "n", {"summary": "ours"})
+    assert race.left == 0
+    assert store.outputs.results.find(made, run_id, "n") is None
 
 
 def test_bookkeeping_in_a_value_changes_nothing(store: StateStore, run_id: str) -> None:

@@ -68,6 +68,18 @@ def test_an_execution_whose_run_was_released_after_the_first_try_is_changed(
     assert race.left == 0
 
 
+def test_an_attempt_whose_run_is_released_before_the_lock_is_counted(postgres_database: Database) -> None:
+    """workflows W-14: changes.insert_attempt. (Postgres, where others may write)"""
+    store, other = postgres_database.open(), postgres_database.open()
+    run = started(store)
+    store.workflows.nodes.put(run.id, NODE)
+    held = store.workflows.claims.take(run.id, owner="a")
+    with racing(store) as race:
+        race.before(2, lambda: other.workflows.claims.release(held))
+        execution = store.workflows.executions.start("deploy:plan", run_id=run.id, node=NODE)
+    assert (race.left, execution.attempt) == (0, 1)
+
+
 def test_a_run_renewed_after_the_first_try_is_not_taken(
     every_backend: StateStore, other: StateStore, frozen_clock: FrozenClock
 ) -> None:

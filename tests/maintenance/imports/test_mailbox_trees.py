@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ from support.maintenance.mailbox_trees import KEY, answer, attach, say, write_se
 from support.maintenance.run_folders import bytes_of
 
 from lastlight_state.errors import BackendUnavailable, Conflict
-from lastlight_state.jsonl import files
+from lastlight_state.jsonl import files, places
 from lastlight_state.mailbox import Mailboxes, face
 from lastlight_state.mailbox.folder import creation
 from lastlight_state.maintenance.imports import ledger, mailbox_files, mailbox_sources
@@ -56,6 +57,7 @@ def test_a_session_is_copied_with_its_attachments_and_goes_on_here(store: Any, s
     before, imports = bytes_of(source), store.maintenance.imports
     found = {imports.detect(one) for one in (source, source.parent, source.parents[1], folder)}
     assert found == {"nanoclaw"}
+    assert imports.plan(folder).units == {"imported": 1}
     plan = imports.plan(source.parents[1])
     assert (plan.units, plan.noticed) == ({"ignored": 1, "imported": 1}, {"other_files": 3})
     assert plan.rows == {"attachments": 2, "mailboxes": 1, "messages_in": 2, "messages_out": 1}
@@ -182,6 +184,7 @@ def test_files_that_cannot_be_used_fail_alone(every_backend: Any, source: Path, 
     write_session(root)
     changes = {
         "no-column": ("inbound.db", "ALTER TABLE messages_in RENAME COLUMN content TO body"),
+        "lacks-column": ("inbound.db", "ALTER TABLE messages_in DROP COLUMN content"),
         "no-table": ("inbound.db", "ALTER TABLE messages_in RENAME TO messages"),
         "other-key": ("outbound.db", "DROP TABLE session_state; CREATE TABLE session_state (key TEXT, value TEXT)"),
         "trigger": ("inbound.db", "CREATE TRIGGER t AFTER INSERT ON messages_in BEGIN DELETE FROM delivered; END"),
@@ -197,7 +200,7 @@ def test_files_that_cannot_be_used_fail_alone(every_backend: Any, source: Path, 
     before = bytes_of(root)
     plan = every_backend.maintenance.imports.plan(root)
     done = every_backend.maintenance.imports.run(root)
-    assert (done.units, done.failures) == ({"failed": 8, "imported": 1}, plan.failures)
+    assert (done.units, done.failures) == ({"failed": 9, "imported": 1}, plan.failures)
     codes = {f"g/{session}": "invalid_value" for session in changes}
     assert _codes(done) == codes | dict.fromkeys(("g/index", "g/text", "g/torn"), "damaged_source")
     assert {name: one for name, one in bytes_of(root).items() if name.startswith("g/")} == {
@@ -422,6 +425,25 @@ def test_a_group_that_may_not_be_read_fails_alone(
     monkeypatch.setattr(Path, "iterdir", refusing)
     done = every_backend.maintenance.imports.run(source)
     assert (done.units, _codes(done)) == ({"failed": 1, "imported": 1}, {"locked": "os_error"})
+
+
+@pytest.mark.parametrize("call", ["listable", "opened_file"])
+def test_attachments_that_cannot_be_read_fail_their_session_alone(
+    every_backend: Any, source: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """maintenance OP-35, OP-87: they are not counted as what is no file."""
+    for name in ("good", "bad"):
+        attach(write_session(source, "g", name), "inbox/m-1/notes.txt", b"Buy milk.")
+    real = getattr(places, call)
+
+    def failing(path: Path, *given: Any, **named: Any) -> Any:
+        if "bad" in path.parts and "inbox" in path.parts:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, *given, **named)
+
+    monkeypatch.setattr(places, call, failing)
+    done = every_backend.maintenance.imports.run(source)
+    assert (done.units, _codes(done)) == ({"failed": 1, "imported": 1}, {"g/bad": "os_error"})
 
 
 def test_a_folder_without_sessions_is_no_source(every_backend: Any, tmp_path: Path) -> None:

@@ -271,6 +271,16 @@ def test_a_session_that_tells_no_begin_is_imported_with_its_history(sqlite_datab
     assert [one.status for one in store.conversations.lifecycle.history("s1")] == ["failed"]
 
 
+def test_a_session_that_tells_no_time_fails_alone(sqlite_database: Database, source: Path) -> None:
+    """maintenance OP-35, OP-80."""
+    put_session(source, "s1", [])
+    put_session(source, "s2", [], created_at=None, updated_at=None)
+    done = sqlite_database.open().maintenance.imports.run(source)
+    [failed] = done.failures
+    assert (done.units["imported"], failed.unit, failed.code) == (1, "s2", "invalid_value")
+    assert "session.updated_at" in failed.reason
+
+
 def test_branches_of_a_session_that_is_not_there_are_named(store: Any, source: Path) -> None:
     """maintenance OP-35, OP-80."""
     put_session(source, "s1", [])

@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+from support.between import before
 from support.cli.calls import lastlight_state
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import BEGIN, bytes_of, write
 from support.maintenance.team_files import letter, told, write_team
 
 from lastlight_state.conversations import NewMessage
+from lastlight_state.conversations.kernel import storing
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 
@@ -225,3 +228,17 @@ def test_a_file_whose_team_is_another_one_now_gets_into_no_channel_that_is_here(
     done = imports.run(tmp_path)
     assert [(one.unit, one.code) for one in done.failures] == [("t1.json", "already_exists")]
     assert [one.member for one in exchange.members("ours").items] == ["me"]
+
+
+def test_a_message_that_somebody_stores_after_the_look_is_not_taken_for_the_teams_own(
+    postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-36: on SQLite nobody else writes between them."""
+    write_team(tmp_path, "t1", letter("m1", 1))
+    store, other = postgres_database.open(), postgres_database.open()
+    theirs = NewMessage("user", "mine", id="m1")
+    happened = before(monkeypatch, storing, "put_all", lambda: other.conversations.messages.put(theirs))
+    done = store.maintenance.imports.run(tmp_path)
+    assert (happened, done.units, done.failures[0].code) == (["put_all"], {"failed": 1}, "already_exists")
+    assert store.conversations.messages.get("m1").content == "mine"
+    assert store.conversations.exchange.members("t1").items == ()

@@ -89,6 +89,7 @@ def test_the_lease_is_renewed_while_the_block_runs(store: StateStore, frozen_clo
         until(lambda: driven.claim.lease_expires_at == frozen_clock.now() + SECOND)
         assert store.workflows.claims.take_next(owner="worker-2") == ()
         assert not driven.cancel_requested
+        assert repr(driven) == f"DrivenRun({driven.claim!r}, held)"
         store.workflows.runs.request_cancel(claim.run_id, by="ana", reason="enough")
         until(lambda: driven.cancel_requested)
     assert not driven.lost
@@ -168,6 +169,7 @@ def test_a_claim_that_was_lost_between_two_renewals_is_found_at_the_end(store: S
     with store.workflows.claims.driving(claim) as driven:
         store.workflows.runs.cancel(claim.run_id, by="ana", reason="enough")
     assert driven.lost
+    assert repr(driven).endswith(", lost)")
 
 
 def test_a_run_that_another_took_is_lost_whatever_was_done_before(

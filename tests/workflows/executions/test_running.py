@@ -24,6 +24,7 @@ def test_a_block_starts_an_execution_and_ends_it_succeeded(store: StateStore) ->
     executions, run = store.workflows.executions, started(store)
     with executions.running("deploy:plan", run_id=run.id, node=NodeRef("plan")) as execution:
         assert executions.get(execution.id).outcome == "running"
+        assert repr(execution).startswith(f"RunningExecution(Execution(id='{execution.id}'")
         execution.usage, execution.output, execution.session_id = SPENT, "the plan", "s-1"
         execution.node_state = "finished"
     ended = executions.get(execution.id)
