@@ -22,6 +22,7 @@ from lastlight_state.errors import (
 )
 from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.bundles import archive, logs, selection
+from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import ExecutionOptions, RunOptions
@@ -43,6 +44,31 @@ def test_a_load_that_fails_leaves_nothing(database: Database, tmp_path: Path) ->
             store.maintenance.bundles.load(tmp_path / "run.zip")
     assert (race.left, len(bundle.parts), list(log.parent.iterdir())) == (0, 4, [])
     assert [one.state for one in store.receipts.list().items] == ["failed"]
+
+
+def test_a_refused_load_whose_receipt_cannot_say_so_tells_of_the_refusal(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-61: and not of the receipt, which is interrupted then."""
+    store, other = database.open(), database.open()
+    store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+    store.workflows.executions.start("wf:y", run_id="run", session_id="s_1", options=ExecutionOptions(id="y"))
+    log = store.settings.agent_sessions / "projects/-app/s_1.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("{}\n")
+    store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    log.unlink()
+
+    def unreachable() -> None:
+        raise BackendUnavailable("gone for a moment")
+
+    with racing(store) as race:
+        race.before_unit(3, lambda: other.workflows.runs.merge_scratch("run", {"a": 1}))
+        before(monkeypatch, Receipts, "finish", unreachable)
+        with pytest.raises(AlreadyExists):
+            store.maintenance.bundles.load(tmp_path / "run.zip")
+    assert race.left == 0
+    assert [one.state for one in store.receipts.list().items] == ["interrupted"]
 
 
 @pytest.mark.parametrize(

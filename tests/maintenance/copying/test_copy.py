@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import create_model
 from support.filled_store import TRIGGER, scene
 from support.maintenance import killed_copy
 from support.maintenance.attached import attach_without_a_column
+from support.outputs.shapes import a_run
 
 from lastlight_state import AsyncStateStore, StateStore, codec
 from lastlight_state.backends import open_backend
@@ -498,3 +502,17 @@ def test_the_rows_that_revisions_make_are_known(fresh_database: Database) -> Non
     tables = [name for name in METADATA.tables if name not in APART]
     counts = {name: raw.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
     assert {name: found for name, found in counts.items() if found} == SEEDED
+
+
+def test_decimals_of_an_output_arrive_with_their_digits(fresh_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-53: written out, however small or large they are."""
+    model: Any = create_model("Price", amount=(Decimal, ...))
+    store, there = fresh_database.open(migrate=True), tmp_path / "there.db"
+    run_id, made = a_run(store), store.outputs.define("price", model)
+    for iteration, amount in enumerate(("0.00000001", "1E+30", "12.50")):
+        store.outputs.results.put(made, run_id, "n", {"amount": Decimal(amount)}, iteration=iteration)
+    StateStore.open(there).close()
+    store.maintenance.copy.run(there)
+    with closing(sqlite3.connect(there)) as raw:
+        found = raw.execute("SELECT amount FROM price ORDER BY iteration").fetchall()
+    assert found == [("0.00000001",), ("1" + "0" * 30,), ("12.50",)]

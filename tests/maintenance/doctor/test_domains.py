@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.conversations.talk import begun
 from support.journal.trees import element
 from support.mailbox.files import send
@@ -20,6 +23,7 @@ from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations import NewChunk, NewSession
 from lastlight_state.maintenance import Finding
 from lastlight_state.maintenance.doctor import contents, mailboxes, server
+from lastlight_state.maintenance.doctor.check import every
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.schedules import CronSpec, FireOutcome
 from lastlight_state.testing import Database
@@ -245,6 +249,30 @@ def test_only_the_mailboxes_whose_hosts_wrote_last_are_looked_at_unless_it_is_de
         say(write_session(store.mailbox.root, "g", name), "m", 5)
     assert len(told(store, "DOC-12")["mailboxes: messages break the"]) == 1
     assert len(told(store, "DOC-12", deep=True)["mailboxes: messages break the"]) == 2
+
+
+def test_a_mailbox_that_is_removed_while_the_newest_are_chosen_ends_no_examination(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-15."""
+    store = database.open()
+    folders = [write_session(store.mailbox.root, "g", name) for name in ("first", "second")]
+    say(folders[0], "m", 5)
+    happened = before(monkeypatch, heapq, "nlargest", lambda: shutil.rmtree(folders[1]))
+    found = told(store, "DOC-12")
+    assert (happened, len(found["mailboxes: messages break the"])) == (["nlargest"], 1)
+
+
+def test_every_page_of_a_list_is_looked_at(database: Database) -> None:
+    """maintenance OP-15."""
+    store = database.open()
+    for name in "abc":
+        store.schedules.overrides.put(name, enabled=True)
+
+    def page_of(**given: Any) -> Any:
+        return store.schedules.overrides.list(**{**given, "limit": 1})
+
+    assert [one.name for one in every(page_of)] == ["c", "b", "a"]
 
 
 def test_run_logs_are_told_that_break_their_rules_or_have_no_end(database: Database) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.between import before
 from support.maintenance import workflow_databases as theirs
 from support.maintenance.node_databases import BEGIN, made, put
 from support.migrations.eras import AT, CHAT, ERAS, FAILED, OPEN
 
+from lastlight_state.maintenance.imports import row_pieces
 from lastlight_state.testing import Database
 
 [NEWEST] = [era for era in ERAS if era.stem == theirs.NEWEST]
@@ -160,3 +162,19 @@ def test_a_row_of_the_first_system_follows_its_source_while_it_is_open(
 
 def _rows(database: Database, table: str) -> list[Any]:
     return list(database.raw().execute(f"SELECT * FROM {table}").fetchall())
+
+
+def test_a_row_that_goes_on_here_after_the_look_is_not_overwritten(
+    postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-36, OP-86: on SQLite nobody else writes between them."""
+    source, store = made(tmp_path / "smithers.db"), postgres_database.open()
+    put(source, "runs", run_id="r1")
+    put(source, "nodes", **NODE)
+    store.maintenance.imports.run(source)
+    put(source, "nodes", **NODE, state="failed")
+    later = "UPDATE run_nodes SET state = 'skipped', updated_at = '2027-01-01T00:00:00Z'"
+    happened = before(monkeypatch, row_pieces, "change", lambda: postgres_database.raw().execute(later))
+    done = store.maintenance.imports.run(source)
+    assert (happened, done.noticed["row_kept"]) == (["change"], 1)
+    assert postgres_database.raw().execute("SELECT state FROM run_nodes").fetchall() == [("skipped",)]
