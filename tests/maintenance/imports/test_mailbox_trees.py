@@ -101,6 +101,16 @@ def test_a_mailbox_that_is_here_is_never_overwritten(every_backend: Any, source:
     assert store.maintenance.imports.run(source).rows["messages_in"] == 3
 
 
+def test_a_mailbox_that_is_here_and_cannot_be_read_is_left_as_it_is(every_backend: Any, source: Path) -> None:
+    """maintenance OP-87: nobody can say that it was imported."""
+    write_session(source)
+    here = every_backend.mailbox.create(*KEY).folder / "inbound.db"
+    here.write_bytes(b"no database" * 100)
+    done = every_backend.maintenance.imports.run(source)
+    assert (done.units, done.failures[0].code) == ({"failed": 1}, "already_exists")
+    assert here.read_bytes() == b"no database" * 100
+
+
 def test_an_older_file_lacks_nothing_afterwards(every_backend: Any, source: Path) -> None:
     """maintenance OP-87: columns that came later are added to the copy, rows stay as they are."""
     folder = write_session(source, inbound=OLD_INBOUND)

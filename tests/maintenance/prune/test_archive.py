@@ -14,7 +14,7 @@ from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
-from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 from lastlight_state.maintenance import CopiedTable, PrunePolicy
 from lastlight_state.maintenance.prune import batches
 from lastlight_state.testing import Database
@@ -171,6 +171,28 @@ def test_a_run_that_cannot_be_read_stays_and_hinders_no_other(sqlite_database: D
     database.raw().execute("UPDATE workflow_runs SET phase_history = 'x' WHERE id = 'damaged'")
     receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
     assert (receipt.state, receipt.counts["workflow_runs"], len(list(folder.iterdir()))) == ("done", 1, 1)
+
+
+def test_a_session_that_cannot_be_read_ends_the_prune(sqlite_database: Database, folder: Path) -> None:
+    """maintenance OP-30: others may share its rows, so none of them goes without its bundle."""
+    store = sqlite_database.open()
+    for name in ("damaged", "sound"):
+        store.conversations.sessions.create(NewSession(name, status="completed"))
+    sqlite_database.clock.advance(seconds=40 * 86_400)
+    sqlite_database.raw().execute("UPDATE sessions SET node_metadata = 'x' WHERE id = 'damaged'")
+    with pytest.raises(CorruptData):
+        store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
+    assert sqlite_database.raw().execute("SELECT count(*) FROM sessions").fetchone() == (2,)
+
+
+def test_where_everything_must_stay_nothing_is_archived(database: Database, folder: Path) -> None:
+    """maintenance OP-30."""
+    store = database.open()
+    store.conversations.sessions.create(NewSession("held", status="completed"))
+    database.clock.advance(seconds=40 * DAY)
+    database.raw().execute("UPDATE sessions SET hold_reason = 'x' WHERE id = 'held'")
+    done = store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
+    assert (done.state, done.counts, list(folder.iterdir())) == ("done", {}, [])
 
 
 def test_an_output_table_that_is_gone_hinders_no_archive(fresh_database: Database, folder: Path) -> None:

@@ -18,7 +18,7 @@ from lastlight_state.db.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune import sweeping
-from lastlight_state.maintenance.prune.sweeps import keys
+from lastlight_state.maintenance.prune.sweeps import heads, keys
 from lastlight_state.maintenance.prune.sweeps.conversations import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.testing import Database, racing
 
@@ -262,6 +262,17 @@ def test_named_inboxes_are_looked_at_once_each_however_many(
     plan = store.maintenance.prune.plan(PrunePolicy("exchange", ids=owners))
     assert (plan.victims, plan.protected) == (("o0", "o2", "o3", "o4"), {"not_ended": 1})
     assert store.maintenance.prune.run(PrunePolicy("exchange", ids=owners)).counts == plan.counts
+
+
+@pytest.mark.timeout(60)
+def test_what_rows_free_is_read_in_portions(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance OP-28: each of them once."""
+    store = sqlite_database.open()
+    sent(store, "ana", *"abcde")
+    sqlite_database.clock.advance(seconds=40 * DAY)
+    monkeypatch.setattr(heads, "_READ", 2)
+    counted = store.maintenance.prune.run(EXCHANGED).counts
+    assert counted == {"exchange_deliveries": 4, "messages": 4}
 
 
 def test_batches_of_inboxes_are_bounded_by_rows_and_a_stopped_one_goes_on(store: Any, database: Database) -> None:

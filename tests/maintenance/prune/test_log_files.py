@@ -167,6 +167,24 @@ def test_a_log_that_is_named_or_written_before_it_goes_stays(
     assert {"s-1.jsonl", "s-2.jsonl"} < set(there(store))
 
 
+@pytest.mark.parametrize("call", ["judged", "remove"])
+def test_logs_whose_project_becomes_a_link_stay(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """maintenance OP-93: nothing is removed through it, and the prune ends."""
+    store = _with_logs(database, "s-1")
+    before_that, elsewhere = there(store), tmp_path / "elsewhere"
+
+    def swapped() -> None:
+        project(store).rename(elsewhere)
+        project(store).symlink_to(elsewhere)
+
+    happened = before(monkeypatch, removal, call, swapped)
+    done = store.maintenance.prune.run(AGENTS)
+    assert (happened, done.state, done.counts, len(before_that)) == ([call], "done", {}, 3)
+    assert sum(path.is_file() for path in elsewhere.rglob("*")) == 3
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_a_prune_of_logs_that_is_interrupted_goes_on_and_counts_all(
     database: Database, monkeypatch: pytest.MonkeyPatch, *, after: bool
