@@ -302,7 +302,7 @@ def test_a_time_limit_ends_a_prune_between_batches_and_it_can_go_on(store: Any, 
 @pytest.mark.parametrize("kind", ["orphans", "agent-logs"])
 def test_a_time_limit_ends_a_prune_of_what_no_record_names(store: Any, database: Database, kind: Any) -> None:
     """maintenance OP-31: before anything is removed."""
-    log = old_log(store, "s-1")
+    log = old_log(database.open(), "s-1")
     store.conversations.messages.create(said("orphan")[0])
     database.clock.advance(seconds=40 * DAY)
     keep_n = 0 if kind == "agent-logs" else None
