@@ -56,6 +56,8 @@ def ask(
         raise _refusal(error) from error
     except UnicodeEncodeError:
         raise InvalidValue("params", "lone surrogate") from None
+    except ValueError as error:  # of the JSON parser: the server stores larger numbers than it reads
+        raise InvalidValue("value", str(error)) from None
 
 
 def _placed(match: re.Match[str]) -> str:
