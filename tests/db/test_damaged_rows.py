@@ -9,6 +9,8 @@ import pytest
 import sqlalchemy as sa
 from support.scratch import THINGS
 
+from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.cells import Unreadable
 from lastlight_state.db.statements import prepared
 from lastlight_state.errors import CorruptData
 from lastlight_state.journal import NewEvent
@@ -207,6 +209,20 @@ def test_every_order_of_a_list_goes_on_behind_keys_that_cannot_be_read(database:
             break
     assert sorted(shown) == ["run-0", "run-4"]
     assert damaged == {"run-1", "run-2", "run-3"}
+
+
+def test_a_number_that_only_the_database_can_hold_is_damage(postgres_database: Database) -> None:
+    """house H-52: the driver's JSON parser raises for it, and hides no other value of the row or the list."""
+    store = postgres_database.open()
+    runs(store, 2)
+    postgres_database.raw().execute("""UPDATE workflow_runs SET scratch = '{"n": 1e400}' WHERE id = 'run-0'""")
+    with pytest.raises(CorruptData) as refused:
+        store.workflows.runs.get("run-0")
+    assert (refused.value.key, refused.value.column) == ("run-0", "scratch")
+    with Checkout(Mode.READ, store.backend) as checkout:
+        [row] = store.backend.fetched(checkout.driver.execute("SELECT 'x', '1e400'::jsonb, NULL::jsonb, 5"))
+    assert (row[0], str(row[1]), row[2:]) == ("x", "1" + "0" * 400, (None, 5))
+    assert isinstance(row[1], Unreadable)
 
 
 def test_json_of_another_shape_is_damage(database: Database) -> None:

@@ -469,6 +469,22 @@ def test_a_damaged_value_is_named_where_it_is_needed(fresh_database: Database) -
     assert len(store.outputs.results.list(made)) == store.outputs.results.count(made) == 1
 
 
+def test_an_amount_that_is_none_damages_its_row_alone(sqlite_database: Database) -> None:
+    """outputs O-6: SQLite keeps amounts as text, and any other as well."""
+    store = sqlite_database.open()
+    run_id = a_run(store)
+    made = store.outputs.define("prices", create_model("Prices", amount=(Decimal, ...)))
+    results = store.outputs.results
+    for iteration in (0, 1):
+        results.put(made, run_id, "n", {"amount": "1.10"}, iteration=iteration)
+    sqlite_database.raw().execute("UPDATE prices SET amount = 'many' WHERE iteration = 0")
+    with pytest.raises(CorruptData) as refusal:
+        results.get(made, run_id, "n", iteration=0)
+    assert (refusal.value.key, refusal.value.column) == ((run_id, "n", 0), "amount")
+    page = results.load(made, run_id)
+    assert ([one.key for one in page.damaged], [one.iteration for one in page]) == ([(run_id, "n", 0)], [1])
+
+
 def test_the_damaged_row_is_named_whoever_finds_it(fresh_database: Database) -> None:
     """outputs O-6: its latest one by its own iteration, and a snapshot by the same key."""
     store = fresh_database.open(migrate=True)
