@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from lastlight_state.db import rows
 from lastlight_state.db.columns import read_time
 from lastlight_state.db.rows import builders
 
@@ -50,3 +51,13 @@ def test_what_a_converter_raises_is_raised() -> None:
         one(("no time",))
     with pytest.raises(ValueError, match="no time"):
         many([("no time",)])
+
+
+def test_as_many_combinations_of_types_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """house H-52: others are looked at again, and let through as before."""
+    monkeypatch.setattr(rows, "_MOST_KINDS", 2)
+    sound = rows.Sound([None, (str,)])
+    for kind in (int, str, float, bytes, int):
+        assert sound((kind, str))
+        assert (kind, str) in sound.known
+        assert len(sound.known) <= 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,6 +296,20 @@ def test_a_timeout_below_a_millisecond_is_not_none(postgres_database: Database) 
     with pytest.raises(BackendUnavailable) as raised:
         postgres_database.open().outputs.query.rows("SELECT pg_sleep(30)", timeout=0.0004)
     assert raised.value.details["reason"] == "statement_timeout"
+
+
+def test_a_query_of_a_damaged_file_is_not_told_to_be_wrong(sqlite_database: Database) -> None:
+    """outputs A-2: the statement is sound, and the error says what is not."""
+    raw = sqlite_database.raw()
+    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    [size] = raw.execute("PRAGMA page_size").fetchone()
+    [root] = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = 'workflow_runs'").fetchone()
+    raw.close()
+    with Path(sqlite_database.url).open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    with pytest.raises(BackendUnavailable, match="not a sound SQLite database"):
+        sqlite_database.open(migrate=False).outputs.query.rows("SELECT * FROM workflow_runs")
 
 
 def test_what_a_query_was_refused_does_not_stay_refused(sqlite_database: Database) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,11 +29,11 @@ from support.run_log.logs import (
 )
 
 from lastlight_state.codec import dump_line
-from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound
 from lastlight_state.jsonl import files
 from lastlight_state.run_log import RunLog, SessionState
 from lastlight_state.run_log.runs import heads
-from lastlight_state.run_log.tree import RunFile, open_run
+from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 
 
 def _fill(log: RunLog, count: int = 12) -> list[str]:
@@ -273,6 +273,23 @@ def test_first_lines_are_read_once(log: RunLog, monkeypatch: pytest.MonkeyPatch)
         log.runs.list(limit=page)
         assert len(opened) == expected
         opened.clear()
+
+
+def test_as_many_first_lines_are_remembered_as_there_is_room_for(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-85: a list of more runs is as whole as before."""
+    monkeypatch.setattr(heads, "_KEPT", 2)
+    expected = _fill(log)
+    for run_id in expected[:6]:
+        with suppress(Conflict):
+            log.runs.pack(run_id)
+    tree = RunTree(log.root)
+    kept = heads.Heads(tree)
+    for day, directory in tree.days():
+        for file in tree.runs_of(day, directory):
+            assert kept.entry(file) == kept.entry(file)
+            assert max(len(kept._known), len(kept._packed)) <= 2
+    assert len(kept._packed) > 0
+    assert [entry.run_id for entry in log.runs.list(limit=50)] == expected
 
 
 def test_an_existing_root_is_used_as_it_is(log: RunLog) -> None:
