@@ -63,6 +63,12 @@ def test_the_name_of_the_store_loads_no_domain() -> None:
     assert "lastlight_state.migrations.metadata" not in modules
 
 
+def test_the_errors_are_an_attribute_of_the_library() -> None:
+    """packaging PT-30: they are loaded when they are asked for."""
+    code = "import lastlight_state; print(lastlight_state.errors.NotFound is lastlight_state.NotFound, file=sys.stderr)"
+    assert fresh(code) == "True\n"
+
+
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("history",)])
 def test_commands_that_ask_no_database_load_no_database_library(words: tuple[str, ...]) -> None:
     """packaging PT-30."""

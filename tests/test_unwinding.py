@@ -1,10 +1,13 @@
 """Blocks that end, whatever cuts them short."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 
 import pytest
 
+from lastlight_state.db.renewals import Held, Renewed
 from lastlight_state.unwinding import block
 
 
@@ -41,3 +44,16 @@ def test_a_block_that_a_stack_enters_ends_with_the_stack() -> None:
         assert stack.enter_context(noted()) == "in"
         assert seen == []
     assert seen == ["out"]
+
+
+def test_renewals_end_with_a_block_that_nobody_can_leave_any_more() -> None:
+    """backends B-87: at once, and not at the next renewal."""
+    renewed = Renewed(Held("claim"), "run 1", timedelta(hours=1), lambda claim: claim)
+    leave = renewed.__exit__
+    renewed.__enter__()
+    assert renewed._thread.is_alive()
+    del leave
+    gc.collect()
+    assert renewed._ended.is_set()
+    renewed._thread.join(30)
+    assert not renewed._thread.is_alive()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
+from lastlight_state.backends.sql.json import entry_of, member_of
 from lastlight_state.backends.sql.scalars import millis_between
 from lastlight_state.db import columns
 from lastlight_state.testing import Database
@@ -40,3 +42,14 @@ def test_with_one_time_missing_there_is_nothing_between(database: Database, miss
     with database.open().transaction() as tx:
         values = {"start": START, "end": START, missing: None}
         assert tx.connection.execute(sa.select(millis_between(start, end)), values).scalar() is None
+
+
+@pytest.mark.parametrize("name", ["a b", "a'b", "$.a", "1"])
+def test_a_member_is_named_in_the_statement_and_can_be_nothing_but_a_name(name: str) -> None:
+    """backends B-61."""
+    for make in (
+        lambda: member_of(sa.column("c"), name),
+        lambda: entry_of(sa.column("c"), sa.column("k"), member=name),
+    ):
+        with pytest.raises(ValueError, match=re.escape(name)):
+            make()
