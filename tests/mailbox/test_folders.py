@@ -20,19 +20,36 @@ from lastlight_state.errors import (
     NotFound,
     UnsafePath,
 )
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, face, inbound_db_path, session_dir
+from lastlight_state.mailbox import (
+    AgentMailbox,
+    HostMailbox,
+    Mailboxes,
+    face,
+    heartbeat_path,
+    inbound_db_path,
+    inbox_dir,
+    outbound_db_path,
+    outbox_dir,
+    session_dir,
+)
 from lastlight_state.mailbox.folder import Place
 from lastlight_state.mailbox.folder.creation import complete, create
 from lastlight_state.mailbox.kernel import files
 from lastlight_state.settings import Settings
 
 
-def test_a_session_is_a_folder_with_a_pair_of_files(mailboxes: Mailboxes, host: HostMailbox) -> None:
+def test_a_session_is_a_folder_with_a_pair_of_files(
+    mailboxes: Mailboxes, host: HostMailbox, agent: AgentMailbox
+) -> None:
     """mailbox MB-01, MB-06: other folders of the group are left alone and not listed."""
     (mailboxes.root / "group" / ".claude-shared").mkdir()
     (mailboxes.root / "group" / "agent-runner-src").mkdir()
     assert session_dir(mailboxes.root, "group", "session") == host.folder
-    assert inbound_db_path(mailboxes.root, "group", "session") == inbound(host)
+    assert agent.beat()
+    ways = (inbound_db_path, outbound_db_path, heartbeat_path, inbox_dir, outbox_dir)
+    expected = [inbound(host), outbound(host), *(host.folder / name for name in (".heartbeat", "inbox", "outbox"))]
+    assert [way(mailboxes.root, "group", "session") for way in ways] == expected
+    assert all(path.exists() for path in expected)
     [info] = mailboxes.list()
     assert (info.group, info.session, info.medium) == ("group", "session", "files")
     mailboxes.create("group", "another")
