@@ -15,7 +15,18 @@ from lastlight_state.mailbox import AgentMailbox, Deliver, HostMailbox, Mailboxe
 from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 
+_COLUMNS = """
+    SELECT t.name, c.name, c.type, c."notnull" OR c.pk, c.dflt_value, c.pk
+    FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'
+"""
 ROW = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES (?, ?, 'chat', '2026-01-01T00:00:00.000Z', ?)"
+
+
+@pytest.mark.parametrize("name", ["inbound.db", "outbound.db"])
+def test_a_new_file_has_the_columns_that_the_original_makes(mailboxes: Mailboxes, folder: Path, name: str) -> None:
+    """mailbox MB-12: of the same types, defaults and keys, so that the original goes on with it."""
+    new = mailboxes.create("group", "new").folder
+    assert set(sql(folder / name, _COLUMNS)) <= set(sql(new / name, _COLUMNS))
 
 
 @pytest.fixture

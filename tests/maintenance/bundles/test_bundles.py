@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import stat
 import zipfile
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession, Provenance
-from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound
 from lastlight_state.maintenance.bundles import loading
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -256,6 +258,21 @@ def test_what_cannot_be_exported_or_read_is_refused(
     with pytest.raises(error):
         call(state_store.maintenance.bundles, folder)
     assert list(folder.iterdir()) == []
+
+
+def test_a_disk_that_is_full_before_the_last_bytes_of_a_bundle_leaves_no_bundle(
+    state_store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-60."""
+    state_store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
+
+    def full(self: zipfile.ZipFile) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(zipfile.ZipFile, "_write_end_record", full)
+    with pytest.raises(BackendUnavailable, match="No space left"):
+        state_store.maintenance.bundles.export("run", "run", tmp_path / "run.zip")
+    assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
 
 
 def test_rows_that_a_bundle_would_not_hold_whole_are_not_exported(database: Database, tmp_path: Path) -> None:

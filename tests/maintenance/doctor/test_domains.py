@@ -21,6 +21,8 @@ from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations import NewChunk, NewSession
+from lastlight_state.errors import Conflict
+from lastlight_state.mailbox import HostMailbox
 from lastlight_state.maintenance import Finding
 from lastlight_state.maintenance.doctor import contents, mailboxes, server
 from lastlight_state.maintenance.doctor.check import every
@@ -221,6 +223,21 @@ def test_mailboxes_are_told_that_break_their_rules_or_cannot_be_read_and_stay_as
     assert [sample.split(":")[0] for sample in found["mailboxes: messages break the"]] == ["g/odd inbound.db m"]
     assert [sample.split(":")[0] for sample in found["mailboxes: mailboxes cannot be"]] == ["g/torn"]
     assert _bytes(store.mailbox.root) == before
+
+
+def test_what_is_told_of_a_mailbox_that_cannot_be_read_is_cut(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-15."""
+    store = sqlite_database.open()
+    store.mailbox.create("g", "long")
+
+    def verify(self: object) -> None:
+        raise Conflict("x" * 1_000, code="unique")
+
+    monkeypatch.setattr(HostMailbox, "verify", verify)
+    [sample] = told(store, "DOC-12")["mailboxes: mailboxes cannot be"]
+    assert (sample[:10], len(sample)) == ("g/long: xx", 300)
 
 
 def test_messages_are_told_that_an_agent_took_long_ago_without_a_sign_of_life_since(database: Database) -> None:

@@ -63,6 +63,18 @@ def test_rows_come_into_an_output_table_that_is_defined_here(database: Database,
     assert store.maintenance.imports.run(source).units == {"unchanged": 1}
 
 
+def test_a_run_without_rows_in_a_table_is_imported_beside_its_rows_in_others(database: Database, source: Path) -> None:
+    """maintenance OP-86."""
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute(_TABLE.replace("TABLE plan", "TABLE sketch"))
+    _put_plan(source, "n", "[]", 0, 1, "t")
+    store = database.open(migrate=True)
+    for name in ("plan", "sketch"):
+        store.outputs.define(name, Plan)
+    done = store.maintenance.imports.run(source)
+    assert (done.units, done.rows) == ({"imported": 1}, {"plan": 1, "workflow_runs": 1})
+
+
 def test_rows_of_a_table_that_is_defined_later_come_with_the_next_import(database: Database, source: Path) -> None:
     """maintenance OP-86: until then they are counted. What was put here stays."""
     store = database.open(migrate=True)
