@@ -100,7 +100,7 @@ class AsyncHostRouting(Face[HostRouting]):
 
 
 class _Outside:
-    """The calls of a mailbox, which its own transactions are not asked to wait for."""
+    """Runs the calls of a mailbox, and refuses those of a task that is inside one of its transactions."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -152,7 +152,11 @@ class _Side(Face[M]):
         return self._target.folder
 
     def transaction(self) -> AbstractAsyncContextManager[Self]:
-        """As `HostMailbox.transaction`: call the mailbox that the block gets. Its calls run in turn on one thread."""
+        """As `HostMailbox.transaction`: call the mailbox that the block gets. Its calls run in turn on one thread.
+
+        A task that is cancelled in the block rolls back. Raises `NestedTransaction` for calls of the outer mailbox by
+        the task that is inside.
+        """
         made = type(self)
         return PinnedBlock(
             self._target.transaction(),
