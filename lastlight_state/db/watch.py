@@ -142,8 +142,8 @@ class Watch(Generic[K]):
     def _wake(self, keys: Collection[K]) -> None:
         """Wake all who wait for one of these keys."""
         self._changed.notify_all()
-        for waiting in self._waiting:
-            if waiting.woken is not None and not waiting.gone and not set(keys).isdisjoint(waiting.keys):
+        for waiting in list(self._waiting):  # whoever is woken, or collected meanwhile, leaves it
+            if waiting.woken is not None and not set(keys).isdisjoint(waiting.keys):
                 waiting.woken()
 
     def _interval(self) -> float:
@@ -155,7 +155,7 @@ class Watch(Generic[K]):
         with self._lock:
             if idle.is_set():
                 return []
-            self._waiting = [waiting for waiting in self._waiting if not waiting.gone]
+            self._waiting = [waiting for waiting in list(self._waiting) if not waiting.gone]
             if not self._waiting:
                 self._rest()
             return list({key for waiting in self._waiting for key in waiting.keys})

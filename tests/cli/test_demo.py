@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,6 +77,10 @@ def test_a_worker_was_killed_and_another_one_resumed_the_phase(told: tuple[Said,
     executor = [outcome for skill, outcome in outcomes.values() if skill == f"{WORKFLOW}:executor"]
     assert executor == ["interrupted", "succeeded"]
     assert [outcome for _, outcome in outcomes.values()].count("interrupted") == 1
+    assert re.findall(r"(executor: )execution \S+, (attempt \d),", said.err) == [
+        ("executor: ", "attempt 1"),
+        ("executor: ", "attempt 2"),
+    ]
 
 
 def test_both_gates_paused_the_run_and_were_answered(told: tuple[Said, str, Path]) -> None:

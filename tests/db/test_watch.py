@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection
+from contextlib import ExitStack
 
 import pytest
 
@@ -79,6 +80,15 @@ def test_only_those_are_woken_for_whom_there_is_something() -> None:
     with watch.waiting_for(["other"], 60, lambda: woken.append("other")), watch.waiting_for(["run"], 0.001, told):
         assert enough.wait(30)
     assert woken == ["run"]
+
+
+def test_who_leaves_when_it_is_woken_keeps_nobody_else_waiting() -> None:
+    """workflows W-129: also a block that the garbage collector ends at that moment."""
+    watch: Watch[str] = Watch(lambda _: {"run": 1})
+    first, woken = ExitStack(), threading.Event()
+    first.enter_context(watch.waiting_for(["run"], 60, first.close))
+    with watch.waiting_for(["run"], 60, woken.set), watch.waiting_for(["run"], 0.001):
+        assert woken.wait(5)
 
 
 def test_who_waits_no_more_is_not_looked_for() -> None:

@@ -12,6 +12,7 @@ from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, started, together
 
 from lastlight_state import StateStore
+from lastlight_state.backends import patience
 from lastlight_state.errors import (
     AlreadyExists,
     BackendBusy,
@@ -23,6 +24,7 @@ from lastlight_state.errors import (
     UnsavedEvents,
 )
 from lastlight_state.journal import Event, NewEvent, QueuedEvent, WriterOptions
+from lastlight_state.journal.writer import queue
 from lastlight_state.journal.writer.saver import Saver
 from lastlight_state.testing import Database, FrozenClock
 
@@ -97,6 +99,28 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
         assert [[event.event_id for event in batch] for batch in mirrored] == [["second"]]
         assert writer.append(run_id, "a", event_id="second").wait() == 1
     assert len(mirrored) == 1
+
+
+def test_who_closes_a_writer_is_woken_by_the_end_of_its_thread(
+    state_store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-5: and does not wait until it looks for itself."""
+    writer = state_store.journal.writer()
+    saver, waits, wait = writer._core.saver, threading.Event(), patience.wait
+
+    def waiting(*given: Any) -> None:
+        if saver.is_over:
+            waits.set()
+        wait(*given)
+
+    monkeypatch.setattr(queue, "LOOK_SECONDS", 3_600)
+    monkeypatch.setattr(patience, "wait", waiting)
+    monkeypatch.setattr(saver, "_has_work", lambda: not waits.wait(30))
+    saver.notice()
+    closing = threading.Thread(target=writer.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
 
 
 @pytest.mark.logs("cannot be stored")
