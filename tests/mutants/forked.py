@@ -16,7 +16,8 @@ import random
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from _pytest.runner import runtestprotocol
 from coverage import CoverageData
 from mutants import drawn
 from mutants.change import Change
+from mutants.remaking import Remade, Uses
 from mutants.replacing import Elsewhere, functions, replace, replacements
 
 import lastlight_state
@@ -70,26 +72,31 @@ class Recorded:
     def __init__(self, file: Path, items: Sequence[pytest.Item]) -> None:
         self._data = CoverageData(str(file))
         self._data.read()
+        self._lines: dict[str, dict[int, list[str]]] = {}
         self._items: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in sorted(items, key=lambda item: any(word in item.nodeid for word in SLOWER)):
             self._items[item.nodeid.partition("[")[0]].append(item)
 
-    def at_import(self, place: str, lines: range) -> bool:
+    def at_import(self, lines: Iterable[tuple[str, int]]) -> bool:
         """Whether one of the lines runs when its module is imported."""
-        return IMPORTED in self._contexts(place, lines)
+        return IMPORTED in self._contexts(lines)
 
-    def tests(self, place: str, lines: range) -> Iterator[pytest.Item]:
+    def tests(self, place: str, lines: Iterable[tuple[str, int]]) -> Iterator[pytest.Item]:
         """The tests that run one of the lines: each at first in its cheapest variant, the likeliest files before."""
         words = drawn.words(place)
-        names = sorted(self._contexts(place, lines) & self._items.keys())
+        names = sorted(self._contexts(lines) & self._items.keys())
         random.Random(place).shuffle(names)
         names.sort(key=lambda name: -len(words & drawn.words(name.partition("::")[0])))
         yield from (self._items[name][0] for name in names)
         yield from (item for name in names for item in self._items[name][:0:-1])
 
-    def _contexts(self, place: str, lines: range) -> set[str]:
-        found = self._data.contexts_by_lineno(str(ROOT / place))
-        return {context for line in lines for context in found.get(line, ())}
+    def _contexts(self, lines: Iterable[tuple[str, int]]) -> set[str]:
+        return {context for file, line in lines for context in self._of_file(file).get(line, ())}
+
+    def _of_file(self, file: str) -> dict[int, list[str]]:
+        if file not in self._lines:
+            self._lines[file] = self._data.contexts_by_lineno(file)
+        return self._lines[file]
 
 
 class Trials:
@@ -99,6 +106,7 @@ class Trials:
         self._session = session
         self._recorded = recorded
         self._functions = functions(lastlight_state)
+        self._uses = Uses(lastlight_state.__name__)
         self._unsound: dict[str, bool] = {}
 
     def outcome(self, change: Change) -> tuple[str, str]:
@@ -106,17 +114,28 @@ class Trials:
         text = (ROOT / change.file).read_text()
         lines = _changed_lines(text, change)
         try:
-            codes = replacements(str(ROOT / change.file), text, change.applied(text))
+            apply, used = self._applying(change, text, lines)
         except Elsewhere:
             return "elsewhere", ""
-        if self._recorded.at_import(change.file, lines):
-            return "elsewhere", ""
-        tests = [test for test in self._recorded.tests(change.file, lines) if not self._unsound.get(test.nodeid)]
-        replaced = [(function, code) for place, code in codes.items() for function in self._functions[place]]
-        outcome, name = self._forked(lambda: replace(replaced), tests)
+        tests = [test for test in self._recorded.tests(change.file, used) if not self._unsound.get(test.nodeid)]
+        outcome, name = self._forked(apply, tests)
         if name and self._is_unsound(name, tests):
             return self.outcome(change)
         return outcome if tests else "uncovered", name
+
+    def _applying(self, change: Change, text: str, lines: range) -> tuple[Callable[[], None], set[tuple[str, int]]]:
+        """What makes the change in this process, and the lines that show it. Raises `Elsewhere`."""
+        file = str(ROOT / change.file)
+        try:
+            codes = replacements(file, text, change.applied(text))
+        except Elsewhere:
+            remade = Remade(self._uses, file, change.applied(text), lines)
+            return remade.apply, remade.used
+        used = {(file, line) for line in lines}
+        if self._recorded.at_import(used):
+            raise Elsewhere
+        replaced = [(function, code) for place, code in codes.items() for function in self._functions[place]]
+        return partial(replace, replaced), used
 
     def _is_unsound(self, name: str, tests: Sequence[pytest.Item]) -> bool:
         """Whether the test fails in a fork without any change, too."""
