@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int)
     parser.addoption("--kind", help="all changes of a kind, instead of drawn ones")
     parser.addoption("--part", default="", help="those from the first to the last, each so many: 0:500:2")
+    parser.addoption("--most", type=float, default=MOST_SECONDS, help="seconds for the tests of one change")
     parser.addoption("--recorded", type=Path, required=True, help="the file of coverage's data")
 
 
@@ -60,7 +61,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         outcome, test = trials.outcome(change)
         outcomes[outcome] += 1
         _say(session, f"{change.name:9} {outcome:9} {change.kind:10} {change.file} {test}")
-        if outcome not in ("noticed", "elsewhere"):
+        if outcome != "noticed":
             _say(session, change.difference)
     _say(session, ", ".join(f"{number} {outcome}" for outcome, number in outcomes.most_common()))
     return True
@@ -81,12 +82,15 @@ class Recorded:
         """Whether one of the lines runs when its module is imported."""
         return IMPORTED in self._contexts(lines)
 
-    def tests(self, place: str, lines: Iterable[tuple[str, int]]) -> Iterator[pytest.Item]:
-        """The tests that run one of the lines: each at first in its cheapest variant, the likeliest files before."""
-        words = drawn.words(place)
+    def tests(self, change: Change, lines: Iterable[tuple[str, int]]) -> Iterator[pytest.Item]:
+        """The tests that run one of the lines: each at first in its cheapest variant, the likeliest before."""
+        place, named = drawn.words(change.file), drawn.words(change.old.lower())
         names = sorted(self._contexts(lines) & self._items.keys())
-        random.Random(place).shuffle(names)
-        names.sort(key=lambda name: -len(words & drawn.words(name.partition("::")[0])))
+        random.Random(change.file).shuffle(names)
+        shared = {
+            name: (drawn.words(file), drawn.words(test)) for name in names for file, _, test in [name.partition("::")]
+        }
+        names.sort(key=lambda name: -2 * len(place & shared[name][0]) - len((named | place) & shared[name][1]))
         yield from (self._items[name][0] for name in names)
         yield from (item for name in names for item in self._items[name][:0:-1])
 
@@ -108,16 +112,17 @@ class Trials:
         self._functions = functions(lastlight_state)
         self._uses = Uses(lastlight_state.__name__)
         self._unsound: dict[str, bool] = {}
+        self._most: float = session.config.getoption("most")
 
     def outcome(self, change: Change) -> tuple[str, str]:
-        """``noticed`` and the test, or ``survived``, ``uncovered``, ``hung``, ``elsewhere``."""
+        """``noticed`` and the test, or ``survived``, ``cut off``, ``uncovered``, ``hung``, ``elsewhere``."""
         text = (ROOT / change.file).read_text()
         lines = _changed_lines(text, change)
         try:
             apply, used = self._applying(change, text, lines)
         except Elsewhere:
             return "elsewhere", ""
-        tests = [test for test in self._recorded.tests(change.file, used) if not self._unsound.get(test.nodeid)]
+        tests = [test for test in self._recorded.tests(change, used) if not self._unsound.get(test.nodeid)]
         outcome, name = self._forked(apply, tests)
         if name and self._is_unsound(name, tests):
             return self.outcome(change)
@@ -150,14 +155,15 @@ class Trials:
             if not child:
                 os.setpgid(0, 0)
                 self._run(change, tests, Path(folder))
-            ended = _ended(child, time.monotonic() + MOST_SECONDS + LAST)
+            ended = _ended(child, time.monotonic() + self._most + LAST)
             failed = Path(folder, "failed")
             name = failed.read_text() if failed.exists() else ""
-        return ("noticed" if name else "survived" if ended else "hung"), name
+            whole = "cut off" if Path(folder, "cut").exists() else "survived"
+        return ("noticed" if name else whole if ended else "hung"), name
 
     def _run(self, change: Callable[[], None], tests: Sequence[pytest.Item], folder: Path) -> None:
         """Runs the tests until one fails or the time is up. Does not return."""
-        until = time.monotonic() + MOST_SECONDS
+        until = time.monotonic() + self._most
         try:
             self._session.config._tmp_path_factory._basetemp = folder / "tests"  # type: ignore[attr-defined]
             (folder / "tests").mkdir()
@@ -166,7 +172,8 @@ class Trials:
                 if any(report.failed for report in runtestprotocol(test, log=False, nextitem=following)):
                     (folder / "failed").write_text(test.nodeid)
                     break
-                if time.monotonic() > until:
+                if following is not None and time.monotonic() > until:
+                    (folder / "cut").touch()
                     break
             self._session._setupstate.teardown_exact(None)
         finally:
