@@ -10,6 +10,7 @@ from typing import Any
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
+from lastlight_state.jsonl.files import translated
 from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
 from lastlight_state.maintenance.prune.files import FILES
@@ -89,7 +90,9 @@ def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
 
 def refuse_without_logs(settings: Settings) -> None:
     """Raise `InvalidValue` where the folder of agents' logs is not there."""
-    if not settings.agent_sessions.is_dir():
+    with translated(settings.agent_sessions):
+        is_there = settings.agent_sessions.is_dir()
+    if not is_there:
         raise InvalidValue("with_logs", f"no agents' logs are on this machine: no folder {settings.agent_sessions}")
 
 

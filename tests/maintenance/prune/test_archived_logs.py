@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from support.maintenance.rows import insert
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Slug, removal
 from lastlight_state.conversations import NewSession
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.messaging import ConversationKey
@@ -230,6 +231,22 @@ def test_logs_without_an_archive_or_where_no_logs_are_are_refused(database: Data
     with pytest.raises(InvalidValue, match="on this machine"):
         prune.run(policy)
     assert store.receipts.list().items == ()
+
+
+def test_logs_that_may_not_be_looked_at_are_no_error_of_the_operating_system(
+    database: Database, policy: PrunePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-30: and not said to be on another machine."""
+    store, is_dir = _with_old_runs(database, {"run": "s-1"}), Path.is_dir
+
+    def closed(path: Path) -> bool:
+        if path == store.settings.agent_sessions:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    with pytest.raises(BackendUnavailable, match="agent-sessions: Permission denied"):
+        store.maintenance.prune.run(policy)
 
 
 def test_a_prune_with_logs_goes_on_only_where_the_logs_are(
