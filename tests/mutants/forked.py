@@ -17,10 +17,10 @@ import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -38,6 +38,8 @@ IMPORTED = "imported"
 #: Seconds for the tests of one change, and how long the last of them may take beyond.
 MOST_SECONDS, LAST = 40, 30
 SLOWER = ("postgres", "async")
+#: Seconds of a test that is slow.
+LONG = 0.7
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,6 +96,11 @@ class Recorded:
         yield from (self._items[name][0] for name in names)
         yield from (item for name in names for item in self._items[name][:0:-1])
 
+    def of_kind(self, change: Change) -> list[pytest.Item]:
+        """The tests of a whole kind of changes, which read what was made at the import of modules."""
+        files = [f"tests/{file}" for file in drawn.OF_KIND.get(change.kind, "").split()]
+        return [items[0] for name, items in self._items.items() if name.partition("::")[0] in files]
+
     def _contexts(self, lines: Iterable[tuple[str, int]]) -> set[str]:
         return {context for file, line in lines for context in self._of_file(file).get(line, ())}
 
@@ -101,6 +108,14 @@ class Recorded:
         if file not in self._lines:
             self._lines[file] = self._data.contexts_by_lineno(file)
         return self._lines[file]
+
+
+class Applying(NamedTuple):
+    """What makes a change in this process, the lines that show it, and tests that may show it without running these."""
+
+    apply: Callable[[], None]
+    used: set[tuple[str, int]]
+    first: list[pytest.Item]
 
 
 class Trials:
@@ -113,34 +128,45 @@ class Trials:
         self._uses = Uses(lastlight_state.__name__)
         self._unsound: dict[str, bool] = {}
         self._most: float = session.config.getoption("most")
+        #: The seconds of tests that have run in a fork. Those that took long come last.
+        self._took: dict[str, float] = {}
 
     def outcome(self, change: Change) -> tuple[str, str]:
         """``noticed`` and the test, or ``survived``, ``cut off``, ``uncovered``, ``hung``, ``elsewhere``."""
         text = (ROOT / change.file).read_text()
         lines = _changed_lines(text, change)
         try:
-            apply, used = self._applying(change, text, lines)
+            apply, used, first = self._applying(change, text, lines)
         except Elsewhere:
             return "elsewhere", ""
-        tests = [test for test in self._recorded.tests(change, used) if not self._unsound.get(test.nodeid)]
+        found = dict.fromkeys((*first, *self._recorded.tests(change, used)))
+        tests = [test for test in found if not self._unsound.get(test.nodeid)]
+        tests.sort(key=lambda test: self._took.get(test.nodeid, 0.0) > LONG)
         outcome, name = self._forked(apply, tests)
         if name and self._is_unsound(name, tests):
             return self.outcome(change)
         return outcome if tests else "uncovered", name
 
-    def _applying(self, change: Change, text: str, lines: range) -> tuple[Callable[[], None], set[tuple[str, int]]]:
-        """What makes the change in this process, and the lines that show it. Raises `Elsewhere`."""
+    def _applying(self, change: Change, text: str, lines: range) -> Applying:
+        """Raises `Elsewhere`."""
         file = str(ROOT / change.file)
+        remade = Remade(self._uses, lambda *line: self._recorded.at_import([line]))
         try:
             codes = replacements(file, text, change.applied(text))
         except Elsewhere:
-            remade = Remade(self._uses, file, change.applied(text), lines)
-            return remade.apply, remade.used
+            remade.assignment(file, change.applied(text), lines)
+            return Applying(remade.apply, remade.used, self._recorded.of_kind(change))
         used = {(file, line) for line in lines}
-        if self._recorded.at_import(used):
-            raise Elsewhere
         replaced = [(function, code) for place, code in codes.items() for function in self._functions[place]]
-        return partial(replace, replaced), used
+        if self._recorded.at_import(used):
+            for place in codes:
+                remade.function(file, place.name)
+
+        def apply() -> None:
+            replace(replaced)
+            remade.apply()
+
+        return Applying(apply, used | remade.used, [])
 
     def _is_unsound(self, name: str, tests: Sequence[pytest.Item]) -> bool:
         """Whether the test fails in a fork without any change, too."""
@@ -158,8 +184,14 @@ class Trials:
             ended = _ended(child, time.monotonic() + self._most + LAST)
             failed = Path(folder, "failed")
             name = failed.read_text() if failed.exists() else ""
+            self._learn(Path(folder, "took"))
             whole = "cut off" if Path(folder, "cut").exists() else "survived"
         return ("noticed" if name else whole if ended else "hung"), name
+
+    def _learn(self, took: Path) -> None:
+        for line in took.read_text().splitlines() if took.exists() else ():
+            seconds, _, name = line.partition(" ")
+            self._took[name] = float(seconds)
 
     def _run(self, change: Callable[[], None], tests: Sequence[pytest.Item], folder: Path) -> None:
         """Runs the tests until one fails or the time is up. Does not return."""
@@ -169,9 +201,12 @@ class Trials:
             (folder / "tests").mkdir()
             change()
             for test, following in zip(tests, [*tests[1:], None], strict=True):
+                began = time.monotonic()
                 if any(report.failed for report in runtestprotocol(test, log=False, nextitem=following)):
                     (folder / "failed").write_text(test.nodeid)
                     break
+                with (folder / "took").open("a") as took:
+                    took.write(f"{time.monotonic() - began:.2f} {test.nodeid}\n")
                 if following is not None and time.monotonic() > until:
                     (folder / "cut").touch()
                     break

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NamedTuple
@@ -65,32 +65,23 @@ class Uses:
 class Remade:
     """What is to be made again when lines of a file change, and the lines that use it later."""
 
-    def __init__(self, uses: Uses, file: str, changed: str, lines: range) -> None:
-        """Raises `Elsewhere` unless the lines are in assignments of the module, and all that is made of them too."""
+    def __init__(self, uses: Uses, at_import: Callable[[str, int], bool]) -> None:
+        """``at_import``: whether a line of a file runs when its module is imported."""
         self.steps: list[Step] = []
         #: Lines of files that run later and name something that is made again.
         self.used: set[tuple[str, int]] = set()
-        module = uses.modules[file]
-        statement = next((one for one in ast.parse(changed).body if lines.start <= (one.end_lineno or 0)), None)
-        if statement is None or not isinstance(statement, ast.Assign | ast.AnnAssign):
-            raise Elsewhere
-        self._add(uses, module, statement, set())
+        self._uses = uses
+        self._at_import = at_import
+        self._seen: set[tuple[str, str]] = set()
 
-    def _add(self, uses: Uses, module: ModuleType, statement: ast.stmt, seen: set[tuple[str, str]]) -> None:
-        names = tuple(_targets(statement))
-        tree = ast.Module([statement], [])
-        self.steps.append(Step(module, names, compile(tree, str(module.__file__), "exec")))
-        for name in names:
-            if (module.__name__, name) in seen:
-                continue
-            seen.add((module.__name__, name))
-            for use in uses.of(module, name):
-                if use.function:
-                    self.used.add((str(use.module.__file__), use.line))
-                elif isinstance(use.statement, ast.Assign | ast.AnnAssign):
-                    self._add(uses, use.module, use.statement, seen)
-                elif not isinstance(use.statement, ast.ImportFrom | ast.Expr):
-                    raise Elsewhere
+    def assignment(self, file: str, changed: str, lines: range) -> None:
+        """The lines of the changed text are of an assignment. Raises `Elsewhere` unless all that it leads to are."""
+        statement = next((one for one in ast.parse(changed).body if lines.start <= (one.end_lineno or 0)), None)
+        self._again(self._uses.modules[file], statement)
+
+    def function(self, file: str, name: str) -> None:
+        """The function was called at import. Raises `Elsewhere` unless what its callers made are assignments."""
+        self._made(self._uses.modules[file], name.partition(".")[0])
 
     def apply(self) -> None:
         """Make them again, and give them to the modules that have imported them."""
@@ -99,6 +90,28 @@ class Remade:
             exec(step.code, vars(step.module))
             for name, old in before.items():
                 _hand_over(name, old, vars(step.module)[name])
+
+    def _again(self, module: ModuleType, statement: ast.stmt | None) -> None:
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            raise Elsewhere
+        names = tuple(_targets(statement))
+        self.steps.append(Step(module, names, compile(ast.Module([statement], []), str(module.__file__), "exec")))
+        for name in names:
+            self._made(module, name)
+
+    def _made(self, module: ModuleType, name: str) -> None:
+        """Make again whatever was made of what the module calls so."""
+        if (module.__name__, name) in self._seen:
+            return
+        self._seen.add((module.__name__, name))
+        for use in self._uses.of(module, name):
+            place = str(use.module.__file__), use.line
+            if use.function:
+                self.used.add(place)
+                if self._at_import(*place):
+                    self._made(use.module, use.function)
+            elif not isinstance(use.statement, ast.ImportFrom | ast.Expr):
+                self._again(use.module, use.statement)
 
 
 def _hand_over(name: str, old: object, new: object) -> None:
