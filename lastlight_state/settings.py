@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
+    DotEnvSettingsSource,
     EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -109,14 +110,24 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The usual sources, but without the variable ``SCHEMA`` of the environment: it belongs to other programs.
 
-        Where an argument says which database it is, the variables that say so are not read either.
+        Where an argument says which database it is, the variables that say so are not read either. A source that has
+        nothing to say is left out: to ask pydantic's for each setting takes as long as to open the database.
         """
         hidden = {"schema"}
         if any(name in init_settings() for name in DATABASE):
             hidden |= {(PREFIX + name).lower() for name in DATABASE}
+        sources = [init_settings]
         if isinstance(env_settings, EnvSettingsSource):
-            env_settings.env_vars = {name: text for name, text in env_settings.env_vars.items() if name not in hidden}
-        return init_settings, env_settings, dotenv_settings, file_secret_settings
+            names = ("state_dir", PREFIX.lower())
+            env_settings.env_vars = {
+                name: text
+                for name, text in env_settings.env_vars.items()
+                if name.startswith(names) and name not in hidden
+            }
+            sources += [env_settings] if env_settings.env_vars else []
+        if isinstance(dotenv_settings, DotEnvSettingsSource) and dotenv_settings.env_file:
+            sources.append(dotenv_settings)
+        return *sources, file_secret_settings
 
     @model_validator(mode="before")
     @classmethod
