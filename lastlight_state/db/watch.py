@@ -38,7 +38,8 @@ class Watch(Generic[K]):
         self._read = read
         self._lock = threading.RLock()  # a block may be abandoned by the thread that holds it
         self._changed = threading.Condition(self._lock)
-        self._waiting: list[_Waiting[K]] = []
+        #: Made anew by each change: one may come in the middle of a loop, from the garbage collector.
+        self._waiting: tuple[_Waiting[K], ...] = ()
         self._values: dict[K, int] = {}
         self._thread: threading.Thread | None = None
         #: Those that may be in the middle of a look: also the ones that were replaced, or that nobody needs any more.
@@ -90,7 +91,7 @@ class Watch(Generic[K]):
     def _began(self, waiting: _Waiting[K]) -> None:
         with self._lock:
             is_sooner = waiting.interval < self._interval()
-            self._waiting.append(waiting)
+            self._waiting = (*self._waiting, waiting)
             if self._closed is None and (self._thread is None or is_sooner):
                 self._start()
 
@@ -104,8 +105,7 @@ class Watch(Generic[K]):
 
     def _over(self, waiting: _Waiting[K]) -> None:
         with self._lock:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            self._waiting = tuple(other for other in self._waiting if other is not waiting)
             if not self._waiting:
                 self._rest()
 
@@ -142,7 +142,7 @@ class Watch(Generic[K]):
     def _wake(self, keys: Collection[K]) -> None:
         """Wake all who wait for one of these keys."""
         self._changed.notify_all()
-        for waiting in list(self._waiting):  # whoever is woken, or collected meanwhile, leaves it
+        for waiting in self._waiting:
             if waiting.woken is not None and not set(keys).isdisjoint(waiting.keys):
                 waiting.woken()
 
@@ -155,7 +155,7 @@ class Watch(Generic[K]):
         with self._lock:
             if idle.is_set():
                 return []
-            self._waiting = [waiting for waiting in list(self._waiting) if not waiting.gone]
+            self._waiting = tuple(waiting for waiting in self._waiting if not waiting.gone)
             if not self._waiting:
                 self._rest()
             return list({key for waiting in self._waiting for key in waiting.keys})
