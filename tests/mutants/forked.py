@@ -130,6 +130,8 @@ class Trials:
         self._most: float = session.config.getoption("most")
         #: The seconds of tests that have run in a fork. Those that took long come last.
         self._took: dict[str, float] = {}
+        #: The tests that have noticed a change of a file. They come first.
+        self._noticing: dict[str, set[str]] = defaultdict(set)
 
     def outcome(self, change: Change) -> tuple[str, str]:
         """``noticed`` and the test, or ``survived``, ``cut off``, ``uncovered``, ``hung``, ``elsewhere``."""
@@ -141,10 +143,13 @@ class Trials:
             return "elsewhere", ""
         found = dict.fromkeys((*first, *self._recorded.tests(change, used)))
         tests = [test for test in found if not self._unsound.get(test.nodeid)]
-        tests.sort(key=lambda test: self._took.get(test.nodeid, 0.0) > LONG)
+        first_of_all = self._noticing[change.file]
+        tests.sort(key=lambda test: (self._took.get(test.nodeid, 0.0) > LONG, test.nodeid not in first_of_all))
         outcome, name = self._forked(apply, tests)
         if name and self._is_unsound(name, tests):
             return self.outcome(change)
+        if name:
+            self._noticing[change.file].add(name)
         return outcome if tests else "uncovered", name
 
     def _applying(self, change: Change, text: str, lines: range) -> Applying:
