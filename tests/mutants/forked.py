@@ -144,7 +144,8 @@ class Trials:
         found = dict.fromkeys((*first, *self._recorded.tests(change, used)))
         tests = [test for test in found if not self._unsound.get(test.nodeid)]
         first_of_all = self._noticing[change.file]
-        tests.sort(key=lambda test: (self._took.get(test.nodeid, 0.0) > LONG, test.nodeid not in first_of_all))
+        tests.sort(key=lambda test: (self._is_slow(test), test.nodeid not in first_of_all))
+        tests.sort(key=lambda test: test not in first)
         outcome, name = self._forked(apply, tests)
         if name and self._is_unsound(name, tests):
             return self.outcome(change)
@@ -192,6 +193,9 @@ class Trials:
             self._learn(Path(folder, "took"))
             whole = "cut off" if Path(folder, "cut").exists() else "survived"
         return ("noticed" if name else whole if ended else "hung"), name
+
+    def _is_slow(self, test: pytest.Item) -> bool:
+        return self._took.get(test.nodeid, 0.0) > LONG
 
     def _learn(self, took: Path) -> None:
         for line in took.read_text().splitlines() if took.exists() else ():
