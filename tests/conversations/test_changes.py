@@ -285,6 +285,24 @@ def test_a_follower_of_all_sees_each_change_of_a_session_once(
         tx.conversations.changes.follow_all(began)
 
 
+def test_a_session_that_changed_exactly_a_minute_ago_comes_no_second_time(
+    every_backend: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """conversations CV-31: it is read again, and known."""
+    sessions, changes = every_backend.conversations.sessions, every_backend.conversations.changes
+    sessions.create(NewSession("a"))
+    stop, seen = threading.Event(), []
+    for session in changes.follow_all(frozen_clock.now(), poll_interval=0, idle_timeout=LONG, stop=stop):
+        seen.append(session.id)
+        if session.id == "a":
+            frozen_clock.advance(seconds=60)
+        if len(seen) < 3:
+            sessions.create(NewSession("bc"[len(seen) - 1]))
+        else:
+            stop.set()
+    assert seen == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("stop", [5, "now"])
 def test_what_ends_a_following_is_an_event(every_backend: StateStore, stop: Any) -> None:
     """conversations CV-31: anything else is refused before anybody waits."""

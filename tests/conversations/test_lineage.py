@@ -127,13 +127,15 @@ def test_a_fork_of_a_thousand_ancestors_is_the_last(every_backend: StateStore, r
 
 
 def test_a_circle_of_ancestors_is_named_and_ends(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-23, case 51: only foreign data can have one."""
+    """conversations CV-23, case 51: only foreign data can have one, or a depth that is too small by one."""
     c = every_backend.conversations
     branch = begun(every_backend, "m0")
     raw(_LIKE, "round", "round", 9, branch.id)
+    raw(_LIKE, "shallow", "main", 0, branch.id)
     for looked in (c.branches.history, c.branches.order, c.branches.tail, c.lineage.ancestors):
-        with pytest.raises(CorruptData):
-            looked("round")
+        for name in ("round", "shallow"):
+            with pytest.raises(CorruptData):
+                looked(name)
 
 
 def test_a_gap_in_a_history_is_named(every_backend: StateStore, raw: Raw) -> None:

@@ -50,7 +50,9 @@ def test_a_loop_advances_from_the_iteration_that_is_expected(store: StateStore) 
 def test_after_the_last_number_that_a_database_holds_there_is_no_iteration(store: StateStore) -> None:
     """workflows W-75: SQLite would go on with a float."""
     loops, run = store.workflows.loops, started(store)
-    last = loops.put(run.id, "fix", iteration=2**63 - 1)
+    loops.put(run.id, "fix", iteration=2**63 - 2)
+    last = loops.advance(run.id, "fix", expected=2**63 - 2)
+    assert last.iteration == 2**63 - 1
     with pytest.raises(InvalidValue):
         loops.advance(run.id, "fix", expected=last.iteration)
     assert loops.find(run.id, "fix") == last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import ROUND_UP, Decimal, Inexact, localcontext
+from math import nextafter
 
 import pytest
 from hypothesis import given, strategies as st
@@ -67,17 +68,22 @@ def test_no_cost_is_none() -> None:
 
 
 HALVES = (0.0000005, 0.0000015, 0.0000025, 0.1234565, 0.1234575, -0.0000015, -0.0000025, 0.49999999999999994e-6, 7e9)
-UNBELIEVABLE = (MOST_MIRRORED, 1e300, float("inf"))
+#: The last float before the first one that is not believed.
+GREATEST = nextafter(2**53 / 1_000_000, 0)
+UNBELIEVABLE = (MOST_MIRRORED, 2**53 / 1_000_000, 1e300, float("inf"))
 
 
 def test_a_float_alone_says_the_same_amount_in_sql_as_in_a_record(store: StateStore, raw: Raw) -> None:
     """workflows W-60, case 52: halves of a micro-dollar too, and amounts that no one can have spent."""
     run = started(store)
-    for index, dollars in enumerate((*HALVES, *UNBELIEVABLE)):
+    for index, dollars in enumerate((*HALVES, GREATEST, *UNBELIEVABLE)):
         raw.execution(run.id, f"e-{index:02}")
         raw("UPDATE executions SET cost_usd = ? WHERE id = ?", dollars, f"e-{index:02}")
     costs = [each.cost_usd for each in reversed(store.workflows.executions.list(run_id=run.id).items)]
-    assert costs == [*(dollars_of(round(dollars * 1e6)) for dollars in HALVES), *[None] * len(UNBELIEVABLE)]
+    assert costs == [
+        *(dollars_of(round(dollars * 1e6)) for dollars in (*HALVES, GREATEST)),
+        *[None] * len(UNBELIEVABLE),
+    ]
     assert costs[:7] == [
         Decimal(each) for each in ("0 0.000002 0.000002 0.123456 0.123458 -0.000002 -0.000002".split())
     ]

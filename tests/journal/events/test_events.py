@@ -449,10 +449,11 @@ def test_a_run_begins_at_the_number_that_its_engine_asks_for(store: StateStore) 
     assert [events.ensure_start(other, start) for start in (3, 10)] == [10, 10]
     with pytest.raises(InvalidValue):
         events.ensure_start(other, 99)
+    empty = started(store).id
     for bad in (-1, 2**53 + 1):
         with pytest.raises(InvalidValue):
-            events.ensure_start(other, bad)
-    assert events.ensure_start(started(store).id, 2**53) == 2**53
+            events.ensure_start(empty, bad)
+    assert events.ensure_start(empty, 2**53) == 2**53
     assert events.append(other, "a").seq == 10
 
 

@@ -119,6 +119,23 @@ def test_the_last_events_that_were_pruned_are_named(
         assert raised.value.key == (run_id, 3)
 
 
+def test_what_a_follower_passed_over_may_be_pruned_before_its_next_look(every_backend: StateStore, raw: Raw) -> None:
+    """journal F-7: it has seen that nothing there was asked for."""
+    events, (quiet, loud) = every_backend.journal.events, (started(every_backend).id for _ in range(2))
+    events.append_many(quiet, [NewEvent("a"), NewEvent("other")])
+    events.append(loud, "a")
+    stream = events.follow_many(
+        {quiet: 0, loud: None}, where=EventFilter(types=("a",)), poll_interval=0.01, idle_timeout=30
+    )
+    assert next(stream).run_id == loud
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
+    raw("DELETE FROM run_events WHERE run_id = ? AND seq = 1", quiet)
+    raw("DELETE FROM maintenance_permits")
+    events.append(quiet, "a")
+    found = next(stream)
+    assert (found.run_id, found.seq) == (quiet, 2)
+
+
 def test_a_follower_misses_nothing_when_the_server_ends_its_connections(postgres_database: Database) -> None:
     """journal F-3, case 39: the next look takes another connection."""
     store = postgres_database.open()

@@ -185,6 +185,9 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     several: Any = {"patternProperties": {f"^a{index}": {} for index in range(20)}}
     check_response("response", several, dict.fromkeys("abc", 1))
     assert "steps" in refusal(several, wide).problem
+    monkeypatch.setattr(forms, "MOST_STEPS", 1)
+    check_response("response", {"type": "string"}, "x")
+    assert "steps" in refusal({"type": "string", "minLength": 1}, "x").problem
 
 
 @pytest.mark.parametrize("response", [7, None, True, "text"])
