@@ -161,6 +161,8 @@ class Trials:
             codes = replacements(file, text, change.applied(text))
         except Elsewhere:
             remade.assignment(file, change.applied(text), lines)
+            if not remade.used:
+                raise
             return Applying(remade.apply, remade.used, self._recorded.of_kind(change))
         used = {(file, line) for line in lines}
         replaced = [(function, code) for place, code in codes.items() for function in self._functions[place]]

@@ -56,7 +56,7 @@ class Uses:
         for use in self._uses[name]:
             seen = vars(use.module)
             if use.owner:
-                if seen.get(use.owner) is module:
+                if seen.get(use.owner) is module or (name.isupper() and use.owner not in seen):  # part.NAME of a loop
                     yield use
             elif use.module is module or (name in seen and seen[name] is value):
                 yield use
