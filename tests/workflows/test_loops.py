@@ -45,6 +45,8 @@ def test_a_loop_advances_from_the_iteration_that_is_expected(store: StateStore) 
             loops.advance(run.id, "fix", expected=expected)
         assert (caught.value.expected, caught.value.found) == (expected, 3)
     assert stands(loops.find(run.id, "fix")) == (3, False)
+    loops.put(run.id, "new", iteration=0)
+    assert stands(loops.advance(run.id, "new", expected=0)) == (1, False)
 
 
 def test_after_the_last_number_that_a_database_holds_there_is_no_iteration(store: StateStore) -> None:

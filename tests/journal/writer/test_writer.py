@@ -296,6 +296,32 @@ def test_an_event_that_comes_just_before_the_thread_rests_does_not_wait_for_its_
         assert mirrored.wait(10)
 
 
+class Watched:
+    """A gate that tells when somebody comes to it."""
+
+    def __init__(self, gate: Any) -> None:
+        self.reached, self.release, self._gate = threading.Event(), gate.release, gate
+
+    def acquire(self, timeout: float) -> bool:
+        self.reached.set()
+        return bool(self._gate.acquire(timeout=timeout))
+
+
+def test_the_event_that_fills_the_batch_wakes_the_thread(
+    every_backend: StateStore, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-5: that one, not the next."""
+    mirrored = threading.Event()
+    options = WriterOptions(max_batch=2, linger=3_600)
+    with every_backend.journal.writer(options, mirrors=[lambda _: mirrored.set()]) as writer:
+        gate = Watched(writer._core.saver._gate)
+        monkeypatch.setattr(writer._core.saver, "_gate", gate)
+        writer.append(run_id, "a")
+        assert gate.reached.wait(10)
+        writer.append(run_id, "b")
+        assert mirrored.wait(5)
+
+
 @pytest.mark.logs("cannot be stored")
 def test_as_many_errors_are_kept_as_a_queue_holds_events(store: StateStore) -> None:
     """journal W-9: of events and of listeners; the others are logged, and counted."""

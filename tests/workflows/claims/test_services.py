@@ -125,6 +125,9 @@ def test_a_cap_of_one_workflow_keeps_only_that_one_waiting(every_backend: StateS
     every_backend.workflows.runs.finish(lined[0], "succeeded", claim=admitted[0])
     [next_narrow] = queue.admit_next(cap=10, owner="w", limit=10, workflow_caps=caps)
     assert next_narrow.run_id == lined[1]
+    lined += [create(every_backend, narrow, status="queued") for _ in range(2)]
+    both = queue.admit_next(cap=10, owner="w", limit=10, workflow_caps={narrow: 3})
+    assert [claim.run_id for claim in both] == [lined[2], lined[6]]
 
 
 @pytest.mark.parametrize("caps", [{"w": -1}, {"w": True}, {"": 1}, [("w", 1)], {"w": None}])

@@ -215,6 +215,7 @@ def test_repositories_are_counted_whichever_way_they_are_spelt(
     for limit in (1, 2, 5):
         found = all_pages(repos, limit=limit)
         assert [(each.qualified, each.runs) for each in found] == expected
+    assert repos(limit=5).next_page_token is None
     found = list(repos())
     assert (found[1].last_run_at, found[3].owner, found[3].repo) == (legacy.started_at, "b", "c/d")
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.between import before
 from support.sent import recorded
 from support.workflows.crew import Crew
 from support.workflows.plans import plan_of, plan_of_page
@@ -17,7 +18,7 @@ from lastlight_state import StateStore
 from lastlight_state.errors import LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Claim, WorkflowRun
-from lastlight_state.workflows.queue import statements as sql
+from lastlight_state.workflows.queue import Queue, statements as sql
 
 WORK = """
 import time
@@ -124,6 +125,18 @@ def test_who_was_requeued_or_admitted_meanwhile_does_not_expire(
         for run_id in ids:
             assert (every_backend.workflows.runs.get(run_id).status == "cancelled") == (run_id in expired)
         queue.expire(timedelta(0), reason="rest")
+
+
+def test_who_is_requeued_at_the_moment_of_a_sweep_has_not_waited(
+    every_backend: StateStore, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workflows W-38: not longer than no time at all."""
+    queue = every_backend.workflows.queue
+    again, other = (started(every_backend, status="queued").id for _ in range(2))
+    frozen_clock.advance(seconds=1)
+    before(monkeypatch, Queue, "_expire", lambda: queue.requeue(again, reason="outage"))
+    assert queue.expire(timedelta(0), reason="late") == (other,)
+    assert every_backend.workflows.runs.get(again).status == "queued"
 
 
 @pytest.fixture

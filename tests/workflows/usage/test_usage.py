@@ -200,6 +200,7 @@ SKILLS_IN_TIME = [
     ("fix:b", "failed"),
     ("fix:a", "failed"),
     ("fixed:a", "succeeded"),
+    ("fix;", "succeeded"),
     ("build:a", "failed"),
 ]
 
@@ -227,7 +228,8 @@ def test_a_streak_of_a_workflow_of_very_many_skills(every_backend: StateStore, f
     for index in range(51):
         frozen_clock.advance(seconds=1)
         spent(every_backend, run_id=run.id, skill=f"fix:{index}", outcome="failed")
-    spent(every_backend, run_id=run.id, skill="fixed:a")
+    for other in ("fixed:a", "fix;"):
+        spent(every_backend, run_id=run.id, skill=other)
     assert every_backend.workflows.usage.failure_streak(workflow_name="fix", limit=100) == 51
 
 
