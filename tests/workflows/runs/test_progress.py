@@ -109,10 +109,16 @@ def test_the_history_is_bounded_in_entries_and_in_bytes(store: StateStore, raw: 
     with pytest.raises(PayloadTooLarge) as refused:
         store.workflows.runs.append_phase(run.id, PhaseEntry("build", True))
     assert (refused.value.limit, refused.value.actual) == (2_000, 2_001)
-    raw("UPDATE workflow_runs SET phase_history = ? WHERE id = ?", '["' + "x" * 262_139 + '"]', run.id)
-    with pytest.raises(PayloadTooLarge) as refused:
+    added = len(',{"phase":"build","timestamp":"2026-02-03T12:34:56.789Z","success":true}')
+
+    def append_past(earlier: int) -> None:
+        raw("UPDATE workflow_runs SET phase_history = ? WHERE id = ?", '["' + "x" * (earlier - 4) + '"]', run.id)
         store.workflows.runs.append_phase(run.id, PhaseEntry("build", True))
-    assert (refused.value.where, refused.value.limit) == ("phase_history", 262_144)
+
+    with pytest.raises(PayloadTooLarge) as refused:
+        append_past(262_145 - added)
+    assert (refused.value.where, refused.value.limit, refused.value.actual) == ("phase_history", 262_144, 262_145)
+    append_past(262_144 - added)
 
 
 def test_a_history_that_is_no_list_is_not_guessed(store: StateStore, raw: Raw) -> None:
