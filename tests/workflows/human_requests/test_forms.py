@@ -174,6 +174,7 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     """workflows W-90, W-91: schemas that double with each reference, and long lists of unequal things."""
     rows = {"items": {"properties": {key: {"type": "string"} for key in "abc"}, "required": ["a"]}}
     check_response("response", rows, [dict.fromkeys("abc", "x")] * 2_000)
+    check_response("response", {"uniqueItems": True}, list(range(800)))
     wide = {f"k{index}": index for index in range(500)}
     check_response("response", {"properties": {key: {"type": "integer"} for key in wide}}, wide)
     monkeypatch.setattr(forms, "MOST_STEPS", 5_000)
