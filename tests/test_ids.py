@@ -56,6 +56,15 @@ def test_ids_of_one_millisecond_increase() -> None:
     assert made == sorted(set(made))
 
 
+def test_ids_of_one_millisecond_increase_where_the_second_half_of_an_id_is_full() -> None:
+    source = IdSource(lambda: 5)
+    made = [source.fresh()]
+    for tail in (2**62 - 2**32 - 1, 2**62 - 1, 2**63 - 1):
+        source._tail = tail
+        made.append(source.fresh())
+    assert made[1:] == sorted(set(made[1:]))
+
+
 def test_a_counter_that_is_full_goes_on_in_the_next_millisecond() -> None:
     source = IdSource(lambda: 5)
     first = source.fresh()

@@ -52,6 +52,12 @@ def test_an_unsafe_slug_is_refused_and_nothing_is_created(log: AgentLog, tmp_pat
     assert contents_below(tmp_path) == []
 
 
+@pytest.mark.parametrize("slug", ["x" * 255, "é" * 127 + "x"])
+def test_a_slug_may_be_as_long_as_a_name_can_be(slug: str) -> None:
+    """agent-log L-11."""
+    assert checked_slug(slug) == slug
+
+
 def test_a_working_directory_without_a_name_is_refused(log: AgentLog, tmp_path: Path) -> None:
     """agent-log L-10, L-11: the slug of an empty directory is empty."""
     with pytest.raises(UnsafePath):

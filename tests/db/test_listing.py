@@ -210,7 +210,7 @@ def test_each_shape_is_compiled_once_and_shapes_are_bounded(scratch: StateStore)
     assert listing.statement({"number": 2}, paged=True) is not first
     for limit in range(1, MOST_SHAPES + 10):
         listing.statement({}, paged=False, limit=limit)
-    assert len(listing._made) <= MOST_SHAPES
+        assert len(listing._made) <= MOST_SHAPES
 
 
 def test_words_of_ours_stand_in_the_statement_whatever_their_order_and_number(every_backend: StateStore) -> None:

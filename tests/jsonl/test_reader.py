@@ -15,6 +15,7 @@ from support.jsonl.lines import KIND, is_record, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
+from lastlight_state.jsonl.brackets import DEEPEST
 from lastlight_state.jsonl.reader import LineReader
 from lastlight_state.jsonl.recovery import Recovery, judge
 
@@ -197,7 +198,9 @@ def test_a_line_past_the_limit_is_skipped_wherever_in_a_block_it_stands(path: Pa
         reader = LineReader(descriptor, path, KIND, max_line_bytes=len(whole(0)))
         found = reader.batch(descriptor) or []
         assert reader.batch(descriptor) is None
+        unjudged = LineReader(descriptor, path, KIND, max_line_bytes=len(whole(0))).raw_batch(descriptor) or []
     assert [line.value["n"] for line in found] == [0, 2]
+    assert [line.raw for line in unjudged] == [whole(0), None, whole(2), None]
     assert [issue.reason for issue in reader.issues] == ["oversize"] * 2
 
 
@@ -314,6 +317,13 @@ def test_a_record_behind_any_number_of_open_levels_is_found() -> None:
     """agent-log L-38: however deep the torn line was nested, also where the record makes a value of it."""
     for torn in (b'{"a":' * 5_000, b'{"a":[' * 500 + b'{"b":"' + b"x" * 1_000_000, b'[{"a":"' * 100_000):
         assert [piece.value["n"] for piece in judge(torn + whole(1), is_record).pieces] == [1]
+
+
+@pytest.mark.parametrize(("levels", "is_found"), [(DEEPEST, True), (DEEPEST + 1, False)])
+def test_a_record_is_found_behind_a_torn_one_down_to_so_many_levels(levels: int, is_found: bool) -> None:
+    """agent-log L-38: its own level counts."""
+    deep = whole(1)[:-1] + b',"deep":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+    assert [piece.raw for piece in judge(b'{"a":' + deep, is_record).pieces] == [deep] * is_found
 
 
 def test_every_intact_record_between_torn_ones_is_found() -> None:

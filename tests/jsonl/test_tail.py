@@ -65,6 +65,8 @@ def test_a_line_past_the_limit_is_passed_over(path: Path) -> None:
     path.write_bytes(dump_line(record(0)) + dump_line(record(1, text="x" * 9_000)) + dump_line(record(2)))
     found = tail(path, 5, max_line_bytes=1_000, block_bytes=512)
     assert (numbers(found), [issue.reason for issue in found.issues]) == ([0, 2], ["oversize"])
+    exactly = tail(path, 5, max_line_bytes=len(dump_line(record(0))) - 1, block_bytes=512)
+    assert (numbers(exactly), len(exactly.issues)) == ([0, 2], 1)
 
 
 @pytest.mark.parametrize("is_full", [False, pytest.param(True, marks=pytest.mark.soak)])

@@ -131,6 +131,14 @@ def test_there_is_a_greatest_number() -> None:
         parity.next_number("host", parity.GREATEST - 1)
 
 
+def test_above_the_greatest_number_of_the_other_side_there_is_none(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-20, MB-21: nothing is sent out of order."""
+    reply(agent)
+    sql(outbound(host), "UPDATE messages_out SET seq = ?", [parity.GREATEST])
+    with pytest.raises(InvalidValue, match="seq"):
+        send(host)
+
+
 def test_messages_are_found_by_number_on_both_sides(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-25, case 40: parity alone says where to look, and the platform's id is known as far as it is."""
     given = host.inbox.send("1700.5:group", kind="chat", content={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 import psycopg
@@ -137,6 +138,8 @@ def test_a_script_makes_the_schema_and_binds_functions_to_it(postgres_place: Pla
 def test_a_script_waits_for_another_migration_for_as_long_as_was_asked(postgres_place: Place) -> None:
     """migrations MG-26, Postgres."""
     backend = postgres_place.backend()
+    for seconds, waits in ((0.4, ("400", "400")), (40, ("40000", "5000"))):
+        assert tuple(re.findall("lock_timeout = ([0-9]+)", script(backend, lock_timeout=seconds) or "")) == waits
     text = script(backend, lock_timeout=0.05) or ""
     with postgres_place.backend().migration(1), pytest.raises(psycopg.errors.LockNotAvailable):
         execute(postgres_place, text)

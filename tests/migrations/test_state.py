@@ -153,11 +153,14 @@ def test_migrating_a_newer_schema_changes_nothing(place: Place) -> None:
     assert (result.state, result.from_revision, result.to_revision, result.revisions) == ("ahead", "9999", "9999", ())
 
 
-def test_a_version_of_another_program_is_refused(place: Place) -> None:
-    backend = at(place, "ae1027a6acf")
+@pytest.mark.parametrize(("revision", "second"), [("ae1027a6acf", None), (HEAD, "ae1027a6acf")])
+def test_a_version_of_another_program_is_refused(place: Place, revision: str, second: str | None) -> None:
+    backend = at(place, revision)
+    if second is not None:
+        place.raw().execute(f"INSERT INTO {VERSION_TABLE} (version_num) VALUES ('{second}')")
     assert read_state(backend).state == "foreign"
     for ask in (verify, migrate):
-        with pytest.raises(SchemaMismatch, match="'ae1027a6acf', which is not a revision"):
+        with pytest.raises(SchemaMismatch, match="ae1027a6acf', which is not a revision"):
             ask(backend)
 
 

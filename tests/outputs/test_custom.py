@@ -223,6 +223,9 @@ def test_a_damaged_row_of_a_table_of_ones_own_is_named_by_its_key(fresh_database
         results.find_latest(own, run_id, "n")
     assert (refusal.value.table, refusal.value.key, refusal.value.column) == ("t", (run_id, "n", 3), "at")
     assert [one.key for one in results.load(own, run_id).damaged] == [(run_id, "n", 3)]
+    with pytest.raises(CorruptData) as refusal:
+        store.outputs.snapshot.load(run_id)
+    assert refusal.value.key == (run_id, "n", 3)
 
 
 def test_a_damaged_row_without_a_primary_key_is_named_by_what_was_sought(fresh_database: Database) -> None:
