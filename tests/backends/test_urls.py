@@ -83,6 +83,7 @@ def test_what_names_nothing_is_refused(given: str | Path) -> None:
         "post-gres://ana:a-secret@db/s",
         "postgresql://ana:a-secret@db:port/state",
         f"postgresql://ana:{PASSWORD}@db/state",
+        "postgresql://ana:a@secret@db/state",
     ],
 )
 def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -> None:

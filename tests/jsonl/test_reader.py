@@ -186,9 +186,9 @@ def test_an_unterminated_line_past_the_limit_is_a_torn_tail(path: Path) -> None:
 
 def test_a_record_of_exactly_the_limit_is_read(path: Path) -> None:
     """agent-log L-39."""
-    path.write_bytes(whole(0) + b"\n" + whole(1, "x") + b"\n")
+    path.write_bytes(whole(0) + b"\n" + whole(1, "x") + b"\n" + b"x" * len(whole(0)) + b"\n")
     seen = read(path, max_line_bytes=len(whole(0)))
-    assert (seen.numbers, seen.reasons) == ([0], ["oversize"])
+    assert (seen.numbers, seen.reasons) == ([0], ["oversize", "bad_json"])
 
 
 def test_a_line_past_the_limit_is_skipped_wherever_in_a_block_it_stands(path: Path) -> None:

@@ -120,6 +120,8 @@ def test_a_series_with_two_live_messages_is_listed(tmp_path: Path) -> None:
     assert (found.message_id, "several live messages" in found.problem) == ("b", True)
     sql(folder / "inbound.db", "DELETE FROM messages_in WHERE id = 'a'")
     assert HostMailbox.open(folder).verify() == []
+    sql(folder / "inbound.db", f"{insert} VALUES ('none', 0, 'chat', '2026-01-01', 'none', '{{}}')")
+    assert [found.message_id for found in HostMailbox.open(folder).verify()] == ["none"]
     sql(folder / "inbound.db", "DELETE FROM messages_in")
     assert HostMailbox.open(folder, strict=True).verify() == []
 

@@ -18,6 +18,22 @@ from lastlight_state.migrations import apply, current, history, migrate, scripts
 ALL = tuple(scripts.revisions())
 
 
+def test_what_old_rows_say_is_carried_over_once_by_the_revision_that_adds_the_columns(place: Place) -> None:
+    """migrations MG-69: later changes of these columns stay."""
+    place.at("0001")
+    raw = place.raw()
+    raw.execute(
+        "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, phase_history, started_at, updated_at"
+        ") VALUES ('r', 'w', 't', 'p', '[{\"phase\": \"plan\", \"success\": true}]', '2026-02-03T12:00:00.000Z', "
+        "'2026-02-03T12:00:00.000Z')"
+    )
+    migrate(place.backend(), "0003")
+    assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(1,)]
+    raw.execute("UPDATE workflow_runs SET phase_count = 7")
+    migrate(place.backend())
+    assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(7,)]
+
+
 def test_migrating_reaches_the_head_and_a_second_time_does_nothing(place: Place) -> None:
     """migrations MG-23."""
     backend = place.backend()

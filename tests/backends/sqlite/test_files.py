@@ -91,6 +91,7 @@ def header(*, page: int = 4096, pages: int = 3, versions: bytes = b"\2\2") -> by
         (header(page=1, pages=2), 131_071, True),
         (header(page=32_768, pages=1), 32_768, False),
         (header(page=512, pages=300), 300 * 512 - 1, True),
+        (header(pages=2**24), 4096, True),
         (header(versions=b"\1\1"), 4096, False),
         (header(versions=b"\2\1"), 4096, False),
         (header(), 100, True),
