@@ -113,8 +113,8 @@ def test_a_series_with_two_live_messages_is_listed(tmp_path: Path) -> None:
         row = (name, seq, "task", "2026-01-01T00:00:00.000Z", "@daily", "a", "{}")
         columns = "id, seq, kind, timestamp, recurrence, series_id, content"
         sql(folder / "inbound.db", f"INSERT INTO messages_in ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    insert = "INSERT INTO messages_in (id, seq, kind, timestamp, series_id, content)"
     for name, seq in (("plain", 6), ("as plain", 8)):
-        insert = "INSERT INTO messages_in (id, seq, kind, timestamp, series_id, content)"
         sql(folder / "inbound.db", f"{insert} VALUES (?, ?, 'chat', '2026-01-01', 'p', '{{}}')", [name, seq])
     [found] = HostMailbox.open(folder).verify()
     assert (found.message_id, "several live messages" in found.problem) == ("b", True)
