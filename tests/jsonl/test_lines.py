@@ -104,6 +104,12 @@ def test_what_no_line_can_hold_is_named_by_its_path(make: Callable[[], Any], whe
 def test_five_hundred_levels_are_written_and_read() -> None:
     """agent-log L-31."""
     assert load_line(dump_line(nested(500))) == nested(500)
+    lists: list[Any] = [1.0]
+    for _ in range(498):
+        lists = [lists]
+    assert dump_line({"a": lists}) == b'{"a":' + b"[" * 499 + b"1" + b"]" * 499 + b"}\n"
+    with pytest.raises(InvalidValue):
+        dump_line({"a": [lists]})
 
 
 def test_levels_beyond_what_is_left_of_the_stack_are_refused_and_do_no_harm() -> None:
