@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model, model_validator
 from support.outputs.shapes import a_run
 from support.refusal import refused
 from support.workflows.steps import together
@@ -17,6 +17,17 @@ from lastlight_state.testing import Database
 class Start(BaseModel):
     description: str
     depth: int = 3
+
+
+class Told(BaseModel):
+    """An input that may be passed as a list of one text."""
+
+    description: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def named(cls, given: Any) -> Any:
+        return {"description": given[0]} if isinstance(given, list) else given
 
 
 def test_the_input_is_stored_once_and_found_again(store: StateStore, run_id: str) -> None:
@@ -198,3 +209,5 @@ def test_only_an_input_of_typed_columns_is_compared_as_they_would_hold_it(store:
     for payload in ({"isUrgent": False, "x": 2}, {"other": 1}):
         with pytest.raises(AlreadyExists):
             store.outputs.inputs.ensure(imported, payload)
+    with pytest.raises(AlreadyExists):
+        store.outputs.inputs.ensure(imported, ["text"], model=Told)

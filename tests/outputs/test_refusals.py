@@ -190,6 +190,9 @@ def test_what_a_store_may_not_make_is_named_once(database: Database) -> None:
         with pytest.raises(NotMigrated) as refusal:
             store.outputs.define(key, model)
         assert refusal.value.missing == (missing,)
+    with pytest.raises(NotMigrated) as refusal:
+        store.outputs.catalog.define_all({"analysis": Analysis, "other": Grown})
+    assert refusal.value.missing == ("table other",)
 
 
 @pytest.mark.parametrize("left_out", ["run_id", "node_id"])
