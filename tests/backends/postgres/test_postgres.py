@@ -21,7 +21,7 @@ from support.busy import Naps
 from support.old_server import old_server
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.backends import open_backend
+from lastlight_state.backends import open_backend, postgres
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.line import Turn
 from lastlight_state.backends.postgres import pool
@@ -313,6 +313,13 @@ def test_a_server_older_than_fourteen_is_refused() -> None:
     """backends B-7: PostgreSQL 14."""
     with old_server() as url, pytest.raises(NotSupported, match="older than PostgreSQL 14"):
         StateStore.open(url)
+
+
+def test_the_oldest_server_is_not_refused(postgres_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-7: the first release of the oldest version that is supported."""
+    with connect(postgres_database.url) as connection:
+        monkeypatch.setattr(postgres, "OLDEST", connection.info.server_version)
+    assert postgres_database.open().workflows.runs.list().items == ()
 
 
 def test_a_server_that_hangs_up_at_the_first_question_is_unavailable_by_the_drivers_error() -> None:

@@ -255,6 +255,8 @@ def test_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 9))
     with pytest.raises(NotSupported, match=r"older than 3\.35"):
         SqliteBackend(":memory:", Options())
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 35, 0))
+    SqliteBackend(":memory:", Options()).close()
 
 
 def test_a_connection_that_cannot_be_rolled_back_is_given_up(path: Path, caplog: pytest.LogCaptureFixture) -> None:
