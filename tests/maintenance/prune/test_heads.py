@@ -226,9 +226,22 @@ def test_only_what_is_old_counts_as_staying(store: Any, database: Database) -> N
     for name in ("running", "held"):
         talks.conversations.sessions.create(NewSession(name, status="running" if name == "running" else None))
     talks.conversations.sessions.hold("held", "a lawsuit")
-    for policy in (EXCHANGED, FED):
-        plan = store.maintenance.prune.plan(policy)
-        assert (plan.records, plan.protected) == (0, {})
+    for days in (0, 30):  # at the cutoff, to the moment
+        database.clock.advance(seconds=days * DAY)
+        for policy in (EXCHANGED, FED):
+            plan = store.maintenance.prune.plan(policy)
+            assert (plan.records, plan.protected) == (0, {})
+
+
+def test_what_was_acknowledged_at_the_cutoff_ends_what_goes(store: Any, database: Database) -> None:
+    """maintenance OP-26, OP-79: to the moment."""
+    talks = database.open()
+    sent(talks, "ana", "a")
+    database.clock.advance(seconds=1)
+    sent(talks, "ana", "b", "c")
+    database.clock.advance(seconds=30 * DAY)
+    assert store.maintenance.prune.run(EXCHANGED).counts == {"exchange_deliveries": 1, "messages": 1}
+    assert numbers(database, "exchange_deliveries", "ana") == [1, 2]
 
 
 def test_a_counter_that_is_behind_its_rows_gives_no_number_again(store: Any, database: Database) -> None:

@@ -289,7 +289,9 @@ def test_logs_of_runs_that_ended_long_ago_go(database: Database) -> None:
         database.clock.advance(seconds=1)
     log.runs.pack(id_of(1))
     log.runs.start(header(id_of(3), started_at=database.clock.now())).close()
-    database.clock.advance(seconds=31 * DAY)
+    database.clock.advance(seconds=30 * DAY)
+    assert store.maintenance.prune.plan(RUNS).protected == {}, "open since the cutoff, to the moment"
+    database.clock.advance(seconds=DAY)
     _ended(log, id_of(4), started_at=database.clock.now())
     plan = store.maintenance.prune.plan(replace(RUNS, keep_n=3))
     assert (plan.victims, plan.protected) == ((id_of(0),), {"not_ended": 1})
