@@ -8,13 +8,16 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from support.between import before
+from support.workflows.asking import WHO
 from support.workflows.claim_steps import LEASE, MILLI, abandoned
 from support.workflows.steps import Raw, started, wait_until_blocked
 
 from lastlight_state import StateStore
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import Conflict, LostRace
 from lastlight_state.testing import Database, FrozenClock, racing
-from lastlight_state.workflows import NodeRef, RunOptions, Trigger
+from lastlight_state.workflows import Gate, NodeRef, RunOptions, Trigger
+from lastlight_state.workflows.questions.rows import QuestionRows
 
 
 @pytest.fixture
@@ -101,6 +104,25 @@ def test_what_hangs_on_a_run_waits_for_the_runs_end_and_is_refused(
         writing.result(30)
     assert refusal.value.code == "run_status"
     assert store.workflows.loops.find(run.id, "review") is None
+
+
+@pytest.mark.parametrize("kind", ["gate", "request"])
+def test_a_question_that_another_program_has_closed_meanwhile_is_not_answered(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """workflows W-83, W-91: one that takes no lock on the run."""
+    store, raw = postgres_database.open(), Raw(postgres_database)
+    gates, requests, run_id = store.workflows.approvals, store.workflows.human_requests, started(store).id
+    if kind == "gate":
+        table, gate = "workflow_approvals", gates.create(run_id, Gate("plan", "Go?"))
+        answer: Callable[[], object] = partial(gates.answer, gate.id, "approved", by="ana")
+    else:
+        table, request = "human_requests", requests.create(run_id, WHO)
+        answer = partial(requests.answer, request.id, "me", by="ana")
+    before(monkeypatch, QuestionRows, "close", lambda: raw(f"UPDATE {table} SET status = 'cancelled'"))
+    with pytest.raises(LostRace):
+        answer()
+    assert raw(f"SELECT status FROM {table}") == [("cancelled",)]
 
 
 def test_a_holder_may_take_its_own_run_again_at_the_very_end_of_its_lease(
