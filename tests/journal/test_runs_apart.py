@@ -105,6 +105,7 @@ def _goes_on(store: Any, run: str) -> Iterator[Any]:
     yield journal.signals.send(run, "z").seq, journal.signals.count(run)
     yield journal.frames.append(run, None).frame_no, journal.frames.verify(run)
     yield journal.tool_calls.create(run, "z").seq, journal.tool_calls.get(run, 1), journal.tool_calls.get(run, 3)
+    yield journal.tool_calls.get(run, 2).status, journal.tool_calls.finish(run, 2, ToolOutcome("succeeded"))
     yield journal.sandboxes.get(run, "other"), journal.scores.get(f"{run}-2"), journal.scores.get(f"{run}-0")
 
 

@@ -194,6 +194,15 @@ def test_a_holder_may_take_its_own_run_again(store: StateStore, raw: Raw, frozen
     assert stand(store, old.run_id) == before
 
 
+def test_a_run_that_another_program_ended_is_not_taken_again_by_its_holder(store: StateStore, raw: Raw) -> None:
+    """workflows W-41: one that leaves the claim in the row."""
+    claim = store.workflows.claims.take(started(store).id, owner="b")
+    raw("UPDATE workflow_runs SET status = 'succeeded' WHERE id = ?", claim.run_id)
+    with pytest.raises(Conflict) as refused:
+        store.workflows.claims.take(claim.run_id, owner="b")
+    assert refused.value.code == "run_status"
+
+
 def test_a_holder_that_was_silent_too_long_counts_as_any_other(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-42: an owner that crashes and comes back under its name cannot pass the breaker."""
     old = abandoned(store, frozen_clock, "a")
