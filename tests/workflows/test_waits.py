@@ -214,13 +214,15 @@ def test_a_resumed_run_is_offered_to_anybody(store: StateStore, raw: Raw, frozen
 
 
 def test_a_run_with_a_question_that_blocks_it_is_not_resumed(store: StateStore, raw: Raw) -> None:
-    """workflows W-33: gates and requests to people alike."""
-    gate = paused(store)
+    """workflows W-33: gates and requests to people alike, and none of another run."""
+    gate, other = paused(store), started(store)
     run_id = gate.run_id
     person_is_asked(raw, store.workflows.runs.get(run_id), "pending")
     with pytest.raises(Conflict) as refused:
         store.workflows.waits.resume(run_id, by="ana", reason="go")
     assert (refused.value.code, refused.value.details["ids"]) == ("gate_pending", tuple(sorted([gate.id, "pending"])))
+    store.workflows.waits.pause(other.id)
+    assert store.workflows.waits.resume(other.id, by="ana", reason="go").status == "running"
     assert store.workflows.runs.get(run_id).status == "paused"
     raw("UPDATE human_requests SET status = 'answered'")
     raw("UPDATE workflow_approvals SET blocks_run = ?", False)
