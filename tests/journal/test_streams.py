@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.sent import recorded
-from support.workflows.steps import started, together
+from support.workflows.steps import Raw, started, together
 
 from lastlight_state import StateStore
 from lastlight_state.errors import CorruptData, FrameChainBroken, UnsavedEvents
@@ -86,6 +86,21 @@ def test_a_batch_of_several_runs_asks_for_its_counters_in_order(postgres_databas
         locks = [sql for sql in sent if "FOR UPDATE" in sql]
         assert locks
         assert all(sql.index("ORDER BY run_sequences.run_id") < sql.index("FOR UPDATE") for sql in locks)
+
+
+def test_a_counter_that_is_missing_begins_after_the_last_event_of_its_run(every_backend: StateStore, raw: Raw) -> None:
+    """journal Q-3: those of several runs, which a batch makes at once."""
+    runs = [started(every_backend).id for _ in range(3)]
+    for many, run_id in enumerate(runs):
+        for _ in range(many):
+            every_backend.journal.events.append(run_id, "before")
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('edit')")
+    raw("DELETE FROM run_sequences")
+    raw("DELETE FROM maintenance_permits")
+    with every_backend.journal.writer(WriterOptions(linger=60)) as writer:
+        queued = [writer.append(run_id, "a") for run_id in runs]
+        writer.flush()
+    assert [one.seq for one in queued] == [0, 1, 2]
 
 
 def test_no_caller_gives_an_event_or_a_signal_its_number() -> None:

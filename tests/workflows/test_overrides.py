@@ -41,11 +41,12 @@ def test_a_switch_is_of_one_name_exactly(store: StateStore) -> None:
 
 
 def test_clearing_goes_back_to_enabled(store: StateStore) -> None:
-    """workflows W-95, case 36: an unknown name is no error."""
+    """workflows W-95, case 36: an unknown name is no error, and others stay as they are."""
     overrides = store.workflows.overrides
-    overrides.put("deploy", enabled=False)
+    for name in ("deploy", "other"):
+        overrides.put(name, enabled=False)
     assert [overrides.clear("deploy"), overrides.clear("deploy"), overrides.clear("nothing")] == [True, False, False]
-    assert overrides.is_enabled("deploy")
+    assert (overrides.is_enabled("deploy"), overrides.is_enabled("other")) == (True, False)
 
 
 def test_switches_are_listed_by_name(store: StateStore) -> None:

@@ -53,7 +53,7 @@ def test_the_requests_of_an_unknown_run_are_not_found(store: StateStore) -> None
 
 
 def test_the_inbox_shows_what_is_asked_and_where_the_run_stands(store: StateStore, raw: Raw) -> None:
-    """workflows W-93, case 30: the node's label, None when the node has no row, whatever another iteration has."""
+    """workflows W-93, case 30: the node's label, None when the node has no row, whatever others have."""
     request = asked(store, FORM, workflow_name="release", trigger=Trigger("t-9"))
     [pending] = store.workflows.human_requests.list_pending()
     shared = set(type(pending).model_fields) & set(type(request).model_fields)
@@ -67,6 +67,7 @@ def test_the_inbox_shows_what_is_asked_and_where_the_run_stands(store: StateStor
     raw("DELETE FROM run_nodes")
     raw("DELETE FROM maintenance_permits")
     store.workflows.nodes.put(request.run_id, NodeRef("form", 1), label="Introduce yourself again")
+    store.workflows.nodes.put(started(store).id, NodeRef("form"), label="Introduce another")
     assert store.workflows.human_requests.list_pending().items[0].label is None
 
 
