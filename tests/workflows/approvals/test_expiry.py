@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.between import before
 from support.workflows.steps import PLAN, Raw, all_pages, paused, started, undone
 
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.testing import FrozenClock
 from lastlight_state.workflows import Approval, Gate, NodeRef, WorkflowRun
+from lastlight_state.workflows.questions.repository import QuestionRepository
 
 HOUR = timedelta(hours=1)
 ALMOST = HOUR - timedelta(milliseconds=1)
@@ -117,6 +119,23 @@ def test_an_expired_gate_takes_no_answer(store: StateStore, frozen_clock: Frozen
         with pytest.raises(Conflict) as refused:
             attempt()
         assert refused.value.code == "approval_expired"
+
+
+def test_a_sweep_that_finds_nothing_left_to_expire_resumes_nobody(
+    every_backend: StateStore, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workflows W-87: a run that was paused again since another sweep came first."""
+    approvals, run_id = every_backend.workflows.approvals, started(every_backend).id
+    gate = approvals.create(run_id, expiring(frozen_clock, on_reject="resume"))
+    frozen_clock.advance(HOUR)
+
+    def meanwhile() -> None:
+        assert approvals.expire_due() == (gate.id,)
+        every_backend.workflows.waits.pause(run_id, gates=[approvals.create(run_id, PLAN).id])
+
+    before(monkeypatch, QuestionRepository, "_expire", meanwhile)
+    assert approvals.expire_due() == ()
+    assert every_backend.workflows.runs.get(run_id).status == "paused"
 
 
 def test_all_due_gates_of_a_run_expire_together(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:

@@ -44,10 +44,12 @@ def test_what_a_run_has_used(store: StateStore) -> None:
     assert store.workflows.usage.for_run(other.id) == UsageTotals()
 
 
-def test_the_usage_of_no_run_is_not_found(store: StateStore) -> None:
-    """workflows W-13."""
+def test_the_usage_of_no_run_is_not_found(store: StateStore, raw: Raw) -> None:
+    """workflows W-13: unless another program has left executions of it."""
     with pytest.raises(NotFound):
         store.workflows.usage.for_run("nobody")
+    raw("UPDATE executions SET workflow_run_id = 'gone' WHERE id = ?", raw.execution(started(store).id))
+    assert store.workflows.usage.for_run("gone").executions == 1
 
 
 def test_what_the_runs_of_a_trigger_have_used(store: StateStore) -> None:
