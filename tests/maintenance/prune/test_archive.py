@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,8 @@ def test_each_run_that_is_removed_comes_back_from_its_bundle(fresh_database: Dat
     assert (receipt.state, receipt.counts["workflow_runs"], len(files)) == ("done", 2, 2)
     digests = {row[0] for row in database.raw().execute("SELECT digest FROM tombstones").fetchall()}
     assert {path.stem.rpartition("-")[2] for path in files} == {str(digest)[:16] for digest in digests}
+    odd = sha256(b"two/of: them").hexdigest()[:32]
+    assert {path.stem.rpartition("-")[0] for path in files} == {"run-one", f"run-{odd}"}
     loaded = [store.maintenance.bundles.load(file) for file in files]
     assert sum(sum(one.rows.values()) for one in loaded) == sum(receipt.counts.values())
     assert _counts(database) == was

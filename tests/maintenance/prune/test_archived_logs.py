@@ -63,12 +63,14 @@ def test_a_log_goes_after_its_conversation(database: Database, policy: PrunePoli
     store = database.open()
     store.conversations.sessions.create(NewSession("talk", "n", agent_session_id="s-1"))
     old_log(store, "s-1")
+    put_old(project(store) / "s-1/raw/short.txt", b"1")
     database.clock.advance(seconds=31 * DAY)
     talks = replace(policy, kind="sessions")
     plan = store.maintenance.prune.plan(talks)
     receipt = store.maintenance.prune.run(talks)
     assert (receipt.counts, there(store)) == (plan.counts, {})
-    assert receipt.counts.items() >= {"sessions": 1, **FILES}.items()
+    files = {"line_files": FILES["line_files"] + 1, "line_bytes": FILES["line_bytes"] + 1}
+    assert receipt.counts.items() >= {"sessions": 1, **files}.items()
 
 
 def test_a_log_that_is_archived_stays_unless_it_is_to_go(database: Database, policy: PrunePolicy) -> None:
@@ -141,13 +143,15 @@ def test_a_log_that_several_runs_share_goes_with_the_last_of_them(database: Data
     assert receipt.counts.items() >= FILES.items()
 
 
-@pytest.mark.parametrize("odd", ["young", "foreign", "nested", "empty", "torn", "link"])
+@pytest.mark.parametrize("odd", ["young", "of the cutoff", "foreign", "nested", "empty", "torn", "link"])
 def test_a_log_with_a_file_that_must_not_be_lost_stays_whole(database: Database, policy: PrunePolicy, odd: str) -> None:
     """maintenance OP-30: changed since the cutoff, in no bundle, with a torn end, or a link."""
     store = _with_old_runs(database, {"run": "s-1", "other": "s-2"})
     folder = project(store) / "s-1"
     if odd == "young":
         age(folder / RAW_NAME, 2 * DAY)
+    elif odd == "of the cutoff":
+        age(folder / RAW_NAME, DAY)
     elif odd == "foreign":
         put_old(folder / "notes/own.txt", b"mine")
     elif odd == "nested":

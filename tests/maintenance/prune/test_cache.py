@@ -41,12 +41,16 @@ def test_entries_go_by_their_age_and_expired_ones_at_any_age(store: Any, databas
     stored(database, "expires", days=1, expired=-1)
     stored(database, "old and expired", days=40, expired=35)
     stored(database, "old and expires", days=40, expired=-35)
+    stored(database, "old and just expired", days=40, expired=0)
     before = counts(database)
     plan = store.maintenance.prune.plan(OLD)
     receipt = store.maintenance.prune.run(OLD)
-    assert plan.counts == receipt.counts == difference(before, counts(database)) == {"output_cache": 5}
-    assert plan.records == 5
-    assert plan.victims == ("old and expired", "expired", "just expired", "old and expires", "old")
+    assert plan.counts == receipt.counts == difference(before, counts(database)) == {"output_cache": 6}
+    assert plan.records == 6
+    assert plan.victims == (
+        *("old and expired", "expired", "just expired", "old and just expired"),
+        *("old and expires", "old"),
+    )
     assert left(database) == {"cutoff", "young", "expires"}
     assert database.raw().execute("SELECT count(*) FROM tombstones").fetchone()[0] == 0
     assert (store.maintenance.prune.plan(OLD).records, store.maintenance.prune.run(OLD).counts) == (0, {})
@@ -112,6 +116,7 @@ def test_batches_of_the_cache_are_bounded_and_a_stopped_prune_goes_on(store: Any
 
     stored(database, "young", days=29.5)
     policy = PrunePolicy("cache", keep_n=1, batch_rows=250)
+    assert store.maintenance.prune.plan(policy).victims == tuple(f"{n:03}" for n in range(20))
     with racing(own) as race:
         race.before_unit(5, interrupt)
         with pytest.raises(KeyboardInterrupt):

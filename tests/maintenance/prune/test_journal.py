@@ -76,7 +76,8 @@ def test_journals_of_runs_that_live_wait_or_are_young_stay(database: Database) -
     for key in ("a", "b"):
         journalled(store, key)
     database.clock.advance(seconds=30 * DAY)
-    assert store.maintenance.prune.plan(OLD).records == 0, "the cutoff itself is young"
+    plan = store.maintenance.prune.plan(OLD)
+    assert (plan.records, plan.protected) == (0, {}), "the cutoff itself is young"
     database.clock.advance(seconds=1)
     plan = store.maintenance.prune.plan(OLD)
     assert plan.protected == {"live_parent": 1, "not_ended": 1, "pending_approval": 1}
@@ -336,6 +337,9 @@ def test_journals_of_many_runs_go_in_one_prune(database: Database, named: bool) 
     policy = PrunePolicy("journal", keep_n=0, ids=keys if named else None, batch_rows=150)
     assert store.maintenance.prune.plan(policy).counts == {"run_events": 240}
     assert store.maintenance.prune.run(policy).counts == {"run_events": 240}
+    with racing(store) as race:
+        store.maintenance.prune.run(policy)
+    assert _permits(race.statements) == 0
 
 
 def test_scores_go_in_batches_although_they_have_no_numbers(database: Database) -> None:
@@ -346,8 +350,22 @@ def test_scores_go_in_batches_although_they_have_no_numbers(database: Database) 
     insert(raw, "scores", *({"id": new_id(), "scorer_id": f"s{n}", **row} for n in range(45)))
     with racing(store) as race:
         receipt = store.maintenance.prune.run(PrunePolicy("journal", keep_n=0, batch_rows=20))
-    batches = sum(text.startswith("INSERT INTO maintenance_permits") for text in race.statements)
-    assert (receipt.counts, batches) == ({"scores": 45}, 3)
+    assert (receipt.counts, _permits(race.statements)) == ({"scores": 45}, 3)
+
+
+def test_a_batch_of_frames_ends_before_the_first_whole_one_that_does_not_fit(database: Database) -> None:
+    """maintenance OP-28, OP-90, case 10: it begins what is left, and need not fit."""
+    store, raw, at = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
+    insert(raw, "workflow_runs", run_row("old", at))
+    _insert_journal(raw, "old", at, 0, [n % 20 == 0 for n in range(45)], 0, 0, 0)
+    with racing(store) as race:
+        receipt = store.maintenance.prune.run(PrunePolicy("journal", keep_n=0, batch_rows=20))
+    assert (receipt.counts, _permits(race.statements)) == ({"run_frames": 40}, 2)
+
+
+def _permits(statements: list[str]) -> int:
+    """How many batches these statements are of."""
+    return sum(text.startswith("INSERT INTO maintenance_permits") for text in statements)
 
 
 def test_what_is_appended_between_the_look_and_its_batch_stays_whole(database: Database) -> None:

@@ -275,7 +275,7 @@ def test_batches_are_bounded_by_rows_and_a_large_run_is_one_alone(database: Data
     event = {"type": "e", "occurred_at": at, "payload": "{}"}
     insert(raw, "run_events", *({"run_id": key, "seq": n, **event} for key in "ab" for n in range(60)))
     with racing(store) as race:
-        receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=10))
+        receipt = store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=3))
     assert receipt.counts == {"run_events": 120, "workflow_runs": 5}
     assert (
         sum("DELETE FROM workflow_runs" in text or 'DELETE FROM "workflow_runs"' in text for text in race.statements)
