@@ -428,13 +428,19 @@ def test_settings_of_the_file_and_its_growth_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "remedy"), [(7, "lastlight-state reap --older-than 420m"), (25, "lastlight-state reap")]
+    ("silence", "remedy"),
+    [
+        (timedelta(hours=7, seconds=1), "lastlight-state reap --older-than 420m"),
+        (timedelta(hours=24), "lastlight-state reap --older-than 1440m"),
+        (timedelta(hours=24, milliseconds=1), "lastlight-state reap"),
+    ],
+    ids=str,
 )
 def test_silent_sessions_are_ended_by_the_command_that_doctor_names(
-    database: Database, hours: int, remedy: str
+    database: Database, silence: timedelta, remedy: str
 ) -> None:
-    """maintenance OP-15, OP-33: `reap` alone ends nobody who has been silent for less than a day."""
-    store, begin = database.open(), database.clock.now() - timedelta(hours=hours, seconds=1)
+    """maintenance OP-15, OP-33: `reap` alone ends nobody who has not been silent for more than a day."""
+    store, begin = database.open(), database.clock.now() - silence
     times = SessionTimes(created_at=begin, started_at=begin)
     for name in ("dead", "older"):
         provenance = Provenance(artifacts_path="/out")
@@ -478,6 +484,10 @@ def test_too_little_space_and_a_journal_left_beside_the_file_are_told(
     found = state_store.maintenance.doctor.examine(only=["DOC-04"])
     assert [finding.severity for finding in found.findings] == ["warning", "warning"]
     assert str(hot) in found.findings[1].samples
+    size = sum(path.stat().st_size for path in state_store.backend.files if path.exists())
+    for free, told in ((size - 1, 2), (size, 1)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: shutil._ntuple_diskusage(free, 0, free))
+        assert len(findings(state_store, only=["DOC-04"])) == told
 
 
 def test_files_that_are_links_or_were_left_behind_are_told_and_torn_ones_without_reading_them_whole(

@@ -249,6 +249,9 @@ def test_messages_are_told_that_an_agent_took_long_ago_without_a_sign_of_life_si
         agent = store.mailbox.agent("g", name)
         assert agent.inbox.take()
         taken[name] = agent, message.id
+    database.clock.advance(MILLISECOND)
+    for agent, _ in taken.values():
+        agent.beat()
     database.clock.advance(timedelta(minutes=30))
     assert told(store, "DOC-15") == {}
     database.clock.advance(MILLISECOND)

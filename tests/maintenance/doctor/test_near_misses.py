@@ -13,7 +13,7 @@ from support.maintenance.rows import insert, run_row
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
 from lastlight_state.conversations import NewMessage, NewSession, SessionTimes
-from lastlight_state.maintenance.doctor import server
+from lastlight_state.maintenance.doctor import files, logs, server
 from lastlight_state.maintenance.doctor.check import MOST
 from lastlight_state.testing import Database
 
@@ -248,6 +248,31 @@ def test_only_the_log_of_an_execution_that_ended_is_missed(database: Database) -
     insert(rows.raw, "tombstones", {"kind": "agent_session", "id": "pruned", **buried})
     insert(rows.raw, "tombstones", {"kind": "run", "id": "lost", **buried})
     assert told(store, "DOC-10") == {("executions", ("lost lost",))}
+
+
+@pytest.mark.parametrize(("newest", "lost"), [(2, set()), (3, {("executions", ("lost lost",))})])
+def test_no_log_is_missed_where_there_may_be_more_than_were_looked_at(
+    database: Database, monkeypatch: pytest.MonkeyPatch, newest: int, lost: set[Any]
+) -> None:
+    """maintenance OP-15: unless the examination is deep."""
+    rows, store = Rows(database), database.open()
+    for module in (files, logs):
+        monkeypatch.setattr(module, "NEWEST", newest)
+    for name in ("one", "two"):
+        with store.agent_log.writer.open(place=Cwd("/work"), session_id=name, prompt="x"):
+            pass
+    rows.executions({"id": name, "session_id": name} for name in ("one", "two", "lost"))
+    assert told(store, "DOC-10") == lost
+    assert told(store, "DOC-10", deep=True) == {("executions", ("lost lost",))}
+
+
+def test_a_time_may_be_a_day_ahead_of_the_clock(database: Database) -> None:
+    """maintenance OP-15: clocks of other machines are."""
+    rows, store = Rows(database), database.open()
+    rows.run("ahead", "running", updated_at=rows.now + timedelta(days=1))
+    assert told(store, "DOC-13") == set()
+    rows.run("far ahead", "running", updated_at=rows.now + timedelta(days=1) + MILLISECOND)
+    assert told(store, "DOC-13") == {("workflow_runs", ("far ahead",))}
 
 
 def test_a_branch_may_be_forked_from_the_very_end(database: Database) -> None:
