@@ -28,6 +28,7 @@ from lastlight_state.errors import (
     SchemaMismatch,
 )
 from lastlight_state.maintenance import CopiedTable
+from lastlight_state.maintenance.backup import manifests
 from lastlight_state.migrations import migrate
 from lastlight_state.settings import Settings
 from lastlight_state.store import connect
@@ -208,6 +209,20 @@ def test_a_backup_that_was_changed_is_named_and_not_restored(
         store.maintenance.backup.restore(folder, tmp_path / "restored.db")
     assert refused.value.code == "damaged_backup"
     assert not (tmp_path / "restored.db").exists()
+
+
+def test_a_manifest_may_be_as_large_as_its_limit(
+    sqlite_database: Database, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-46, OP-47."""
+    store = sqlite_database.open()
+    store.maintenance.backup.create(folder)
+    size = (folder / "manifest.json").stat().st_size
+    monkeypatch.setattr(manifests, "_MOST_BYTES", size - 1)
+    with pytest.raises(Conflict, match="is too large"):
+        store.maintenance.backup.restore(folder, tmp_path / "restored.db")
+    monkeypatch.setattr(manifests, "_MOST_BYTES", size)
+    store.maintenance.backup.restore(folder, tmp_path / "restored.db")
 
 
 def test_writers_go_on_and_the_backup_is_one_moment(sqlite_database: Database, folder: Path) -> None:

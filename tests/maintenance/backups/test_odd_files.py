@@ -15,6 +15,7 @@ from support.run_log.logs import ending, head, id_of, put
 
 from lastlight_state import StateStore
 from lastlight_state.jsonl import places
+from lastlight_state.maintenance.backup import line_copies
 from lastlight_state.run_log import RunLog
 from lastlight_state.testing import Database
 
@@ -142,6 +143,16 @@ def test_what_is_no_file_among_the_line_files_is_left_out_and_named(
     inside = "logs/agent-sessions"
     assert manifest.left_out == dict.fromkeys((f"{inside}/pipe.jsonl", f"{inside}/socket"), "is not a regular file")
     assert {file.path for file in manifest.files if file.path.startswith(inside)} == {f"{inside}/one.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("path", "is_too_deep"),
+    [("n" * 2_000, False), ("n" * 2_001, True), ("é" * 1_001, True), ("d/" * 64, False), ("d/" * 65, True)],
+    ids=["long", "too long", "too many bytes", "deep", "too deep"],
+)
+def test_a_path_may_have_so_many_bytes_and_folders(path: str, is_too_deep: bool) -> None:
+    """maintenance OP-46, case 82."""
+    assert line_copies.too_deep(Path(path)) is is_too_deep
 
 
 @pytest.mark.parametrize(("name", "times", "kept"), [("d", 1_100, 63), ("n" * 250, 20, 7)], ids=["deep", "long"])

@@ -101,6 +101,23 @@ def test_a_table_with_other_columns_is_left(sqlite_database: Database, source: P
     assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
 
 
+def test_rows_that_are_nothing_but_a_key_come_into_a_table_that_needs_no_more(
+    sqlite_database: Database, source: Path
+) -> None:
+    """maintenance OP-86."""
+
+    class Mark(BaseModel):
+        note: str | None
+
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("CREATE TABLE mark (run_id TEXT, node_id TEXT, iteration INTEGER)")
+        raw.execute("INSERT INTO mark VALUES ('r1', 'n', 0)")
+    store = sqlite_database.open()
+    table = store.outputs.catalog.define("mark", Mark)
+    assert store.maintenance.imports.run(source).rows == {"mark": 1, "workflow_runs": 1}
+    assert store.outputs.results.get(table, "r1", "n").value == Mark(note=None)
+
+
 class Due(Plan):
     """A plan with a column of a type that the source has in no form of ours."""
 

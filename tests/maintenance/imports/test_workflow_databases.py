@@ -298,14 +298,14 @@ def test_a_chat_is_continued_and_its_messages_keep_their_numbers_where_they_are_
 def test_of_active_chats_in_one_place_one_stays_active(store: Any, source: Path) -> None:
     """maintenance OP-82: the one that is active here, or else the last of the source."""
     row = {"platform": "slack", "channel_id": "C", "user_id": "U", "created_at": AT, "active": 1}
-    for key, at in (("old", AT), ("new", LATER)):
+    for key, at in (("former", AT), ("latter", LATER)):  # the former is imported first
         put(source, "messaging_sessions", id=key, last_activity_at=at, **row)
     here = store.messaging.sessions.resume(KEY).session
     done = store.maintenance.imports.run(source)
     assert done.noticed == {"active_retired": 2}
-    found = {name: store.messaging.sessions.get(name) for name in ("old", "new", CHAT)}
-    assert {name: one.active for name, one in found.items()} == {"old": False, "new": True, CHAT: False}
-    assert found["old"].deactivated_reason == "duplicate"
+    found = {name: store.messaging.sessions.get(name) for name in ("former", "latter", CHAT)}
+    assert {name: one.active for name, one in found.items()} == {"former": False, "latter": True, CHAT: False}
+    assert found["former"].deactivated_reason == "duplicate"
     assert store.messaging.sessions.get(here.id).active
 
 
