@@ -88,6 +88,16 @@ def test_doctor_names_the_command_that_raises_counters(database: Database) -> No
     assert [one for one in store.maintenance.doctor.examine(only=["DOC-12"]).findings if one.remedy] == []
 
 
+@pytest.mark.usefixtures("talk")
+def test_a_plan_counts_all_counters_that_are_behind_and_names_the_first(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-67."""
+    monkeypatch.setattr(counters, "SAMPLES", 2)
+    plan = database.open().maintenance.counters.plan()
+    assert (plan.counts, len(plan.samples)) == (ONE_EACH, 2)
+
+
 def test_a_counter_that_somebody_raised_meanwhile_is_left_alone(
     database: Database, talk: Branch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: 
     """maintenance OP-77: the plan is the truth, and the receipt has neither name nor contents."""
     talks = database.open()
     own, chat = shared_place(talks)
+    version = talks.conversations.sessions.get(own).version
     before, plan = counts(database), store.maintenance.erase.plan("ana")
     receipt = store.maintenance.erase.run("ana")
     gone = {"messaging_messages": 3, "messaging_sessions": 1}
@@ -221,6 +222,7 @@ def test_a_person_is_erased_from_conversations_and_chats_and_others_stay(store: 
     assert [(one.sender, one.recipient, one.node_metadata) for one in told] == [(None, None, None)] * 2
     session, branch = talks.conversations.sessions.get(own), talks.conversations.branches.get("own")
     assert (session.user, session.name, session.node_metadata) == (None, None, None)
+    assert session.version == version + 1
     assert (branch.user, branch.node_metadata, history(talks, "own")) == (None, {"k": 1}, ["a", "both"])
     assert talks.messaging.sessions.find(chat) is None
     assert len(talks.messaging.sessions.list().items) == 1

@@ -50,13 +50,13 @@ def texts(entries: list[TimelineEntry] | tuple[TimelineEntry, ...]) -> list[str]
 
 def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> None:
     """maintenance OP-13, case 61."""
-    store, run_id = lived(database, seconds=1)
+    store, run_id = lived(database, seconds=60)
     entries = store.maintenance.timeline.list(run_id).items
     assert texts(entries) == [
         "running (run.created)",
         "wf:plan started, attempt 1",
         "wf:extra started",
-        "wf:plan failed, after 1.0 s, 3 turns, $0.1200, error_max_turns",
+        "wf:plan failed, after 60.0 s, 3 turns, $0.1200, error_max_turns",
         "wf:extra skipped, after 0.0 s",
         "running to paused (run.paused.gate)",
         "gate merge asks for approval",
