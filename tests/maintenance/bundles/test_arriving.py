@@ -31,7 +31,8 @@ def bundle(tmp_path: Path) -> Path:
 
 def test_a_session_comes_with_what_was_delivered_to_it_and_of_it(bundle: Path, store: StateStore) -> None:
     """maintenance OP-60: its inboxes with messages that no order has, and who else got its messages; no other ones."""
-    store.maintenance.bundles.load(bundle)
+    rows = store.maintenance.bundles.load(bundle).rows
+    assert (rows["exchange_inboxes"], rows["exchange_deliveries"]) == (3, 4)
     c = store.conversations
     found = {owner: [(one.ord, one.message_id) for one in _inbox(c, owner)] for owner in ("ana", "ben", "branch")}
     assert found == {"ana": [(0, "said"), (1, "asked")], "ben": [(0, "said")], "branch": [(0, "asked")]}

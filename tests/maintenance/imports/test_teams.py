@@ -230,6 +230,20 @@ def test_a_file_whose_team_is_another_one_now_gets_into_no_channel_that_is_here(
     assert [one.member for one in exchange.members("ours").items] == ["me"]
 
 
+def test_a_file_whose_team_is_a_new_one_brings_it_what_was_pruned_of_the_old_one(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84: nothing of the new team was removed here."""
+    write_team(tmp_path, "t1", letter("m1", 1, ("bo",), read_by={"bo": told(8)}))
+    imports, exchange = store.maintenance.imports, store.conversations.exchange
+    imports.run(tmp_path)
+    exchange.send(NewMessage("user", "from here", id="own"), to="t1/bo")
+    store.maintenance.prune.run(PrunePolicy("exchange", keep_days=0, ids=["t1/bo"]))
+    assert [one[1] for one in _inbox(store, "t1/bo")] == ["own"]
+    file = tmp_path / "teams" / "t1.json"
+    file.write_text(file.read_text("utf-8").replace('"t1"', '"t2"'), "utf-8")
+    imports.run(tmp_path)
+    assert _inbox(store, "t2/bo") == [(0, "m1", _at(8))]
+
+
 def test_a_message_that_somebody_stores_after_the_look_is_not_taken_for_the_teams_own(
     postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -306,6 +306,9 @@ def test_of_active_chats_in_one_place_one_stays_active(store: Any, source: Path)
     found = {name: store.messaging.sessions.get(name) for name in ("former", "latter", CHAT)}
     assert {name: one.active for name, one in found.items()} == {"former": False, "latter": True, CHAT: False}
     assert found["former"].deactivated_reason == "duplicate"
+    put(source, "messaging_messages", id=70, session_id=CHAT, role="user", content="more", timestamp=LATER)
+    done = store.maintenance.imports.run(source)
+    assert (done.units["grown"], done.noticed) == (1, {}), "it was retired before"
     assert store.messaging.sessions.get(here.id).active
 
 
