@@ -22,7 +22,7 @@ from lastlight_state import StateStore
 from lastlight_state.agent_log import Slug, removal
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import BackendUnavailable, InvalidValue
-from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.maintenance import PrunePolicy, references
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.testing import Database
@@ -141,6 +141,16 @@ def test_a_log_that_several_runs_share_goes_with_the_last_of_them(database: Data
     receipt = store.maintenance.prune.run(single)
     assert (receipt.counts, there(store)) == (plan.counts, {})
     assert receipt.counts.items() >= FILES.items()
+
+
+def test_logs_are_counted_once_however_many_there_are(
+    database: Database, policy: PrunePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-29, OP-30: also where one statement does not name all of them."""
+    monkeypatch.setattr(references, "_KEYS", 1)
+    store = _with_old_runs(database, {"one": "s-1", "two": "s-2"})
+    plan, receipt = store.maintenance.prune.plan(policy), store.maintenance.prune.run(policy)
+    assert (receipt.counts, receipt.counts["line_files"], there(store)) == (plan.counts, 6, {})
 
 
 @pytest.mark.parametrize("odd", ["young", "of the cutoff", "foreign", "nested", "empty", "torn", "link"])
