@@ -131,7 +131,7 @@ def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     given = {table: [_row(limits, table, row) for row in rows] for table, rows in found.items()}
     head = next(iter(given))
     noticed = Counter(
-        run_missing=int(head in _OF_RUNS and given[head][0].get("workflow_run_id") is not None),
+        run_missing=int(given[head][0].get("workflow_run_id") is not None),
         fire_abandoned=int(head == "cron_fires" and found[head][0]["status"] == "running"),
     )
     key: str = given[head][0]["name" if head in _OVERRIDES else "id"]
