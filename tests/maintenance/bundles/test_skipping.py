@@ -65,6 +65,7 @@ def test_a_session_that_stays_keeps_its_history_and_goes_on(
     store.maintenance.bundles.load(tmp_path / "early.zip")
     c.lifecycle.transition("talk", "failed")
     c.lifecycle.reopen("talk", actor="ana")
+    c.branches.append("first", [NewMessage("user", "two", id="two")])
     store.conversations.lifecycle.transition("talk", "aborted")
     source.maintenance.bundles.export("session", key, tmp_path / "late.zip")
     stayed = store.conversations.lifecycle.history("talk").items
@@ -72,6 +73,7 @@ def test_a_session_that_stays_keeps_its_history_and_goes_on(
     store.maintenance.bundles.load(tmp_path / "late.zip", on_conflict="skip")
     found = store.conversations.lifecycle.history("talk").items
     assert ({*stayed} < {*found}, len(found)) == (True, bundle_has)
+    assert [one.message.id for one in store.conversations.branches.tail("first")] == ["one"]
     assert store.conversations.sessions.get("talk").status == "aborted"
     assert store.maintenance.counters.plan().counts == {}
     assert store.conversations.lifecycle.reopen("talk", actor="ben").seq == max(one.seq for one in found) + 1

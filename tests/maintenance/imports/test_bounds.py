@@ -20,6 +20,7 @@ from support.maintenance.team_files import letter, write_team
 
 from lastlight_state.maintenance.imports import run_folders
 from lastlight_state.maintenance.imports.kinds import KINDS
+from lastlight_state.maintenance.imports.node_databases.found import id_of
 from lastlight_state.run_log.states import files
 from lastlight_state.testing import Database
 
@@ -84,6 +85,13 @@ def test_an_attempt_is_named_after_its_node_if_that_is_short(
     store.maintenance.imports.run(source)
     [found] = store.workflows.executions.list(run_id="r1").items
     assert (found.id == f"r1:{node}:0:1", len(found.id)) == (is_whole, 256 if is_whole else 64)
+
+
+@pytest.mark.parametrize(("parts", "is_plain"), [(("n" * 250, 0, 1), True), (("n" * 251, 0, 1), False)])
+def test_an_id_that_is_made_of_names_has_256_bytes_at_most(parts: tuple[Any, ...], is_plain: bool) -> None:
+    """maintenance OP-86."""
+    made_of_them = id_of("r", *parts)
+    assert made_of_them == (":".join(map(str, ("r", *parts))) if is_plain else made_of_them[:64])
 
 
 def test_an_id_of_a_run_with_a_colon_names_no_attempt(sqlite_database: Database, tmp_path: Path) -> None:

@@ -233,12 +233,13 @@ def test_hostile_names_links_and_contents_are_refused(store: Any, home: Path) ->
     assert [one.run_id for one in store.run_log.runs.list().items] == [RUN]
 
 
-def test_an_index_behind_a_link_and_a_damaged_first_line(store: Any, home: Path) -> None:
+@pytest.mark.parametrize("line", [b'{"type":"hea\n', b"[]\n"])
+def test_an_index_behind_a_link_and_a_damaged_first_line(store: Any, home: Path, line: bytes) -> None:
     """maintenance OP-83: a log is copied with its damage, and an index is never read through a link."""
     index = write_indexed(home, SESSION, None)
     moved = index.rename(home.parent / "elsewhere.db")
     index.symlink_to(moved)
-    write_log(home).write_bytes(b'{"type":"hea\n{"type":"run.end"}\n')
+    write_log(home).write_bytes(line + b'{"type":"run.end"}\n')
     done = store.maintenance.imports.run(home)
     assert (done.units, _codes(done)) == ({"failed": 1, "imported": 1}, {"state.db": "unsafe_path"})
 

@@ -127,6 +127,14 @@ def test_an_older_file_lacks_nothing_afterwards(every_backend: Any, source: Path
     every_backend.mailbox.agent(*KEY).state.put("a", "b")
 
 
+def test_a_file_of_an_agent_that_wrote_nothing_yet_gets_its_tables(every_backend: Any, source: Path) -> None:
+    """maintenance OP-87."""
+    folder = write_session(source)
+    (folder / "outbound.db").write_bytes(b"")
+    assert every_backend.maintenance.imports.run(source).units == {"imported": 1}
+    every_backend.mailbox.agent(*KEY).state.put("a", "b")
+
+
 def test_a_mailbox_of_another_store_is_copied_too(every_backend: Any, source: Path) -> None:
     """maintenance OP-87: also one that lacks what a later version of this library adds."""
     there = Mailboxes(source)

@@ -135,10 +135,10 @@ def test_each_run_numbers_its_own_tool_calls(store: Any, source: Path) -> None:
     for key in ("r2", "r3"):
         put(source, "runs", run_id=key)
         put(source, "events", run_id=key, seq=7)
-        put(source, "tool_calls", run_id=key, node_id="n", seq=1)
+        put(source, "tool_calls", run_id=key, node_id=f"of-{key}", seq=1)
     store.maintenance.imports.run(source)
     for key in ("r2", "r3"):
-        put(source, "tool_calls", run_id=key, node_id="n", seq=2)
+        put(source, "tool_calls", run_id=key, node_id=f"of-{key}", seq=2)
     store.maintenance.imports.run(source)
     assert [[one.seq for one in store.journal.tool_calls.list(key).items] for key in ("r2", "r3")] == [[1, 0]] * 2
     assert [store.journal.tool_calls.create(key, "mine").seq for key in ("r2", "r3")] == [2, 2]

@@ -61,6 +61,17 @@ def _check_runs(store: StateStore) -> None:
     assert [gate.id for gate in store.workflows.approvals.list_pending().items] == ["gate-1"]
 
 
+@pytest.mark.parametrize("context", [None, '["error"]'])
+def test_a_run_that_failed_without_an_error_in_its_context_has_none(
+    sqlite_database: Database, source: Path, context: str | None
+) -> None:
+    """maintenance OP-82."""
+    store = sqlite_database.open()
+    change(source, "workflow_runs", FAILED, context=context)
+    assert store.maintenance.imports.run(source).failures == ()
+    assert store.workflows.runs.get(FAILED).error is None
+
+
 def test_a_qualified_repository_is_split_and_an_explicit_owner_wins(store: Any, source: Path) -> None:
     """maintenance OP-82: an owner is not guessed from a URL; columns without a place go to the details."""
     url = "https://github.com/acme/weather/issues/42"
