@@ -19,10 +19,11 @@ RESULT = (
 
 def test_a_check_counts_what_is_wrong_and_says_where(log: AgentLog) -> None:
     """agent-log L-110."""
-    path = put(log, b"\n".join([USER, USER[:20] + RESULT, b"null", RESULT, b"", USER[:30]]))
+    other = RESULT.replace(b"c1", b"c2")
+    path = put(log, b"\n".join([USER, USER[:20] + RESULT, b"null", RESULT, other, b"", USER[:30]]))
     before = path.read_bytes()
     found = log.repair.check("s-1")
-    assert (found.lines, found.records, found.recovered) == (5, 3, 1)
+    assert (found.lines, found.records, found.recovered) == (6, 4, 1)
     assert [(issue.offset, issue.reason) for issue in found.issues] == [
         (len(USER) + 1, "torn"),
         (before.index(b"null"), "not_object"),

@@ -59,6 +59,7 @@ def test_pages_neither_skip_nor_repeat_while_files_change(log: AgentLog) -> None
         seen += [file.id for file in page]
     assert sorted(seen) == [f"s{n}" for n in range(7)]
     assert len(page) == 1
+    assert log.sessions.list(limit=8).next_page_token is None
 
 
 def test_scope_and_slug_filter(log: AgentLog) -> None:

@@ -132,13 +132,14 @@ def test_the_run_logs_how_many_and_which(place: Place, before: Any, caplog: pyte
     assert line.endswith(": five-a, five-b, five-c, five-d, three-a, three-b, two-old")
 
 
-def test_at_most_twenty_are_named(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("retired", "end"), [(20, "s18, s19"), (24, "s18, s19 and 4 more")])
+def test_at_most_twenty_are_named(place: Place, caplog: pytest.LogCaptureFixture, retired: int, end: str) -> None:
     """messaging M-6: up to 20 ids."""
     place.at("0003")
-    insert(place.raw(), [(f"s{number:02}", "C", None, 1, number) for number in range(25)])
+    insert(place.raw(), [(f"s{number:02}", "C", None, 1, number) for number in range(retired + 1)])
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
-    assert caplog.records[-1].getMessage().endswith("s18, s19 and 4 more")
+    assert caplog.records[-1].getMessage().endswith(end)
 
 
 def test_without_duplicates_nothing_is_said(place: Place, caplog: pytest.LogCaptureFixture) -> None:
