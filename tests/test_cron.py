@@ -87,6 +87,12 @@ def test_any_other_pattern_is_refused_by_field(pattern: Any, named: str) -> None
         assert repr(pattern) in str(caught.value)
 
 
+def test_a_pattern_may_be_as_long_as_the_limit() -> None:
+    """schedules X-3."""
+    longest = "0," * 123 + "0 * * * *"
+    assert (len(longest), cron.validate(longest)) == (255, longest)
+
+
 def test_needless_blanks_are_tolerated_and_not_stored() -> None:
     """schedules X-2."""
     assert cron.validate("  0  3 *\t* * ") == "0 3 * * *"

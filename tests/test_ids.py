@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -40,6 +41,9 @@ def test_an_id_is_a_uuid_of_version_seven() -> None:
 
 def test_an_id_carries_the_millisecond_of_its_making() -> None:
     assert uuid.UUID(IdSource(lambda: 1_770_120_896_789).fresh()).int >> 80 == 1_770_120_896_789
+    before = time.time_ns() // 1_000_000
+    made = uuid.UUID(IdSource().fresh()).int >> 80
+    assert before <= made <= time.time_ns() // 1_000_000
 
 
 @given(st.lists(st.integers(0, 2**47), min_size=2, max_size=50))

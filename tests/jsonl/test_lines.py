@@ -76,6 +76,13 @@ def test_what_happened_is_written_whatever_it_is(value: Any, written: bytes) -> 
     assert dump_line({"v": value}) == b'{"v":' + written + b"}\n"
 
 
+def test_the_greatest_integer_that_fits_is_written() -> None:
+    """agent-log L-31."""
+    assert len(dump_line({"v": 2**14_280 - 1})) == 4_299 + len(b'{"v":}\n')
+    with pytest.raises(InvalidValue):
+        dump_line({"v": 2**14_280})
+
+
 def test_whole_floats_from_1e21_on_keep_their_exponent() -> None:
     """agent-log L-30."""
     assert dump_line({"v": 1e21}).startswith(b'{"v":1e')

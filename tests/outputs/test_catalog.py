@@ -143,8 +143,10 @@ def test_a_required_field_more_leaves_old_rows_with_data_alone(database: Databas
     """outputs M-5, R-8, case 8."""
     before, after = database.open(migrate=True), database.open(migrate=True)
     run_id = a_run(before)
-    before.outputs.results.put(before.outputs.define("analysis", Analysis), run_id, "n", {"summary": "old"})
+    made = before.outputs.define("analysis", Analysis)
     model: Any = create_model("Analysis", __base__=Analysis, needed=(int, ...))
+    assert after.outputs.catalog.plan("analysis", model).warnings == ()
+    before.outputs.results.put(made, run_id, "n", {"summary": "old"})
     assert any("needed" in warning for warning in after.outputs.catalog.plan("analysis", model).warnings)
     found = after.outputs.results.get(after.outputs.define("analysis", model), run_id, "n")
     assert found.data["summary"] == "old"
