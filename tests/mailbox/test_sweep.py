@@ -178,10 +178,12 @@ def test_a_retry_gives_all_tries_again(host: HostMailbox, agent: AgentMailbox) -
 def test_each_side_counts_what_waits(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
     """mailbox MB-06: each count by itself."""
     sent = [send(host) for _ in range(6)]
+    done = send(host)
     send(host, process_after=frozen_clock.now() + MINUTE)
     task = host.tasks.create(prompt="p", when=When())
     host.tasks.pause(task.id)
-    agent.inbox.claim(sent[0].id, sent[1].id)
+    agent.inbox.claim(sent[0].id, sent[1].id, done.id)
+    agent.inbox.complete(done.id)
     for message in sent[2:4]:
         host.inbox.fail(message.id, error="no")
     answers = [reply(agent) for _ in range(6)]
@@ -189,7 +191,7 @@ def test_each_side_counts_what_waits(host: HostMailbox, agent: AgentMailbox, fro
     host.outbox.mark_failed(answers[1].id, error="gone", permanent=True)
     for side in (host, agent):
         found = side.status()
-        assert (found.pending, found.due, found.claimed, found.paused, found.failed) == (5, 2, 2, 1, 2)
+        assert (found.pending, found.due, found.claimed, found.paused, found.failed) == (6, 2, 2, 1, 2)
         assert (found.undelivered, found.undeliverable) == (4, 1)
 
 
