@@ -102,7 +102,7 @@ def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple
     elif isinstance(value, str | bytes) and inner:  # where it is no list of texts, its first element says so
         parts = [(f"{where}[0]", value[0], inner[0])] if value else []
     elif isinstance(value, Collection) and inner:
-        kinds = inner if isinstance(value, tuple) and Ellipsis not in inner and len(inner) == len(value) else None
+        kinds = inner if Ellipsis not in inner and len(inner) == len(value) else None
         parts = [(f"{where}[{i}]", part, kinds[i] if kinds else inner[0]) for i, part in enumerate(value)]
     found = (_problem(name, part, hint, depth + 1) for name, part, hint in parts)
     return next((problem for problem in found if problem is not None), None)

@@ -112,13 +112,16 @@ def test_targets_narrow_and_a_limit_names_the_largest(store: StateStore, run_id:
 
 
 def test_a_snapshot_may_be_as_large_as_its_limit(store: StateStore, run_id: str) -> None:
-    """outputs N-5: the rows of all its tables together."""
+    """outputs N-5: the rows of all its tables together, and none of another run."""
+    other = a_run(store)
     for key in ("notes", "words"):
-        store.outputs.results.put(store.outputs.define(key, list[str]), run_id, "n", ["x" * 100])
+        made = store.outputs.define(key, list[str])
+        store.outputs.results.put(made, run_id, "n", ["x" * 100])
+        store.outputs.results.put(made, other, "n", ["x" * 10_000])
     with pytest.raises(PayloadTooLarge) as refusal:
         store.outputs.snapshot.load(run_id, max_bytes=1)
     size = refusal.value.actual
-    assert size > 200
+    assert 200 < size < 2_000
     with pytest.raises(PayloadTooLarge):
         store.outputs.snapshot.load(run_id, max_bytes=size - 1)
     found = store.outputs.snapshot.load(run_id, max_bytes=size)
