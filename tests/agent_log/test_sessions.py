@@ -99,6 +99,7 @@ def test_what_cannot_be_looked_at_is_skipped_and_hides_nothing_else(log: AgentLo
     (outside / "stranger.jsonl").write_text("{}\n")
     (projects / "outside").symlink_to(outside)
     (projects / "inside").symlink_to(projects / "-w")
+    (projects / os.fsdecode(b"bad\xff")).mkdir()
     (projects / "-w" / "dangling.jsonl").symlink_to(tmp_path / "nowhere")
     (projects / "-w" / "linked.jsonl").symlink_to(outside / "stranger.jsonl")
     (projects / "-w" / "directory.jsonl").mkdir()
@@ -106,7 +107,7 @@ def test_what_cannot_be_looked_at_is_skipped_and_hides_nothing_else(log: AgentLo
     (projects / "-w" / "agent-1.jsonl").write_text("")
     page = log.sessions.list()
     assert [(file.slug, file.id) for file in page] == [("-w", "good"), ("inside", "good")]
-    assert page.skipped == 4 + 2 * 4
+    assert page.skipped == 5 + 2 * 4
 
 
 @pytest.fixture

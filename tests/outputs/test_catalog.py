@@ -155,6 +155,17 @@ def test_a_required_field_more_leaves_old_rows_with_data_alone(database: Databas
     assert [issue.path for issue in refusal.value.issues] == ["needed"]  # type: ignore[attr-defined]
 
 
+def test_a_value_that_is_no_model_does_not_fit_the_columns_of_one(database: Database) -> None:
+    """outputs M-6."""
+    before, after = database.open(migrate=True), database.open(migrate=True)
+    before.outputs.define("notes", Analysis)
+    assert after.outputs.catalog.plan("notes", list[str]).differences == (
+        "notes: kind: expected payload, found columns",
+    )
+    with pytest.raises(SchemaMismatch, match="kind"):
+        after.outputs.define("notes", list[str])
+
+
 def test_a_field_less_leaves_its_column_and_its_values(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     """outputs M-4, case 10: rows written now are NULL there; the log says so once."""
     caplog.set_level("INFO", "lastlight_state.outputs")

@@ -200,7 +200,17 @@ def test_a_unit_whose_connection_dies_before_it_wrote_is_repeated_once(postgres_
     naps = Naps(store)
     store.workflows.runs.ensure("key", "w", trigger=TRIGGER, phase="p")
     assert (len(naps), store.metrics.retries) == (1, 1)
-    assert len(store.workflows.runs.list()) == 1
+
+
+def test_a_unit_that_may_not_be_done_twice_is_repeated_where_nothing_of_it_was_done(
+    postgres_database: Database,
+) -> None:
+    """backends B-33: a disconnect inside its transaction."""
+    postgres_database.raw().execute(ON_INSERT.format(times=1).replace("workflow_runs", "sessions"))
+    store = postgres_database.open()
+    naps = Naps(store)
+    store.conversations.sessions.create()
+    assert (len(naps), len(store.conversations.sessions.list())) == (1, 1)
 
 
 def test_connections_that_go_on_dying_are_unavailable_and_the_next_call_finds_a_live_one(
