@@ -179,7 +179,9 @@ def test_a_scan_streams_all_lines(log: AgentLog, monkeypatch: pytest.MonkeyPatch
 
 def test_the_tail_is_the_last_lines_oldest_first(log: AgentLog) -> None:
     """agent-log L-42: further back by ``before``, onwards by ``cursor``."""
-    path = put(log, b"".join(entry(n) for n in range(9)) + entry(9)[:20])
+    path = put(log, b"".join(entry(n) for n in range(9)))
+    assert log.reader.tail("s-1", n=4).torn_tail is False
+    path.write_bytes(path.read_bytes() + entry(9)[:20])
     page = log.reader.tail("s-1", n=4)
     assert (numbers(page.lines), page.torn_tail, page.at_end) == ([5, 6, 7, 8], True, True)
     older = log.reader.tail("s-1", n=4, before=page.before)
