@@ -306,16 +306,18 @@ def test_a_busy_file_is_named_when_joining(state_store: StateStore, state_dir: A
 
 
 def test_a_connection_in_autocommit_is_refused_or_made_a_transaction(store: StateStore, database: Database) -> None:
-    """backends B-43: on Postgres there would be nothing to join."""
+    """backends B-43: on Postgres there is nothing to join before the caller begins a transaction."""
     engine = engine_on(database, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         transaction = connection.begin()
         if database.name == "postgresql":
             with pytest.raises(MisuseError, match="AUTOCOMMIT"), store.transaction(connection=connection):
                 pass
-        else:
-            with store.transaction(connection=connection) as tx:
-                create(tx)
+            connection.exec_driver_sql("BEGIN")
+        with store.transaction(connection=connection) as tx:
+            create(tx)
+        if database.name == "postgresql":
+            connection.exec_driver_sql("ROLLBACK")
         transaction.rollback()
     assert count(store) == 0
     engine.dispose()

@@ -186,6 +186,7 @@ def test_a_series_that_failed_before_is_revived_by_hand_alone(
     """mailbox MB-39: `verify` names it."""
     sql(folder / "inbound.db", "UPDATE messages_in SET status = 'failed', recurrence = '0 9 * * *'")
     host = mailboxes.host("group", "session")
+    host.inbox.fail(send(host).id, error="of no series")
     assert host.sweep.advance().successors == 0
     assert [finding.message_id for finding in host.verify()] == ["first"]
     host.inbox.retry("first")
