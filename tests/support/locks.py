@@ -23,14 +23,22 @@ from lastlight_state.db.statements import Family, Statement
 
 PAGE = Path(__file__).parents[1] / "fixtures" / "locks.txt"
 _LOCK = re.compile(r"FOR (?:NO KEY )?(?:UPDATE|SHARE|KEY SHARE)(?: OF \w+)?(?: SKIP LOCKED| NOWAIT)?")
+#: The types of parameters, which say nothing of rows.
+_TYPE = re.compile(r"""::[A-Z]+(?: WITH TIME ZONE)?| COLLATE "C\"""")
 #: How deep statements lie in objects of a module.
 _DEPTH = 3
 
 
 def found() -> dict[str, str]:
-    """The locks of all statements that take some, by the name of the statement."""
-    locks = ((name, ", ".join(_LOCK.findall(text))) for name, text in statements().items())
-    return {name: lock for name, lock in locks if lock}
+    """The locks of all statements that take some, and of which rows, by the name of the statement."""
+    locks = ((name, ", ".join(_LOCK.findall(text)), text) for name, text in statements().items())
+    return {name: f"{lock}: {_rows(text)}" for name, lock, text in locks if lock}
+
+
+def _rows(text: str) -> str:
+    """What the statement says of the rows, without the columns that it shows."""
+    plain = _TYPE.sub("", text[text.find("FROM ") :])
+    return re.sub(r"%\((\w+)\)s", r":\1", " ".join(plain.split()))
 
 
 @cache
