@@ -41,6 +41,7 @@ def test_a_status_goes_from_pending_to_running_to_its_end(every_backend: StateSt
     c.lifecycle.transition("s", "pending")
     frozen_clock.advance(seconds=1)
     began = c.lifecycle.transition("s", "running", expect="pending")
+    assert refused(lambda: c.lifecycle.transition("s", "pending")) == "running"
     frozen_clock.advance(seconds=1)
     why = Reason("run.failed.exit_code", "exit 3", {"code": 3}, source="agent", actor="worker-1")
     ended = c.lifecycle.transition("s", "failed", reason=why)

@@ -71,7 +71,9 @@ def test_fields_are_set_all_or_none(every_backend: StateStore, frozen_clock: Fro
     frozen_clock.advance(seconds=1)
     assert sessions.update("s", SessionPatch(updated_at=cast(Any, None))).updated_at == frozen_clock.now()
     assert sessions.update("s", SessionPatch(updated_at=AT)).updated_at == AT
-    assert sessions.update("s", SessionPatch()).updated_at == AT
+    same = sessions.update("s", SessionPatch())
+    assert same.updated_at == AT
+    assert sessions.update("s", SessionPatch(), expect_version=same.version) == same
     for patch in (SessionPatch(name="x"), SessionPatch()):
         with pytest.raises(StaleVersion):
             sessions.update("s", patch, expect_version=session.version)

@@ -126,6 +126,16 @@ def test_a_transition_agrees_with_its_own_run_alone(database: Database) -> None:
     assert told(store, "DOC-16") == {("workflow_runs", ("wrong succeeded failed",))}
 
 
+def test_a_session_agrees_with_its_own_last_transition_alone(database: Database) -> None:
+    """maintenance OP-15: whatever others have gone through."""
+    rows, talks = Rows(database), database.open().conversations
+    for key in ("sound", "wrong"):
+        talks.sessions.create(NewSession(key, status="running"))
+    talks.lifecycle.transition("sound", "completed")
+    rows.raw.execute("UPDATE sessions SET status = 'failed' WHERE id = 'wrong'")
+    assert told(database.open(), "DOC-16") == {("sessions", ("wrong failed running",))}
+
+
 def test_a_run_counts_its_own_transitions_and_each_of_its_streams_by_itself(database: Database) -> None:
     """maintenance OP-15: whatever the others have reached."""
     rows, store = Rows(database), database.open()
