@@ -79,6 +79,14 @@ def test_a_session_of_a_runtime_comes_back_equal_and_is_saved_once(every_backend
     assert (pool.message_count, pool.branch_count, pool.last_msg_id) == (5, 3, "d")
 
 
+def test_a_system_message_that_the_order_holds_stands_where_it_stood() -> None:
+    """conversations CV-28, case 12."""
+    pile = {"collections": [message("sys", "system"), message("a")], "progression": ["sys", "a"]}
+    branch = {"id": "one", "created_at": 3.25, "messages": pile, "system": message("sys", "system")}
+    given = {**runtime(), "branches": [branch]}
+    assert SessionTree.from_runtime(given).to_runtime("json") == given
+
+
 @pytest.mark.parametrize("mode", ["db", "json", "python"])
 def test_the_three_modes_make_one_tree(mode: Literal["db", "json", "python"]) -> None:
     """conversations CV-42, case 60."""
