@@ -12,7 +12,7 @@ import pytest
 from support.between import before
 from support.conversations.talk import begun
 from support.journal.trees import element
-from support.mailbox.files import send
+from support.mailbox.files import outbound, send, sql
 from support.maintenance.mailbox_trees import say, write_session
 from support.maintenance.rows import insert
 from support.run_log.logs import ending, event, head, id_of, put
@@ -244,7 +244,7 @@ def test_messages_are_told_that_an_agent_took_long_ago_without_a_sign_of_life_si
     """maintenance OP-15: half an hour, as the sweep of a host has it."""
     store = database.open()
     taken = {}
-    for name in ("dead", "beats"):
+    for name in ("dead", "beats", "odd"):
         message = send(store.mailbox.create("g", name))
         agent = store.mailbox.agent("g", name)
         assert agent.inbox.take()
@@ -252,6 +252,7 @@ def test_messages_are_told_that_an_agent_took_long_ago_without_a_sign_of_life_si
     database.clock.advance(MILLISECOND)
     for agent, _ in taken.values():
         agent.beat()
+    sql(outbound(taken["odd"][0]), "UPDATE processing_ack SET status_changed = 'once'")  # it does not tell when
     database.clock.advance(timedelta(minutes=30))
     assert told(store, "DOC-15") == {}
     database.clock.advance(MILLISECOND)

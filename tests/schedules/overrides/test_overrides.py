@@ -38,9 +38,11 @@ def test_saying_nothing_needs_an_override_to_keep(store: StateStore, frozen_cloc
         overrides.put("tidy", by="ana")
     assert overrides.find("tidy") is None
     first = overrides.put("tidy", schedule="@daily", by="ana")
+    other = overrides.put("other", schedule="@daily", by="ana")
     now = frozen_clock.advance(seconds=1)
     again = overrides.put("tidy", by="bob")
     assert again.model_dump() == first.model_dump() | {"updated_by": "bob", "updated_at": now}
+    assert overrides.get("other") == other
 
 
 def test_two_operators_who_change_different_fields_lose_nothing(every_backend: StateStore) -> None:
