@@ -17,7 +17,7 @@ from support.workflows.steps import PLAN, Raw, started
 
 from lastlight_state.errors import Conflict
 from lastlight_state.testing import Database
-from lastlight_state.workflows import Claim, NodeRef, Trigger
+from lastlight_state.workflows import Claim, NodeRef, PhaseEntry, Trigger
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, RUNS, TRANSITIONS
 
 NODE = NodeRef("build")
@@ -52,6 +52,11 @@ WRITES: dict[str, tuple[Callable[[Any], Any], timedelta, Act]] = {
         lambda s, c: s.workflows.claims.take(c.run_id, owner="a"),
     ),
     "Queue.admit": (LOOKS["Queue._expire"].given, timedelta(0), lambda s, r: s.workflows.queue.admit(r)),
+    "Runs.append_phase and scratch": (
+        LOOKS["Runs.append_phase"].given,
+        timedelta(0),
+        lambda s, r: s.workflows.runs.append_phase(r, PhaseEntry("build", success=True), scratch={"a": 1}),
+    ),
     "Runs.set_trace": (
         LOOKS["Runs.finish"].given,
         timedelta(0),

@@ -437,6 +437,7 @@ def test_an_event_that_is_damaged_disturbs_no_append_but_its_own(sqlite_database
     for given in ({"event_id": "damaged"}, {"at": AT - timedelta(hours=1)}):
         with pytest.raises(CorruptData):
             events.append(run, "damaged", **given)
+        assert events.append(started(store).id, "damaged", **given).created
 
 
 def test_a_run_begins_at_the_number_that_its_engine_asks_for(store: StateStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,6 +137,18 @@ def test_a_sweep_that_finds_nothing_left_to_expire_resumes_nobody(
     before(monkeypatch, QuestionRepository, "_expire", meanwhile)
     assert approvals.expire_due() == ()
     assert every_backend.workflows.runs.get(run_id).status == "paused"
+
+
+def test_a_gate_that_was_put_off_since_a_sweep_looked_does_not_expire(
+    every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workflows W-87: by hand, as no call does."""
+    gate = paused(every_backend, expiring(frozen_clock))
+    later = frozen_clock.advance(HOUR) + HOUR
+    put_off = partial(raw, "UPDATE workflow_approvals SET expires_at = ?", later)
+    before(monkeypatch, QuestionRepository, "_expire", put_off)
+    assert every_backend.workflows.approvals.expire_due() == ()
+    assert every_backend.workflows.approvals.get(gate.id).status == "pending"
 
 
 def test_all_due_gates_of_a_run_expire_together(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
