@@ -66,7 +66,8 @@ def test_the_inbox_shows_what_is_asked_and_where_the_run_stands(store: StateStor
     raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
     raw("DELETE FROM run_nodes")
     raw("DELETE FROM maintenance_permits")
-    store.workflows.nodes.put(request.run_id, NodeRef("form", 1), label="Introduce yourself again")
+    for node in (NodeRef("form", 1), NodeRef("other")):
+        store.workflows.nodes.put(request.run_id, node, label="Introduce yourself again")
     store.workflows.nodes.put(started(store).id, NodeRef("form"), label="Introduce another")
     assert store.workflows.human_requests.list_pending().items[0].label is None
 
