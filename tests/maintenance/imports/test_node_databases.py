@@ -590,8 +590,9 @@ def test_a_run_that_was_pruned_stays_away(database: Database, source: Path) -> N
     imports.run(source)
     store.maintenance.prune.run(PrunePolicy(kind="runs", keep_days=1, keep_n=0))
     assert [one.id for one in store.workflows.runs.list()] == ["r2"]
-    assert imports.run(source).units == {"pruned": 1, "unchanged": 1}
-    assert imports.run(source, revive=True).units == {"imported": 1, "unchanged": 1}
+    put(source, "runs", run_id="new")
+    assert imports.run(source).units == {"imported": 1, "pruned": 1, "unchanged": 1}
+    assert imports.run(source, revive=True).units == {"imported": 1, "unchanged": 2}
     assert store.journal.events.count("r1") == 2
 
 
