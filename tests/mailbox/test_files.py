@@ -185,10 +185,12 @@ def test_a_series_that_failed_before_is_revived_by_hand_alone(
 ) -> None:
     """mailbox MB-39: `verify` names it."""
     sql(folder / "inbound.db", "UPDATE messages_in SET status = 'failed', recurrence = '0 9 * * *'")
+    sql(folder / "inbound.db", ROW, ["odd", "text", "{}"])
     host = mailboxes.host("group", "session")
     host.inbox.fail(send(host).id, error="of no series")
     assert host.sweep.advance().successors == 0
-    assert [finding.message_id for finding in host.verify()] == ["first"]
+    assert [finding.message_id for finding in host.verify()] == ["odd", "first"]
+    sql(folder / "inbound.db", "DELETE FROM messages_in WHERE id = 'odd'")
     host.inbox.retry("first")
     assert host.inbox.count_due() == 1
 

@@ -76,6 +76,12 @@ def test_a_wrong_version_is_answered_with_the_command_that_corrects_it(place: Pl
     assert (checked.code, checked.error, checked.data["actual"]) == (1, "wrong_version", real)
 
 
+def test_a_database_with_nothing_of_ours_is_at_no_revision(place: Place) -> None:
+    """migrations MG-58."""
+    place.raw().execute("CREATE TABLE orders (id TEXT)")
+    assert drift.recognised(place.backend()) is None
+
+
 def test_a_current_version_of_an_older_schema_is_wrong(place: Place) -> None:
     """migrations MG-58: ``check`` says which, beside what lacks."""
     place.at("0006")
