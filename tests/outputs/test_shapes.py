@@ -182,7 +182,14 @@ def test_two_fields_with_one_column_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [create_model("M", payload=(dict[str, int], ...)), RootModel[list[int]], list[str], dict[str, Any]],
+    [
+        create_model("M", payload=(dict[str, int], ...)),
+        RootModel[list[int]],
+        list[str],
+        dict[str, Any],
+        int | None,
+        Literal["a"],
+    ],
     ids=str,
 )
 def test_one_payload_makes_a_payload_table(model: Any) -> None:
