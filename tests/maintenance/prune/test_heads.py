@@ -265,6 +265,18 @@ def test_a_counter_that_is_behind_its_rows_gives_no_number_again(store: Any, dat
     assert numbers(database, "session_changes", branch.session_id) == [last, last + 1]
 
 
+def test_all_inboxes_are_looked_at_however_few_at_once(
+    store: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """maintenance OP-26, OP-28."""
+    talks, owners = database.open(), ["a", "b", "c"]
+    for owner in owners:
+        sent(talks, owner, f"to {owner}", f"more to {owner}")
+    database.clock.advance(seconds=31 * DAY)
+    looking_at(1, monkeypatch)
+    assert store.maintenance.prune.run(EXCHANGED).counts == {"exchange_deliveries": 3, "messages": 3}
+
+
 def test_named_inboxes_are_looked_at_once_each_however_many(
     store: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,12 +209,14 @@ def test_chats_go_with_their_messages_unless_they_are_active(store: Any, databas
     for session in sessions:
         chats.messaging.messages.append_many(session, [MessageDraft("user", "x")] * 3)
     chats.messaging.sessions.close(sessions[0])
-    database.clock.advance(seconds=8 * DAY)
+    database.clock.advance(seconds=DAY)
+    at_the_cutoff = chats.messaging.sessions.create(ConversationKey("p", "c", "c")).id
+    database.clock.advance(seconds=7 * DAY)
     plan = store.maintenance.prune.plan(PrunePolicy("messaging"))
     receipt = store.maintenance.prune.run(PrunePolicy("messaging"))
     assert plan.counts == receipt.counts == {"messaging_messages": 3, "messaging_sessions": 1}
     assert plan.protected == {"not_ended": 1}
-    assert [found.id for found in chats.messaging.sessions.list()] == sessions[1:]
+    assert [found.id for found in chats.messaging.sessions.list()] == [at_the_cutoff, sessions[1]]
 
 
 def test_fires_go_but_for_the_last_of_each_cron(database: Database) -> None:
