@@ -47,6 +47,7 @@ def test_clearing_goes_back_to_enabled(store: StateStore) -> None:
         overrides.put(name, enabled=False)
     assert [overrides.clear("deploy"), overrides.clear("deploy"), overrides.clear("nothing")] == [True, False, False]
     assert (overrides.is_enabled("deploy"), overrides.is_enabled("other")) == (True, False)
+    assert overrides.find("deploy") is None
 
 
 def test_switches_are_listed_by_name(store: StateStore) -> None:
