@@ -186,6 +186,9 @@ def test_a_session_in_the_mailbox_root_is_adopted_where_it_stands(store: Any) ->
     assert imports.run(store.mailbox.root).units == {"unchanged": 1}
     (folder / "outbound.db").unlink()
     assert (imports.run(store.mailbox.root).units, (folder / "outbound.db").is_file()) == ({"imported": 1}, True)
+    store.mailbox.create(KEY[0], "made-here")
+    assert imports.run(store.mailbox.root).units == {"imported": 1, "unchanged": 1}
+    assert imports.run(store.mailbox.root).units == {"unchanged": 2}
 
 
 TORN_INDEX = """
