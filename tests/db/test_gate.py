@@ -107,6 +107,7 @@ UNFIT: list[tuple[Any, Any, str]] = [
     (Collection[int], "abc", "given[0]: expected a whole number, got str"),
     (Sequence[str], b"abc", "given[0]: expected text, got int"),
     (tuple[int, ...], (1, "a"), "given[1]: expected a whole number, got str"),
+    (tuple[int, str], (1, "a", 2), "given[1]: expected a whole number, got str"),
     (list[str], {5}, "given: expected list, got set"),
     (set[str], {5}, "given[0]: expected text, got int"),
     (tuple[int, str], (1, 2), "given[1]: expected text, got int"),
