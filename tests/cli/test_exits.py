@@ -54,6 +54,8 @@ def test_what_is_out_of_reach_is_named() -> None:
     failure = failure_of(BackendUnavailable("refused"), location="postgresql://host/db")
     assert failure.message == "postgresql://host/db: refused"
     assert failure.details["location"] == "postgresql://host/db"
+    other = failure_of(NotFound("run", "r"), location="postgresql://host/db")
+    assert ("location" in other.details, "postgresql" in other.message) == (False, False)
 
 
 def test_a_defect_is_shown_with_its_traceback() -> None:
