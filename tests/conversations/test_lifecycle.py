@@ -109,6 +109,16 @@ def test_a_session_with_the_id_of_one_that_was_removed_continues_its_history(
     assert [one.seq for one in c.lifecycle.history("s")] == seqs
 
 
+def test_a_status_is_explained_by_the_own_last_transition(every_backend: StateStore) -> None:
+    """conversations CV-15: whatever another session has gone through, as often."""
+    c = every_backend.conversations
+    for name, status in (("s", "running"), ("t", "failed")):
+        c.sessions.create(NewSession(name))
+        c.lifecycle.transition(name, cast(Any, status))
+    reasons = {name: state.reason for name, state in c.lifecycle.states(["s", "t"]).items()}
+    assert {name: reason and reason.status for name, reason in reasons.items()} == {"s": "running", "t": "failed"}
+
+
 def test_the_same_status_again_writes_nothing(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
     """conversations CV-14, case 23: whatever was expected; another end is refused with the present status."""
     c = every_backend.conversations
