@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,6 +71,27 @@ def test_a_writer_may_be_closed_inside_its_block(state_store: StateStore) -> Non
         return (await log.runs.get(run_id)).outcome
 
     assert asyncio.run(work()) is None
+
+
+@pytest.mark.parametrize("in_a_block", [True, False])
+def test_a_closed_writer_leaves_no_thread(state_store: StateStore, in_a_block: bool) -> None:
+    """run-log RL-60: also where somebody keeps it."""
+    others = set(threading.enumerate())
+
+    async def work() -> tuple[object, list[threading.Thread]]:
+        writer = await AsyncStateStore(state_store).run_log.runs.start(_header(new_run_id()))
+        await writer.event({})
+        own = [thread for thread in set(threading.enumerate()) - others if thread.name == "lastlight-run-log"]
+        if in_a_block:
+            async with writer:
+                pass
+        else:
+            await writer.close()
+        return writer, own
+
+    _kept, [thread] = asyncio.run(work())
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_an_exception_in_the_block_ends_the_run(state_store: StateStore) -> None:
