@@ -260,6 +260,15 @@ def test_a_planted_link_is_not_written_through(host: HostMailbox, tmp_path: Path
     assert host.inbox.find("m") is None
 
 
+def test_a_mailbox_that_takes_no_bytes_of_files_takes_messages_without_files(host: HostMailbox) -> None:
+    """mailbox MB-13, case 72."""
+    settings = Settings(limits=Limits(attachment=0, attachments_total=0))
+    strict = HostMailbox.open(host.folder, settings=settings)
+    strict.inbox.send("empty", kind="chat", content={})
+    with pytest.raises(PayloadTooLarge):
+        strict.inbox.send("full", kind="chat", content={}, attachments=[Attachment("a", b"1")])
+
+
 def test_bounds_hold(host: HostMailbox) -> None:
     """mailbox MB-13, case 72: what is past one stores no message and no file; those that may grow are settings."""
     limits = Limits(
