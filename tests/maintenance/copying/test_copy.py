@@ -247,6 +247,16 @@ def test_both_must_have_the_same_schema(here: StateStore, there: Path) -> None:
         here.maintenance.copy.run(there, migrate=True)
 
 
+def test_a_source_that_has_lost_a_table_is_refused(fresh_database: Database, there: Path) -> None:
+    """maintenance OP-51: since its store was opened, too."""
+    store = fresh_database.open()
+    StateStore.open(there).close()
+    fresh_database.raw().execute("DROP TABLE vectors")
+    for attempt in (store.maintenance.copy.plan, store.maintenance.copy.run):
+        with pytest.raises(SchemaMismatch, match="vectors"):
+            attempt(there)
+
+
 def test_a_target_of_a_later_version_is_refused(here: StateStore, there: Path) -> None:
     """maintenance OP-51: also where this version may work on it."""
     StateStore.open(there).close()
