@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
-    DotEnvSettingsSource,
     EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -57,6 +56,11 @@ class Limits(BaseModel):
     attachments_total: int = 100 * 2**20
     agent_state: int = 256 * 1024
     destinations: int = 1_000
+
+
+def _says_anything(source: PydanticBaseSettingsSource) -> bool:
+    """Whether a source has variables, of the environment or of a file."""
+    return not isinstance(source, EnvSettingsSource) or bool(source.env_vars)
 
 
 class Settings(BaseSettings):
@@ -116,18 +120,14 @@ class Settings(BaseSettings):
         hidden = {"schema"}
         if any(name in init_settings() for name in DATABASE):
             hidden |= {(PREFIX + name).lower() for name in DATABASE}
-        sources = [init_settings]
         if isinstance(env_settings, EnvSettingsSource):
-            names = ("state_dir", PREFIX.lower())
+            ours = tuple(name.lower() for name in (PREFIX, "state_dir", env_settings.env_prefix))
             env_settings.env_vars = {
                 name: text
                 for name, text in env_settings.env_vars.items()
-                if name.startswith(names) and name not in hidden
+                if name.lower().startswith(ours) and name not in hidden
             }
-            sources += [env_settings] if env_settings.env_vars else []
-        if isinstance(dotenv_settings, DotEnvSettingsSource) and dotenv_settings.env_file:
-            sources.append(dotenv_settings)
-        return *sources, file_secret_settings
+        return init_settings, *filter(_says_anything, (env_settings, dotenv_settings)), file_secret_settings
 
     @model_validator(mode="before")
     @classmethod

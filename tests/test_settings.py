@@ -44,6 +44,14 @@ def test_an_argument_beats_settings_and_settings_beat_the_environment(monkeypatc
     )  # fmt: skip
 
 
+def test_a_service_may_have_a_prefix_or_a_file_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """backends B-1: as of any settings of pydantic."""
+    monkeypatch.setenv("MINE_POOL_SIZE", "7")
+    (tmp_path / "env").write_text(f"{PREFIX}POOL_SIZE=8\n")
+    given: list[dict[str, Any]] = [{}, {"_env_prefix": "MINE_"}, {"_env_file": tmp_path / "env"}]
+    assert [Settings(**one).pool_size for one in given] == [5, 7, 8]
+
+
 def test_settings_are_a_part_of_the_settings_of_a_host() -> None:
     """backends B-1: given as they were made, or as a mapping; anything else is named."""
 
