@@ -200,6 +200,7 @@ def test_a_unit_whose_connection_dies_before_it_wrote_is_repeated_once(postgres_
     naps = Naps(store)
     store.workflows.runs.ensure("key", "w", trigger=TRIGGER, phase="p")
     assert (len(naps), store.metrics.retries) == (1, 1)
+    assert len(store.workflows.runs.list()) == 1
 
 
 def test_a_unit_that_may_not_be_done_twice_is_repeated_where_nothing_of_it_was_done(
