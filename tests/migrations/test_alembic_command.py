@@ -14,7 +14,7 @@ from alembic.config import CommandLine, Config
 from alembic.util import CommandError
 from support.migrations.originals import SEED, original
 from support.migrations.policy import violations
-from support.migrations.support import Place, load
+from support.migrations.support import OLD_RUN, Place, load
 
 from lastlight_state.migrations import current, scripts
 
@@ -80,11 +80,7 @@ def test_an_upgrade_says_what_it_did_and_a_downgrade_that_there_is_no_way_down(p
     """migrations MG-69, as real commands; what the revisions do for old rows is done, too."""
     place.at("0001")
     raw = place.raw()
-    raw.execute(
-        "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, phase_history, started_at, updated_at"
-        ") VALUES ('r', 'w', 't', 'p', '[{\"phase\": \"plan\", \"success\": true}]', '2026-02-03T12:00:00.000Z', "
-        "'2026-02-03T12:00:00.000Z')"
-    )
+    raw.execute(OLD_RUN)
     named = ("-x", f"url={place.url}")
     upgraded = alembic(*named, "upgrade", "head")
     assert upgraded.returncode == 0, upgraded.stderr

@@ -7,7 +7,7 @@ from psycopg import sql
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 from support.migrations.snapshot import differences
-from support.migrations.support import Place, catalogue, tables
+from support.migrations.support import OLD_RUN, Place, catalogue, tables
 from support.migrations.workers import Workers
 from support.refusal import refused
 
@@ -22,11 +22,7 @@ def test_what_old_rows_say_is_carried_over_once_by_the_revision_that_adds_the_co
     """migrations MG-69: later changes of these columns stay."""
     place.at("0001")
     raw = place.raw()
-    raw.execute(
-        "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, phase_history, started_at, updated_at"
-        ") VALUES ('r', 'w', 't', 'p', '[{\"phase\": \"plan\", \"success\": true}]', '2026-02-03T12:00:00.000Z', "
-        "'2026-02-03T12:00:00.000Z')"
-    )
+    raw.execute(OLD_RUN)
     migrate(place.backend(), "0003")
     assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(1,)]
     raw.execute("UPDATE workflow_runs SET phase_count = 7")

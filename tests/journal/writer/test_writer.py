@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ from lastlight_state.errors import (
     UnsavedEvents,
 )
 from lastlight_state.journal import Event, NewEvent, QueuedEvent, WriterOptions
-from lastlight_state.journal.writer import queue
+from lastlight_state.journal.writer import JournalWriter, queue
 from lastlight_state.journal.writer.saver import Saver
 from lastlight_state.testing import Database, FrozenClock
 
@@ -99,28 +99,6 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
         assert [[event.event_id for event in batch] for batch in mirrored] == [["second"]]
         assert writer.append(run_id, "a", event_id="second").wait() == 1
     assert len(mirrored) == 1
-
-
-def test_who_closes_a_writer_is_woken_by_the_end_of_its_thread(
-    state_store: StateStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """journal W-5: and does not wait until it looks for itself."""
-    writer = state_store.journal.writer()
-    saver, waits, wait = writer._core.saver, threading.Event(), patience.wait
-
-    def waiting(*given: Any) -> None:
-        if saver.is_over:
-            waits.set()
-        wait(*given)
-
-    monkeypatch.setattr(queue, "LOOK_SECONDS", 3_600)
-    monkeypatch.setattr(patience, "wait", waiting)
-    monkeypatch.setattr(saver, "_has_work", lambda: not waits.wait(30))
-    saver.notice()
-    closing = threading.Thread(target=writer.close, daemon=True)
-    closing.start()
-    closing.join(10)
-    assert not closing.is_alive()
 
 
 @pytest.mark.logs("cannot be stored")
@@ -284,13 +262,19 @@ def test_a_full_batch_is_stored_without_waiting_for_more(every_backend: StateSto
     assert batches == [3, 3]
 
 
+@contextmanager
+def pairing(store: StateStore) -> Iterator[tuple[JournalWriter, threading.Event]]:
+    """A writer that waits for two events, and what is set when some are stored."""
+    mirrored = threading.Event()
+    with store.journal.writer(WriterOptions(max_batch=2, linger=3_600), mirrors=[lambda _: mirrored.set()]) as writer:
+        yield writer, mirrored
+
+
 def test_an_event_that_comes_just_before_the_thread_rests_does_not_wait_for_its_end(
     every_backend: StateStore, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """journal W-5: where it fills the batch."""
-    mirrored = threading.Event()
-    options = WriterOptions(max_batch=2, linger=3_600)
-    with every_backend.journal.writer(options, mirrors=[lambda _: mirrored.set()]) as writer:
+    with pairing(every_backend) as (writer, mirrored):
         before(monkeypatch, Saver, "_rest", lambda: writer.append(run_id, "b"))
         writer.append(run_id, "a")
         assert mirrored.wait(10)
@@ -311,9 +295,7 @@ def test_the_event_that_fills_the_batch_wakes_the_thread(
     every_backend: StateStore, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """journal W-5: that one, not the next."""
-    mirrored = threading.Event()
-    options = WriterOptions(max_batch=2, linger=3_600)
-    with every_backend.journal.writer(options, mirrors=[lambda _: mirrored.set()]) as writer:
+    with pairing(every_backend) as (writer, mirrored):
         gate = Watched(writer._core.saver._gate)
         monkeypatch.setattr(writer._core.saver, "_gate", gate)
         writer.append(run_id, "a")
@@ -370,6 +352,28 @@ def test_a_closed_writer_has_stored_everything_and_takes_nothing(store: StateSto
             with pytest.raises(StoreClosed):
                 call()
     assert len(told(store, run_id)) == 1
+
+
+def test_who_closes_a_writer_is_woken_by_the_end_of_its_thread(
+    state_store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """journal W-12: and does not wait until it looks for itself."""
+    writer = state_store.journal.writer()
+    saver, waits, wait = writer._core.saver, threading.Event(), patience.wait
+
+    def waiting(*given: Any) -> None:
+        if saver.is_over:
+            waits.set()
+        wait(*given)
+
+    monkeypatch.setattr(queue, "LOOK_SECONDS", 3_600)
+    monkeypatch.setattr(patience, "wait", waiting)
+    monkeypatch.setattr(saver, "_has_work", lambda: not waits.wait(30))
+    saver.notice()
+    closing = threading.Thread(target=writer.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
 
 
 def test_a_store_closes_its_writers(database: Database) -> None:

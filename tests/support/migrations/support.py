@@ -27,6 +27,13 @@ class Closing(Protocol):
 
 T = TypeVar("T", bound=Closing)
 
+#: Puts a run into a schema of revision 0001, with the history of one phase.
+OLD_RUN = (
+    "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, phase_history, started_at, updated_at"
+    ") VALUES ('r', 'w', 't', 'p', '[{\"phase\": \"plan\", \"success\": true}]', '2026-02-03T12:00:00.000Z', "
+    "'2026-02-03T12:00:00.000Z')"
+)
+
 
 class Place:
     """Where a database is, or will be. What was opened through it is closed with it.
