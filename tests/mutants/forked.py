@@ -154,7 +154,7 @@ class Trials:
         return outcome if tests else "uncovered", name
 
     def _applying(self, change: Change, text: str, lines: range) -> Applying:
-        """Raises `Elsewhere`."""
+        """How the change is made in this process, and which tests may show it. Raises `Elsewhere`."""
         file = str(ROOT / change.file)
         remade = Remade(self._uses, lambda *line: self._recorded.at_import([line]))
         try:

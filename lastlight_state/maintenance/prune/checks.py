@@ -89,7 +89,7 @@ def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
 
 
 def refuse_without_logs(settings: Settings) -> None:
-    """Raise `InvalidValue` where the folder of agents' logs is not there."""
+    """Raise `InvalidValue` where the folder of agents' logs is not there, `BackendUnavailable` if nobody can tell."""
     with translated(settings.agent_sessions):
         is_there = settings.agent_sessions.is_dir()
     if not is_there:
