@@ -8,11 +8,11 @@ from __future__ import annotations
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows.words import MOST_REPORTED
 
 _MILLION = Decimal(1_000_000)
-_MOST_MICROS = 2**63 - 1
-#: Up to this amount a float can represent single micro-dollars; larger foreign values are ignored.
-MOST_MIRRORED = 2.0**53 / 1_000_000
+#: The greatest float that counts as a cost: the most that an execution may report. Larger foreign values are ignored.
+MOST_MIRRORED = MOST_REPORTED / 1_000_000
 #: A decimal context of our own, wide enough for every float: the caller's context must not change results.
 _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
 
@@ -23,8 +23,8 @@ def micros_of(where: str, dollars: Decimal) -> int:
         raise InvalidValue(where, f"expected a Decimal, got {type(dollars).__name__}; floats are not exact")
     if not dollars.is_finite() or dollars < 0:
         raise InvalidValue(where, "must be a finite amount of zero or more")
-    if dollars > _MOST_MICROS // 1_000_000:
-        raise InvalidValue(where, "must be at most 2^63 - 1 micro-dollars")
+    if dollars > MOST_REPORTED // 1_000_000:
+        raise InvalidValue(where, f"must be at most {MOST_REPORTED // 1_000_000} dollars")
     return _whole(dollars)
 
 
@@ -40,7 +40,7 @@ def mirrored(micros: int) -> float:
 
 def stored_cost(micros: int | None, mirror: float | None) -> Decimal | None:
     """The cost of a row in dollars: the exact amount, or else the float, rounded as the SQL of sums rounds it."""
-    if micros is None and mirror is not None and abs(mirror) < MOST_MIRRORED:
+    if micros is None and mirror is not None and abs(mirror) <= MOST_MIRRORED:
         micros = round(mirror * 1_000_000.0)
     return None if micros is None else dollars_of(micros)
 

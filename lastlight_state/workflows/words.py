@@ -68,6 +68,10 @@ PHASE = GATE = MODEL = ACTOR = 128
 OWNER = REPO = 200
 REASON = STOP_REASON = 64
 
+#: The most that an execution may report of each count, and of its cost in micro-dollars. Nobody uses or spends more.
+#: What other programs wrote beyond it counts nothing, because a few such rows would overflow every total.
+MOST_REPORTED = 10**12
+
 #: Sizes of contents, in bytes. Those of context, scratch, phase history and output text are settings.
 LABEL = 1024
 SUMMARY = 2 * 1024

@@ -19,7 +19,8 @@ from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import words as receipt_words
 from lastlight_state.receipts.tables import PERMITS, RECEIPTS
-from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
+from lastlight_state.workflows.kernel.executions import OVERSTATED
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
 ORPHANS, SEQUENCE, STUCK, AGREEMENT, LEFT = "DOC-08", "DOC-12", "DOC-15", "DOC-16", "DOC-17"
@@ -168,6 +169,13 @@ _AGREEMENT = [
         RUNS,
         "live, and restarted more often than its limit permits",
         sa.select(RUNS.c.id).where(among(RUNS.c.status, LIVE), RUNS.c.restart_count > RUNS.c.max_restarts),
+    ),
+    Fault(
+        AGREEMENT,
+        "warning",
+        EXECUTIONS,
+        "tokens or costs beyond what an execution can use: they count nothing in totals",
+        sa.select(EXECUTIONS.c.id).where(OVERSTATED),
     ),
     Fault(
         AGREEMENT,

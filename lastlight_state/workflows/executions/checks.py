@@ -75,7 +75,7 @@ def usage_columns(usage: Usage | None) -> dict[str, Any]:
     """A usage report as columns, None for what was not reported."""
     usage = Usage() if usage is None else valid.group("usage", usage, Usage)
     row: dict[str, Any] = {
-        name: None if value is None else valid.number(f"usage.{name}", value)
+        name: None if value is None else valid.number(f"usage.{name}", value, most=words.MOST_REPORTED)
         for name, value in ((name, getattr(usage, name)) for name in COUNTERS)
     }
     micros = None if usage.cost_usd is None else micros_of("usage.cost_usd", usage.cost_usd)

@@ -18,7 +18,7 @@ from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.money import MOST_MIRRORED
 from lastlight_state.workflows.tables import EXECUTIONS, shown
-from lastlight_state.workflows.words import Outcome
+from lastlight_state.workflows.words import MOST_REPORTED, Outcome
 
 _c = EXECUTIONS.c
 
@@ -91,19 +91,29 @@ def close(
 
 
 _mirrored = nearest(_c.cost_usd * sa.literal_column("1000000.0"))
-_believable = sa.func.abs(_c.cost_usd) < sa.literal_column(f"{MOST_MIRRORED!r}")
+_believable = sa.func.abs(_c.cost_usd) <= sa.literal_column(f"{MOST_MIRRORED!r}")
 
 #: The cost in whole micro-dollars. For rows that have only the float, the same as `money.stored_cost`.
 MICROS = sa.func.coalesce(_c.cost_micros, sa.case((_believable, _mirrored)))
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
+_BELIEVED = number(-MOST_REPORTED), number(MOST_REPORTED)
+
+#: Whether another program's row says more than totals count.
+OVERSTATED = sa.or_(
+    sa.and_(_c.cost_micros.is_(None), sa.not_(_believable)),
+    *(sa.not_(_c[name].between(*_BELIEVED)) for name in ("cost_micros", *TOKENS)),
+)
+
 
 def _sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    return sa.cast(sa.func.coalesce(sa.func.sum(column), number(0)), sa.BigInteger)
+    counted = sa.case((column.between(*_BELIEVED), column))
+    return sa.cast(sa.func.coalesce(sa.func.sum(counted), number(0)), sa.BigInteger)
 
 
-#: The sums of every total and rollup. NULL counts 0; sums of integers are exact in any order.
+#: The sums of every total and rollup. NULL counts 0, and so does what no call would have accepted; sums of integers
+#: are exact in any order.
 SUMS = (
     sa.func.count().label("executions"),
     _sum(MICROS).label("cost_micros"),

@@ -223,6 +223,8 @@ def _agreement(scene: Scene) -> None:
         origin = {"parent_branch_id": root.id, "forked_at_ord": at, "fork_depth": depth}
         row = {"id": key, "session_id": root.session_id, "progression_id": key, "created_at": now, **origin}
         insert(scene.raw, "branches", row)
+    spent = {"trigger_type": "api", "trigger_id": "t", "skill": "a", "started_at": now, "input_tokens": 10**12 + 1}
+    insert(scene.raw, "executions", {"id": "x", **spent})
 
 
 def _left(scene: Scene) -> None:
@@ -245,7 +247,7 @@ PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
     "DOC-13": (_words, 7, 7),
     "DOC-14": (_contents, 6, 4),
     "DOC-15": (_stuck, 11, 11),
-    "DOC-16": (_agreement, 5, 5),
+    "DOC-16": (_agreement, 6, 6),
     "DOC-17": (_left, 2, 2),
 }
 
