@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from support.workflows.steps import started
 
-from lastlight_state import AsyncStateStore, StateStore, aiterate, iterate
+from lastlight_state import AsyncStateStore, Conflict, StateStore, aiterate, iterate
+from lastlight_state.db.records import Page
 from lastlight_state.testing import Database
 
 
@@ -52,3 +53,35 @@ def test_coroutines_go_through_all_pages(database: Database) -> None:
 
     runs = [started(database.open()).id for _ in range(5)]
     assert asyncio.run(walk()) == runs[::-1]
+
+
+@pytest.mark.parametrize(("before", "circle"), [(0, 1), (0, 2), (1, 1), (5, 3), (40, 7)])
+def test_a_walk_that_comes_back_to_a_page_stops(before: int, circle: int) -> None:
+    """house H-42: however many pages lie before the circle and in it; without it the walk would never end."""
+
+    def listing(*, page_token: str | None = None) -> Page[int]:
+        at = int(page_token or "0")
+        following = before if at == before + circle - 1 else at + 1
+        return Page(items=(at,), next_page_token=str(following))
+
+    async def listed(*, page_token: str | None = None) -> Page[int]:
+        return listing(page_token=page_token)
+
+    async def walk() -> list[int]:
+        return [item async for item in aiterate(listed)]
+
+    with pytest.raises(Conflict, match="leads back to a page") as caught:
+        list(iterate(listing))
+    assert caught.value.code == "walk_repeats"
+    with pytest.raises(Conflict, match="leads back to a page"):
+        asyncio.run(walk())
+
+
+def test_a_long_walk_without_a_circle_goes_to_its_end() -> None:
+    """house H-42."""
+
+    def listing(*, page_token: str | None = None) -> Page[int]:
+        at = int(page_token or "0")
+        return Page(items=(at,), next_page_token=str(at + 1) if at < 200 else None)
+
+    assert list(iterate(listing)) == list(range(201))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from lastlight_state.agent_log import AgentLog
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.opening import look, settings_of
+from lastlight_state.db.iterating import pages_of
 from lastlight_state.errors import NotFound, UnsafePath
 from lastlight_state.jsonl.follow import Stop
 from lastlight_state.store import StateStore
@@ -149,14 +150,8 @@ def _has_log(log: AgentLog, key: str) -> bool:
 
 def _all_of(store: StateStore, run_id: str) -> list[ExecutionSummary]:
     """All executions of a run, oldest first."""
-    found: list[ExecutionSummary] = []
-    token: str | None = None
-    while True:
-        page = store.workflows.executions.list(run_id=run_id, limit=500, page_token=token)
-        found += page.items
-        token = page.next_page_token
-        if token is None:
-            return found[::-1]
+    pages = pages_of(store.workflows.executions.list, run_id=run_id, limit=500)
+    return [execution for page in pages for execution in page.items][::-1]
 
 
 def _session_ids(executions: list[ExecutionSummary]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.db.iterating import pages_of
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore
 
@@ -21,14 +22,8 @@ CLOCK = Column("CLOCK", lambda entry: entry.clock)
 
 def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
     """Every entry of a run's timeline, oldest first."""
-    entries: list[TimelineEntry] = []
-    token: str | None = None
-    while True:
-        page = store.maintenance.timeline.list(run_id, limit=500, page_token=token)
-        entries += page.items
-        token = page.next_page_token
-        if token is None:
-            return tuple(entries)
+    pages = pages_of(store.maintenance.timeline.list, run_id, limit=500)
+    return tuple(entry for page in pages for entry in page.items)
 
 
 def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from lastlight_state.conversations.kernel.watching import GONE, watch_for
 from lastlight_state.conversations.records import Change, SessionSummary
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
-from lastlight_state.db.iterating import iterate
+from lastlight_state.db.iterating import iterate, pages_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
@@ -193,12 +193,8 @@ class Changes(Repository):
             stop.wait(interval if idle is None else min(interval, max(0.0, heard + idle - time.monotonic())))
 
     def _stored(self, session_id: str, seq: int) -> Iterator[Change]:
-        page = self.after(session_id, seq, limit=valid.PAGE_LIMIT)
-        while True:
+        for page in pages_of(self.after, session_id, seq, limit=valid.PAGE_LIMIT):
             yield from page.items
-            if page.next_page_token is None:
-                return
-            page = self.after(session_id, seq, limit=valid.PAGE_LIMIT, page_token=page.next_page_token)
 
     @staticmethod
     def _refuse_trimmed(unit: Unit, session_id: str, following: int) -> None:

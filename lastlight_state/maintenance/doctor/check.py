@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Measures
 from lastlight_state.db import reconcile
+from lastlight_state.db.iterating import pages_of
 from lastlight_state.db.records import Page, Record
 from lastlight_state.db.statements import number, prepared
 from lastlight_state.db.unit import Unit
@@ -112,10 +113,7 @@ def found(
 
 def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
     """All records of a list, page by page."""
-    page = page_of(limit=500)
-    yield from page.items
-    while page.next_page_token is not None:
-        page = page_of(limit=500, page_token=page.next_page_token)
+    for page in pages_of(page_of, limit=500):
         yield from page.items
 
 
