@@ -195,22 +195,25 @@ class SessionTree:
         return cls(NewSession(**fields, times=moment), tuple(branches))
 
     def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
-        """The runtime's dictionary of this tree, equal to what `from_runtime` took. Provenance is no part of it."""
+        """Return the runtime's dictionary of this tree, equal to what `from_runtime` took.
+
+        In mode ``db`` the metadata of the session are ``node_metadata``; those of all that is in it are ``metadata``
+        in every mode, as the runtime writes and reads them. Provenance is no part of the dictionary.
+        """
         valid.word("mode", mode, MODES)
         return runtime.session_mapping(
             runtime.timed({**vars(self.session), "created_at": self.session.times.created_at}),
-            [_branch_mapping(one, mode) for one in self.branches],
+            [_branch_mapping(one) for one in self.branches],
             mode,
         )
 
 
-def _branch_mapping(tree: BranchTree, mode: Mode) -> dict[str, Any]:
+def _branch_mapping(tree: BranchTree) -> dict[str, Any]:
     system = tree.branch.system
     return runtime.branch_mapping(
         runtime.timed(vars(tree.branch)),
-        system.to_runtime(mode) if isinstance(system, NewMessage) else system,
-        [message.to_runtime(mode) for message in tree.messages],
-        mode,
+        system.to_runtime("json") if isinstance(system, NewMessage) else system,
+        [message.to_runtime("json") for message in tree.messages],
     )
 
 

@@ -1,6 +1,7 @@
 """A runtime's dictionaries of messages, branches and sessions, and what they become here. Pure: nothing is stored.
 
-The modes of the runtime differ in one key: ``node_metadata`` of mode ``db`` is ``metadata`` in ``json`` and ``python``.
+The modes of the runtime differ in one key of the outermost dictionary: ``node_metadata`` of mode ``db`` is ``metadata``
+in ``json`` and ``python``. What lies inside, such as branches, messages and piles, has ``metadata`` in all modes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 from lastlight_state.conversations import packing
 from lastlight_state.errors import InvalidValue
 
-METADATA = {"db": "node_metadata", "json": "metadata", "python": "metadata"}
+_INNER = "metadata"
+#: How the outermost dictionary of each mode calls the metadata.
+_METADATA = {"db": "node_metadata", "json": _INNER, "python": _INNER}
 _PLAIN = ("id", "role", "content", "sender", "recipient", "channel", "embedding")
 _OWN = ("id", "name", "user")
 #: Where in a pile the system message stood that its order does not hold.
@@ -34,8 +37,8 @@ def message_fields(mapping: Any, where: str = "message") -> dict[str, Any]:
 
 
 def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """The runtime's dictionary of a message: known keys without a value are left out."""
-    fields = _said({name: values[name] for name in _PLAIN}, values, mode)
+    """Return the runtime's dictionary of a message. Known keys without a value are left out."""
+    fields = _said({name: values[name] for name in _PLAIN}, values, _METADATA[mode])
     embedding = fields.get("embedding")
     if embedding is not None:
         fields["embedding"] = packing.unpack(embedding) if isinstance(embedding, bytes) else embedding
@@ -72,16 +75,16 @@ def branch_order(extra: Mapping[str, Any] | None) -> list[Any]:
 
 
 def branch_mapping(
-    values: Mapping[str, Any], system: dict[str, Any] | str | None, messages: Sequence[dict[str, Any]], mode: str
+    values: Mapping[str, Any], system: dict[str, Any] | str | None, messages: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The runtime's dictionary of a branch with its messages."""
-    found = _whole_mapping(values, messages, "messages", system, mode)
+    """Return the runtime's dictionary of a branch with its messages, as it stands inside a session."""
+    found = _whole_mapping(values, messages, "messages", system, _INNER)
     return found if system is None else {**found, "system": system}
 
 
 def session_mapping(values: Mapping[str, Any], branches: Sequence[dict[str, Any]], mode: str) -> dict[str, Any]:
     """The runtime's dictionary of a session with its branches."""
-    return _whole_mapping(values, branches, "branches", None, mode)
+    return _whole_mapping(values, branches, "branches", None, _METADATA[mode])
 
 
 def seconds(values: Mapping[str, Any]) -> float:
@@ -97,11 +100,11 @@ def timed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "created_at_unix": None if isinstance(moment, datetime) else moment}
 
 
-def _said(fields: dict[str, Any], values: Mapping[str, Any], mode: str) -> dict[str, Any]:
+def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> dict[str, Any]:
     """These fields, the time of creation and the metadata, without those that have no value."""
     if values["created_at"] is not None:
         fields["created_at"] = seconds(values)
-    fields[METADATA[mode]] = values["node_metadata"]
+    fields[metadata] = values["node_metadata"]
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -141,12 +144,12 @@ def _whole_mapping(
     items: Sequence[dict[str, Any]],
     parts: str,
     system: dict[str, Any] | str | None,
-    mode: str,
+    metadata: str,
 ) -> dict[str, Any]:
     extra = dict(values["extra"] or {})
     rest = extra.pop(parts, None)
-    fields = _said({name: values[name] for name in _OWN}, values, mode)
-    return {**extra, **fields, parts: _piled(items, rest, system, mode) if isinstance(rest, dict) else list(items)}
+    fields = _said({name: values[name] for name in _OWN}, values, metadata)
+    return {**extra, **fields, parts: _piled(items, rest, system) if isinstance(rest, dict) else list(items)}
 
 
 def _unpiled(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -187,12 +190,12 @@ def _id_of(system: Any) -> Any:
 
 
 def _piled(
-    items: Sequence[dict[str, Any]], rest: Mapping[str, Any], system: dict[str, Any] | str | None, mode: str
+    items: Sequence[dict[str, Any]], rest: Mapping[str, Any], system: dict[str, Any] | str | None
 ) -> dict[str, Any]:
     """A pile of these items: each once, and their order."""
     pile = {name: value for name, value in rest.items() if name != _ORDER}
     if "node_metadata" in pile:
-        pile[METADATA[mode]] = pile.pop("node_metadata")
+        pile[_INNER] = pile.pop("node_metadata")
     if pile.get("progression") is None:
         return {**pile, "collections": list(items)}
     order = [item["id"] for item in items]

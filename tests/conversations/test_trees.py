@@ -89,10 +89,13 @@ def test_a_system_message_that_the_order_holds_stands_where_it_stood() -> None:
 
 @pytest.mark.parametrize("mode", ["db", "json", "python"])
 def test_the_three_modes_make_one_tree(mode: Literal["db", "json", "python"]) -> None:
-    """conversations CV-42, case 60."""
+    """conversations CV-42, case 60: they differ in the outermost dictionary alone."""
     tree = SessionTree.from_runtime(runtime())
     given = tree.to_runtime(mode)
     assert ("metadata" in given, "node_metadata" in given) == (mode != "db", mode == "db")
+    assert {key: value for key, value in given.items() if "metadata" not in key} == {
+        key: value for key, value in runtime().items() if key != "metadata"
+    }
     assert SessionTree.from_runtime(given) == tree
 
 
