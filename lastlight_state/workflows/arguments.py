@@ -51,10 +51,16 @@ class Provenance:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Optional facts of a new run. ``not_before`` delays a queued run; ``deadline_at`` is shown, not enforced."""
+    """Optional facts of a new run.
+
+    ``offered`` is for a run that a worker is to take: any process may take it at once. Without it, others leave a
+    running run to its creator for 30 seconds. A queued run is offered by its admission, so there it is refused.
+    ``not_before`` delays a queued or offered run. ``deadline_at`` is shown, not enforced.
+    """
 
     id: str | None = None
     status: Literal["queued", "running"] = "running"
+    offered: bool = False
     parent_run_id: str | None = None
     max_restarts: int = 3
     not_before: datetime | None = None

@@ -150,6 +150,7 @@ def test_a_sweep_reaches_rows_behind_bad_ones_that_fill_its_limit(database: Data
     for n in range(4):
         spent = RunOptions(id=f"run-{n}", max_restarts=0)
         store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=spent)
+        store.workflows.claims.take(f"run-{n}", owner="gone")
         queued = RunOptions(id=f"queued-{n}", status="queued")
         store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=queued)
         soon = database.clock.now() + timedelta(minutes=1)

@@ -59,6 +59,7 @@ def _fill(store: StateStore, now: datetime) -> None:
         w.runs.append_phase(f"run-{n}", PhaseEntry("build", True))
         w.waits.pause(f"waits-{n}", signal="go", correlation_id="c")
         create("spent", trigger=TRIGGER, phase="p", options=RunOptions(id=f"spent-{n}", max_restarts=0))
+        w.claims.take(f"spent-{n}", owner="gone")
         w.approvals.create(f"run-{n}", Gate(f"gate-{n}", "Sure?", id=f"ap-{n}", expires_at=soon, action={"do": n}))
         w.human_requests.create(
             f"run-{n}", Question(NodeRef("ask"), "select", "Which?", options=["a"], id=f"hr-{n}", expires_at=soon)

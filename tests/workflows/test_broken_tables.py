@@ -13,7 +13,7 @@ from support.workflows.steps import Raw, started
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendError
 from lastlight_state.testing import FrozenClock
-from lastlight_state.workflows import Gate, Usage
+from lastlight_state.workflows import Claim, Gate, Usage
 
 HOUR = timedelta(hours=1)
 
@@ -35,7 +35,8 @@ def _queued(store: Any) -> str:
 
 
 def _spent(store: Any) -> str:
-    return started(store, max_restarts=0).id
+    claim: Claim = store.workflows.claims.take(started(store, max_restarts=0).id, owner="gone")
+    return claim.run_id
 
 
 def _overdue_gate(store: Any) -> str:

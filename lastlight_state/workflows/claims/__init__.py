@@ -54,8 +54,9 @@ class Claims(Repository, Generic[W]):
     ) -> Page[ClaimableRun]:
         """A page of runs that may be taken, of all or of these workflows, the oldest sign of life first.
 
-        *Offered* runs are running and held by nobody. *Abandoned* runs are running with a lease that is over, by more
-        than ``grace`` (for clocks that differ). *Due* runs are paused until a time that has come, and no question
+        *Offered* runs are running and held by nobody; those that were not created as offered, after the 30 seconds that
+        their creator has to claim them. *Abandoned* runs are running with a lease that is over, by more than ``grace``
+        (for clocks that differ). *Due* runs are paused until a time that has come, and no question
         blocks them. Runs at their restart limit are marked. A run released with ``retry_after`` is not listed before
         that time.
         """
@@ -208,9 +209,10 @@ class Claims(Repository, Generic[W]):
     def give_up(
         self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None
     ) -> tuple[str, ...]:
-        """End abandoned runs, of all or of these workflows, that nobody is to go on with. Returns the ids of those.
+        """End runs, of all or of these workflows, that nobody is to go on with. Returns the ids of those.
 
-        A run that somebody asked to cancel is cancelled; any other at its restart limit fails.
+        An abandoned or offered run that somebody asked to cancel is cancelled. An abandoned run at its restart limit
+        fails.
 
         Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """

@@ -16,9 +16,8 @@ from lastlight_state.workflows.claims.kinds import (
     ABANDONED,
     ASKED_TO_CANCEL,
     DUE,
-    IN_GRACE,
+    FREE,
     KIND,
-    OFFERED,
     PAUSED,
     RUNNING,
     SEEN,
@@ -43,9 +42,7 @@ _this_claim = (
 _lease_end = bind("lease_expires_at", RUNS.c.lease_expires_at)
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
-TAKE_FREE = prepared(
-    sa.update(RUNS).where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE)).values(**TAKEN).returning(*CLAIMED)
-)
+TAKE_FREE = prepared(sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**TAKEN).returning(*CLAIMED))
 
 _recorded = sa.or_(PAUSED, ABANDONED)
 
@@ -54,7 +51,7 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     at = bind("at", RUNS.c.updated_at)
     return (
         sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(TAKEABLE, IN_GRACE, DUE)))
+        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(TAKEABLE, FREE, DUE)))
         .values(
             **TAKEN,
             status="running",

@@ -76,18 +76,18 @@ def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -
 
 
 def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: str) -> bool:
-    """End a run if it still is abandoned and nobody is to go on with it. Returns whether it did.
+    """End a run if nobody holds it and nobody is to go on with it. Returns whether it did.
 
     A run that somebody asked to cancel is cancelled; one at its restart limit fails.
     """
     row = unit.row(sql.LOCK, values)
-    if row is None or row["kind"] != "abandoned":
+    if row is None or row["kind"] not in ("abandoned", "offered"):
         return False
     if row["cancel_requested_at"] is not None:
-        asked: dict[str, Any] = {"reason": "run.cancelled", "detail": "its holder was gone", "source": "supervisor"}
+        asked: dict[str, Any] = {"reason": "run.cancelled", "detail": "nobody held it", "source": "supervisor"}
         transitions.end(unit, listeners, row, "cancelled", at=values["at"], **asked)
         return True
-    if row["restart_count"] < row["max_restarts"]:
+    if row["kind"] == "offered" or row["restart_count"] < row["max_restarts"]:
         return False
     error = f"gave up after {row['restart_count']} restarts"
     said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["at"], "source": "supervisor"}

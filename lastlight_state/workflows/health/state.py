@@ -175,10 +175,11 @@ def _blocked_in_pause(facts: Facts) -> Blocked | None:
 def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
     """Each word of ``unhealthy``, and whether it applies. ``lost``: abandoned, and its owner not known to be alive."""
     live, running = facts.status in LIVE, facts.status == "running"
+    free = facts.claim_owner is None and not _is_foreign(facts)  # taking it costs no restart
     return (
         ("lease_expired", lost and facts.claim_owner is not None),
         ("never_claimed", lost and facts.claim_owner is None),
-        ("restart_limit", lost and facts.restart_count >= facts.max_restarts),
+        ("restart_limit", lost and not free and facts.restart_count >= facts.max_restarts),
         ("deadline_passed", live and _reached(facts.deadline_at, now)),
         ("gate_expired", live and any(_reached(each.first_expiry, now) for each in facts.questions)),
         ("cancel_ignored", running and _silent(facts.cancel_requested_at, now, CANCEL_PATIENCE)),

@@ -60,7 +60,8 @@ class Runs(Repository):
     ) -> WorkflowRun:
         """Store a new run, running or queued, and return it.
 
-        For 30 seconds a running run is left to its creator, before others may take it. Raises `AlreadyExists` for a
+        A run for a worker is created with ``options=RunOptions(offered=True)``. Any other running run is left to its
+        creator for 30 seconds before others may take it, which costs no restart. Raises `AlreadyExists` for a
         used id, `NotFound` for an unknown parent, `Conflict` ``workflow_disabled`` while the workflow is switched off,
         `Conflict` ``parent_cancelled`` if the parent is cancelled or was asked to be.
         """

@@ -34,8 +34,11 @@ def new_run(
     """The parameters of a new run's row."""
     valid.group("options", options, RunOptions)
     patch = scratch_patch(scratch)
+    if valid.flag("offered", options.offered) and options.status == "queued":
+        raise InvalidValue("offered", "a queued run is offered when it is admitted: leave offered out, or the status")
     return new_row(
         now,
+        offered=options.offered,
         id=new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
         workflow_name=valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
         current_phase=valid.identifier("phase", phase, words.PHASE),

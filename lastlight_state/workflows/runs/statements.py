@@ -142,15 +142,15 @@ _BLANK: dict[str, Any] = {
 }
 
 
-def new_row(now: datetime, **facts: Any) -> dict[str, Any]:
-    """A new run's row. Columns that are not in ``facts`` get their defaults."""
+def new_row(now: datetime, *, offered: bool, **facts: Any) -> dict[str, Any]:
+    """A new run's row. Columns that are not in ``facts`` get their defaults. An ``offered`` one has no grace."""
     queued = facts["status"] == "queued"
     return {
         **_BLANK,
         "started_at": now,
         "updated_at": now,
         "queued_at": now if queued else None,
-        "lease_expires_at": None if queued else now + GRACE,
+        "lease_expires_at": None if queued or offered else now + GRACE,
         **facts,
     }
 

@@ -50,7 +50,9 @@ class Model:
             return None
         if self.lease_end is None:
             return "offered"
-        return "abandoned" if self.lease_end < now else None
+        if self.lease_end >= now:
+            return None
+        return "offered" if self.owner is None else "abandoned"
 
     def at_limit(self, now: datetime) -> bool:
         return self.kind(now) == "abandoned" and self.restarts >= self.most_restarts

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from support.workflows.claim_steps import LEASE, MILLI, abandoned, listed, offered, sleeping, stand
-from support.workflows.steps import Raw, paused, started, undone
+from support.workflows.steps import TRIGGER, Raw, paused, started, undone
 
 from lastlight_state import StateStore
 from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, LostRace, NotFound
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import Claim, ClaimableRun, PhaseEntry, WorkflowRun
+from lastlight_state.workflows import Claim, ClaimableRun, PhaseEntry, RunOptions, WorkflowRun
 
 
 def test_the_creator_takes_its_run_in_its_grace(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
@@ -57,23 +58,70 @@ def test_taking_an_abandoned_run_counts_and_is_recorded(store: StateStore, raw: 
     raw.check_history(run.id)
 
 
-def test_a_run_that_was_never_claimed_is_abandoned_after_its_grace(
+def test_a_run_that_was_never_claimed_is_offered_after_its_grace(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """workflows W-22, W-42."""
+    """workflows W-22, W-42: nobody held it, so nobody crashed."""
     run = started(store)
     frozen_clock.advance(LEASE)
     assert listed(store) == []
     frozen_clock.advance(MILLI)
     [found] = store.workflows.claims.list_claimable()
     assert (found.kind, found.last_owner, found.heartbeat_at, found.seen_at) == (
-        "abandoned",
+        "offered",
         None,
         None,
         run.started_at,
     )
-    assert store.workflows.claims.take(run.id, owner="worker-1").restart_count == 1
-    assert raw("SELECT detail FROM run_transitions WHERE reason = 'claim.taken_over'") == [(None,)]
+    assert store.workflows.claims.take(run.id, owner="worker-1").restart_count == 0
+    assert [reason for _, _, reason in raw.transitions(run.id)] == ["run.created"]
+
+
+def test_a_run_that_was_created_for_a_worker_is_taken_at_once(store: StateStore, raw: Raw) -> None:
+    """workflows W-22: everybody who looks for work sees it, and taking it costs no restart."""
+    claims, queue = store.workflows.claims, store.workflows.queue
+    run = started(store, offered=True)
+    assert [(found.run_id, found.kind) for found in claims.list_claimable()] == [(run.id, "offered")]
+    assert claims.wait(timeout=0)
+    assert queue.wait(cap=1, timeout=0, claimable=True)
+    [claim] = claims.take_next(owner="worker-1")
+    assert (claim.run_id, claim.restart_count, claim.epoch) == (run.id, 0, 1)
+    raw.check_history(run.id)
+
+
+def test_a_run_is_offered_once_however_often_its_webhook_comes(store: StateStore) -> None:
+    """workflows W-22, W-23: the key finds the first run, which a worker may hold by then."""
+    ensure = partial(store.workflows.runs.ensure, "delivery-1", "deploy", trigger=TRIGGER, phase="plan")
+    run = ensure(options=RunOptions(offered=True)).run
+    [claim] = store.workflows.claims.take_next(owner="worker-1")
+    again = ensure(options=RunOptions(offered=True))
+    assert (again.created, again.run.id, claim.run_id) == (False, run.id, run.id)
+    assert store.workflows.claims.take_next(owner="worker-2") == ()
+
+
+def test_an_offered_run_waits_for_the_time_it_is_not_to_start_before(
+    store: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-22."""
+    run = started(store, offered=True, not_before=frozen_clock.now() + LEASE)
+    assert listed(store) == []
+    frozen_clock.advance(LEASE)
+    assert listed(store) == [run.id]
+
+
+def test_a_queued_run_is_not_created_as_offered(store: StateStore) -> None:
+    """workflows W-22: the queue offers it."""
+    with pytest.raises(InvalidValue, match="offered"):
+        started(store, status="queued", offered=True)
+
+
+def test_who_drives_the_run_it_creates_claims_it_in_the_same_transaction(store: StateStore) -> None:
+    """workflows W-22, case 55: no worker comes in between, however eager."""
+    with store.transaction() as tx:
+        run = started(tx, offered=True)
+        claim = tx.workflows.claims.take(run.id, owner="creator")
+    assert store.workflows.claims.take_next(owner="worker-1") == ()
+    assert store.workflows.claims.heartbeat(claim).owner == "creator"
 
 
 def test_a_due_run_runs_on_when_it_is_taken(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:

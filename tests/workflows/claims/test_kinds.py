@@ -38,7 +38,14 @@ RUNS: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "in its grace and put off": ({**GRACE, "wake_at": AHEAD}, None, "held"),
     "queued in its grace": ({**GRACE, "status": "queued"}, None, "run_status"),
     "abandoned": (LOST, "abandoned", "restart"),
-    "abandoned before it was held": ({"lease_expires_at": PAST}, "abandoned", "restart"),
+    "offered since its grace was over": ({"lease_expires_at": PAST}, "offered", "free"),
+    "offered since its grace was over, at its limit": (
+        {"lease_expires_at": PAST, "restart_count": 3},
+        "offered",
+        "free",
+    ),
+    "offered and to be cancelled": (STOPPED, "offered", "free"),
+    "in its grace, to be cancelled": ({**GRACE, **STOPPED}, None, "free"),
     "abandoned and put off": ({**LOST, "wake_at": AHEAD}, None, "held"),
     "queued with an old lease": ({**LOST, "status": "queued"}, None, "run_status"),
     "ended with an old lease": ({**LOST, "status": "failed"}, None, "run_status"),
@@ -107,11 +114,11 @@ def test_the_next_runs_are_the_listed_ones_that_may_be_taken(store: StateStore) 
 
 
 @pytest.mark.usefixtures("stored")
-def test_only_abandoned_runs_are_given_up_and_others_take_no_place(store: StateStore) -> None:
+def test_only_runs_that_nobody_holds_are_given_up_and_others_take_no_place(store: StateStore) -> None:
     """workflows W-47: with a limit below the number of runs that are at theirs."""
-    spent = {"at its limit", "at its limit, to be cancelled", "to be cancelled"}
-    ended = [run_id for _ in range(4) for run_id in store.workflows.claims.give_up(limit=1)]
-    assert (len(ended), set(ended)) == (3, spent)
+    spent = {"at its limit", "at its limit, to be cancelled", "to be cancelled", "offered and to be cancelled"}
+    ended = [run_id for _ in range(5) for run_id in store.workflows.claims.give_up(limit=1)]
+    assert (len(ended), set(ended)) == (4, spent)
     statuses = {run_id: store.workflows.runs.get(run_id).status for run_id in spent}
     assert statuses == {**dict.fromkeys(spent, "cancelled"), "at its limit": "failed"}
 

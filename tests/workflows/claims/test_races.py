@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.workflows.claim_steps import LEASE, MILLI
+from support.workflows.claim_steps import LEASE, MILLI, abandoned
 from support.workflows.crew import Crew
 from support.workflows.steps import Raw, started, together
 
@@ -22,15 +22,25 @@ Stale = pytest.mark.parametrize("many", [16, pytest.param(100, marks=pytest.mark
 
 def test_of_many_supervisors_one_takes_a_run(every_backend: StateStore, database: Database, raw: Raw) -> None:
     """workflows W-41: all others learn who it was."""
-    run = started(every_backend)
-    database.clock.advance(LEASE + MILLI)
-    told = together([partial(every_backend.workflows.claims.take, run.id, owner=f"s-{n}") for n in range(16)])
+    run = abandoned(every_backend, database.clock)
+    told = together([partial(every_backend.workflows.claims.take, run.run_id, owner=f"s-{n}") for n in range(16)])
     [won] = [outcome for outcome in told if isinstance(outcome, Claim)]
     lost = [outcome for outcome in told if isinstance(outcome, LostRace)]
     assert {(each.details["held_by"], each.details["lease_expires_at"]) for each in lost} == {
         (won.owner, won.lease_expires_at)
     }
     assert (len(lost), won.restart_count) == (15, 1)
+    raw.check_history(run.run_id)
+
+
+def test_of_many_workers_that_look_for_a_new_run_one_gets_it(
+    every_backend: StateStore, database: Database, raw: Raw
+) -> None:
+    """workflows W-22, W-43: and it costs no restart."""
+    run = started(every_backend, offered=True)
+    told = together([partial(every_backend.workflows.claims.take_next, owner=f"s-{n}") for n in range(16)])
+    [[won]] = [outcome for outcome in told if isinstance(outcome, tuple) and outcome]
+    assert (won.run_id, won.epoch, won.restart_count) == (run.id, 1, 0)
     raw.check_history(run.id)
 
 
@@ -98,7 +108,7 @@ def test_two_supervisors_that_take_all_stale_runs_win_each_once(
 ) -> None:
     """workflows W-41, W-42, W-43, case 4."""
     store, raw = fresh_database.open(), Raw(fresh_database)
-    run_ids = [started(store).id for _ in range(many)]  # started when the frozen clock stands: long ago
+    run_ids = [claim_of_the_gone(store) for _ in range(many)]  # when the frozen clock stands: long ago
     asked = run_ids if kind == "each by id" else None
     told = crew.race(TAKE_ALL, *([fresh_database.url, f"s-{n}", asked] for n in range(2)))
     with StateStore.open(fresh_database.url, migrate=False) as today:
@@ -109,6 +119,11 @@ def test_two_supervisors_that_take_all_stale_runs_win_each_once(
     assert not missed or kind == "the next"  # which passes over what the other is locking
     for run_id in run_ids:
         raw.check_history(run_id)
+
+
+def claim_of_the_gone(store: StateStore) -> str:
+    """A run whose holder is heard of no more."""
+    return store.workflows.claims.take(started(store).id, owner="gone").run_id
 
 
 def test_a_due_run_is_woken_exactly_once(fresh_database: Database, crew: Crew) -> None:
@@ -222,7 +237,7 @@ def begun(store: StateStore, change: str) -> str:
     run = started(store, max_restarts=0 if change == "give up" else 3)
     if change in ("due", "release"):
         store.workflows.waits.pause(run.id, until=run.started_at)
-    if change == "release":
+    if change != "due":
         store.workflows.claims.take(run.id, owner="a")
     return run.id
 

@@ -38,6 +38,7 @@ def test_a_row_that_cannot_be_read_holds_up_no_sweep_and_no_inbox(
     assert store.workflows.queue.expire(SOON, reason="too late") == (waiting[1],)
     raw("UPDATE workflow_runs SET status = 'running', lease_expires_at = updated_at WHERE id = ?", broken.id)
     raw("UPDATE workflow_runs SET lease_expires_at = started_at WHERE id = ?", sound.id)
+    raw("UPDATE workflow_runs SET claim_owner = 'gone' WHERE status = 'running'")
     clock.advance(timedelta(minutes=1))
     assert store.workflows.claims.give_up() == (sound.id,)
     assert len([each for each in caplog.records if broken.id in each.getMessage()]) == 3
