@@ -29,7 +29,7 @@ make_venv = $(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON
 install = $(UV) pip install --quiet --python $(BIN)/python --editable
 endif
 
-.PHONY: demo test quick soak lint types bench docs build clean
+.PHONY: demo test quick soak lint types bench docs record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -70,6 +70,13 @@ bench: $(VENV)/.test
 docs: $(VENV)/.test
 	$(BIN)/python docs/schema.py
 	$(BIN)/python docs/api.py
+
+# Everything that tests compare with a recording: golden databases and shapes of the schema, defaults, locks, refusals.
+record: $(VENV)/.test docs
+	PYTHONPATH=.:tests $(BIN)/python -P tests/support/migrations/golden.py
+	PYTHONPATH=.:tests $(BIN)/python -P tests/support/defaults.py
+	PYTHONPATH=.:tests $(BIN)/python -P tests/support/locks.py
+	PYTHONPATH=.:tests $(BIN)/python -P tests/support/refusals.py
 
 build: $(VENV)/.test
 	rm -rf dist

@@ -65,7 +65,7 @@ def _brought() -> Brought:
             for revision in history():
                 migrate(backend, revision.revision)
                 for key in _columns_of(backend):
-                    found.setdefault(key, revision.revision)
+                    found.setdefault(key, revision.revision[:4])
         finally:
             backend.close()
     return found

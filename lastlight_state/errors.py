@@ -242,7 +242,7 @@ class NewerSchema(SchemaError):
 class SchemaMismatch(SchemaError):
     """What is in the database is not what its revision promises; ``differences`` lists it.
 
-    Codes: ``damaged`` (parts are missing), ``collision`` (others' tables have the names of ours), ``unfinished_copy``.
+    Codes: ``damaged``, ``collision`` (others' tables have our names), ``unfinished_copy``, ``unreleased``.
     """
 
     code = "schema_mismatch"

@@ -162,7 +162,7 @@ def test_a_bundle_that_a_killed_batch_left_is_brought_to_disk_before_its_rows_go
     store = sqlite_database.open()
     store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
     (tmp_path / "archive").mkdir()
-    archiver = Archiver("run", tmp_path / "archive", "0016", store.settings)
+    archiver = Archiver("run", tmp_path / "archive", "0002_lastlight_state", store.settings)
     store._scope.viewing(lambda unit: archiver.archive(unit, ["run"]))
     [left] = (tmp_path / "archive").iterdir()
     calls = ToDisk(monkeypatch, tmp_path).calls

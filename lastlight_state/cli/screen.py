@@ -32,7 +32,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 _STYLES = {
     "green": ("succeeded", "approved", "current", "active", "running"),
     "yellow": ("paused", "pending", "queued", "behind", "ahead", "interrupted"),
-    "red": ("failed", "rejected", "incompatible", "foreign", "unversioned", "expired"),
+    "red": ("failed", "rejected", "incompatible", "foreign", "unversioned", "unreleased", "expired"),
 }
 _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 

@@ -1,5 +1,4 @@
-"""Tables of conversations. Those of messages and their orders came with revision 0012, vectors with 0014, histories of
-statuses and feeds with 0015, the exchange with 0016.
+"""Tables of conversations.
 
 A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
 session has a progression with all its messages, and each of its branches has one of its own.

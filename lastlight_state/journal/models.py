@@ -1,4 +1,4 @@
-"""Tables of the journal: what happened in runs. All came with revision 0007.
+"""Tables of the journal: what happened in runs.
 
 Keys begin with the run, so that a distributed Postgres can place a run's rows together.
 """
@@ -181,7 +181,6 @@ Index(
     _sandbox.sandbox_id.desc(),
 )
 Index("ix_sandboxes_newest", _sandbox.updated_at.desc(), _sandbox.run_id.desc(), _sandbox.sandbox_id.desc())
-# since 0011
 Index("ix_sandboxes_run", _sandbox.run_id, _sandbox.updated_at.desc(), _sandbox.sandbox_id.desc())
 
 Index(

@@ -1,4 +1,4 @@
-"""Tables of the messaging domain. Columns after the comment line of a table came with revision 0004."""
+"""Tables of the messaging domain. Their first columns are those of revision 0001; the others follow a comment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MessagingSessionModel(Base):
     last_activity_at: Mapped[datetime]
     message_count: Mapped[int | None] = mapped_column(server_default=text("0"))
     active: Mapped[bool | None] = mapped_column(server_default=true())
-    # since 0004
+    # since 0002
     title: Mapped[str | None]
     version: Mapped[int] = mapped_column(server_default=text("0"))
     deactivated_at: Mapped[datetime | None]
@@ -70,7 +70,7 @@ Index(
 )
 Index("idx_msg_messages_session", _message.session_id, _message.timestamp)
 
-# since 0004
+# since 0002
 Index(
     "uq_messaging_sessions_active_key",
     _session.platform,
@@ -104,7 +104,7 @@ Index(
     **where("platform_message_id IS NOT NULL"),
 )
 
-# since 0011: what lists show of messages, which on SQLite stand inside their rows.
+# What lists show of messages, which on SQLite stand inside their rows.
 only(
     "sqlite",
     Index(

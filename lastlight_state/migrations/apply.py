@@ -19,11 +19,9 @@ from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.hosts import environment_kept
 from lastlight_state.migrations.records import DataStep, MigrationResult
-from lastlight_state.migrations.state import SEED_TABLES, word_for
+from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
 
 MOST_NAMED = 20
-#: The revision that brings the columns for what the original program's rows say elsewhere.
-CARRIES = "0003"
 
 _log = logging.getLogger("lastlight_state.migrations")
 
@@ -43,8 +41,11 @@ def apply_revisions(connection: Connection, target: str, present: Collection[Ent
 
 
 def finish(connection: Connection, found: str | None, reached: str) -> tuple[str, ...]:
-    """Do what follows the revisions after ``found``, and return them: carry values over, report changed rows."""
-    if found is not None and found < CARRIES <= reached:
+    """Do what follows the revisions after ``found``, and return them: carry values over, report changed rows.
+
+    The original program's rows have values that belong into columns of the second revision.
+    """
+    if found == scripts.FIRST < reached:
         for statement in carried(connection.dialect.name):
             connection.execute(text(statement))
     applied = tuple(revision for revision in scripts.revisions() if (found or "") < revision <= reached)
@@ -77,7 +78,7 @@ def config() -> Config:
 
 
 def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
-    """The rows that each revision changes, by its number. Runs the files of all revisions."""
+    """The rows that each revision changes, by its name. Runs the files of all revisions."""
     directory = ScriptDirectory.from_config(config())
     return {
         script.revision: tuple(DataStep(**step) for step in getattr(script.module, "data_steps", ()))
@@ -86,10 +87,13 @@ def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
 
 
 def version(connection: Connection) -> str | None:
-    """The revision that the database is at, None without one."""
+    """The revision that the database is at, None without one. Raises `SchemaMismatch` for one never released."""
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     heads = context.get_current_heads()
-    return heads[0] if heads else None
+    found = heads[0] if heads else None
+    if scripts.was_never_released(found):
+        raise unreleased(found)
+    return found
 
 
 def refuse_foreign(connection: Connection) -> None:

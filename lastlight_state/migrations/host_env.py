@@ -16,7 +16,7 @@ from lastlight_state.migrations import offline
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.runner import target_of, upgrade
 
-#: ``-x NAME=0006`` says where our tables are to ``alembic upgrade --sql``, which looks at no database.
+#: ``-x NAME=0001`` says where our tables are to ``alembic upgrade --sql``, which looks at no database.
 AT = "lastlight_state"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "foreign"]
+State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "unreleased", "foreign"]
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,10 @@ class SchemaState:
     """What was found in a database.
 
     ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
-    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``foreign`` (a version
-    of another program). ``revision`` is the stored one, or None. ``min_reader`` is read only when ahead. ``lacking``
-    names the tables, columns and guards that a current schema should have and has not.
+    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``unreleased`` (of a
+    version from before the first release), ``foreign`` (a version of another program). ``revision`` is the stored one,
+    or None. ``min_reader`` is read only when ahead. ``lacking`` names the tables, columns and guards that a current
+    schema should have and has not.
     """
 
     state: State
@@ -39,7 +40,7 @@ class DataStep:
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision: its number, its predecessor's, and the first paragraph of its text."""
+    """One revision: its name, its predecessor's, and the first paragraph of its text."""
 
     revision: str
     down_revision: str | None

@@ -106,11 +106,12 @@ def current(backend: Backend) -> str | None:
 
 
 def target_of(to: str) -> str:
-    """The revision that a caller means. Raises `InvalidValue` with all that there are."""
+    """The revision that a caller means by its name or number. Raises `InvalidValue` with all that there are."""
     known = scripts.revisions()
-    if to != "head" and to not in known:
+    meant = known[-1:] if to == "head" else [revision for revision in known if to in (revision, revision[:4])]
+    if not meant:
         raise InvalidValue("to", f"unknown revision {to!r}", permitted=("head", *known))
-    return known[-1] if to == "head" else to
+    return meant[0]
 
 
 def _apply(connection: Connection, target: str) -> MigrationResult:

@@ -12,6 +12,13 @@ from typing import Any
 
 from lastlight_state.migrations.records import Revision
 
+#: The revision of the original program's tables.
+FIRST = "0001"
+
+#: What the version table of a database says that was made while the schema was developed, before any release. Its
+#: tables are not those of a revision of today, so that such a database is refused.
+_UNRELEASED = tuple(f"{number:04}" for number in range(2, 17))
+
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -27,13 +34,21 @@ def folder() -> Path:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """All revisions, oldest first. Their files begin with their four digits, and the line of revisions has no forks."""
-    return tuple(path.name[:4] for path in _files())
+    """All revisions, oldest first: the names of their files. The first has its number alone, without a name.
+
+    The files begin with four digits, and the line of revisions has no forks.
+    """
+    return tuple(FIRST if path.stem.startswith(f"{FIRST}_") else path.stem for path in _files())
 
 
 def head() -> str:
     """The newest revision that this library knows."""
     return revisions()[-1]
+
+
+def was_never_released(revision: str | None) -> bool:
+    """True for a revision of a development version, of which no release knows the schema."""
+    return revision in _UNRELEASED
 
 
 def history() -> tuple[Revision, ...]:
@@ -42,7 +57,7 @@ def history() -> tuple[Revision, ...]:
 
 
 def _files() -> list[Path]:
-    return sorted((folder() / "versions").glob("[0-9][0-9][0-9][0-9]_*.py"))
+    return sorted((folder() / "versions").glob("[0-9][0-9][0-9][0-9]*.py"))
 
 
 def _read(path: Path) -> Revision:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import outlines, scripts
 from lastlight_state.migrations.records import SchemaState
 
@@ -24,6 +25,13 @@ SEED_TABLES = (
     "cron_overrides",
     "messaging_sessions",
     "messaging_messages",
+)
+
+#: What to do with a database that was made before the first release.
+UNRELEASED = (
+    "a development version of lastlight-state made this database before the first release, and no later version works "
+    "on it; make the database again; to keep its runs and sessions, export them with the version that made it "
+    "(`lastlight-state export`) and load them into the new one (`lastlight-state import`)"
 )
 
 _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state IN ('running', 'interrupted')"
@@ -48,6 +56,11 @@ def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
     return "behind" if revision < head else "ahead"
 
 
+def unreleased(revision: str | None) -> SchemaMismatch:
+    """Return the error for a database at a revision that was never released."""
+    return SchemaMismatch(f"the version table holds {revision!r}: {UNRELEASED}", code="unreleased")
+
+
 def qualified(backend: Backend, table: str) -> str:
     """The table's full name in SQL, with the schema that the backend was opened with."""
     return f"{quoted(backend.schema)}.{quoted(table)}" if backend.schema else quoted(table)
@@ -58,7 +71,9 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
     if not rows:
         return SchemaState("unversioned" if _has_tables(backend) else "empty", None, head)
     revision, copying = str(rows[0][0]), bool(rows[0][1])
-    if len(rows) > 1 or not re.fullmatch(r"[0-9]{4}", revision):
+    if len(rows) == 1 and scripts.was_never_released(revision):
+        return SchemaState("unreleased", revision, head)
+    if len(rows) > 1 or not re.fullmatch(r"[0-9]{4}(_[a-z0-9_]+)?", revision):
         return SchemaState("foreign", ", ".join(str(row[0]) for row in rows), head)
     word = word_for(revision)
     if word == "ahead":

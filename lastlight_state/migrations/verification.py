@@ -8,7 +8,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import SchemaState
-from lastlight_state.migrations.state import read_state
+from lastlight_state.migrations.state import read_state, unreleased
 
 #: Stands in a location for its password.
 HIDDEN = ":***@"
@@ -24,7 +24,7 @@ def verify(backend: Backend) -> SchemaState:
     """The state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
 
     Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for foreign tables, a
-    foreign version, and a copy that is not finished. Creates nothing.
+    foreign version, one from before the first release, and a copy that is not finished. Creates nothing.
     """
     state = read_state(backend)
     refuse(backend, state)
@@ -39,6 +39,8 @@ def refuse(backend: Backend, state: SchemaState) -> None:
     """Raise for what neither opening nor an upgrade can mend."""
     if state.state == "incompatible":
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
+    if state.state == "unreleased":
+        raise unreleased(state.revision)
     if state.state == "foreign":
         found = actual_revision(backend, state)
         hint = f"the schema is that of revision {found}" if found else "if the tables are ours, a stamp corrects it"
@@ -60,7 +62,7 @@ def actual_revision(backend: Backend, state: SchemaState) -> str | None:
     program is at no revision.
     """
     found = drift.recognised(backend)
-    if found in (None, state.revision) or (state.state == "unversioned" and found == scripts.revisions()[0]):
+    if found in (None, state.revision) or (state.state == "unversioned" and found == scripts.FIRST):
         return None
     return found if read_state(backend).revision == state.revision else None
 

@@ -1,4 +1,4 @@
-"""The library's own tables of the outputs domain. All came with revision 0008; output tables are made by definitions.
+"""The library's own tables of the outputs domain. Output tables are made by definitions.
 
 Keys begin with the run where there is one, so that a distributed Postgres can place the rows of a run together.
 """

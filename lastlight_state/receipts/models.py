@@ -55,7 +55,6 @@ class MaintenancePermitModel(Base):
     __table_args__ = described("leave to delete within one transaction; always empty at rest")
 
     receipt_id: Mapped[str] = mapped_column(primary_key=True)
-    # since 0009
     probe: Mapped[int] = mapped_column(server_default=text("0"))
 
 

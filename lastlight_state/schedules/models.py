@@ -23,7 +23,7 @@ class CronOverrideModel(Base):
     schedule: Mapped[str | None]
     updated_at: Mapped[datetime]
     updated_by: Mapped[str | None]
-    # since 0006
+    # since 0002
     timezone: Mapped[str | None]
     inherits_enabled: Mapped[bool] = mapped_column(server_default=false())
 

@@ -199,7 +199,7 @@ Index("idx_executions_trigger", _execution.trigger_type, _execution.trigger_id)
 Index("idx_executions_skill", _execution.skill, _execution.started_at)
 Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skill)
 
-# since 0003
+# since 0002
 Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
 Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at.desc(), **where("parent_run_id IS NOT NULL"))
 # The workflow stands behind the order, so that those of other services are passed over in the index.
@@ -232,7 +232,7 @@ Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
 only("sqlite", Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary))
 only("sqlite", Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary))
 only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, *_newest_run))
-# since 0011. On SQLite alone, where a heartbeat writes an entry of this index and of no other.
+# On SQLite alone, where a heartbeat writes an entry of this index and of no other.
 only("sqlite", Index("ix_workflow_runs_live", *(_run[name] for name in LIVE_RUN), **where(NOT_ENDED)))
 only("postgresql", Index("ix_workflow_runs_status_started", _run.status, *_newest_run))
 
@@ -250,7 +250,6 @@ Index("ix_executions_session", _execution.session_id, _execution.started_at.desc
 Index("ix_executions_trigger_started", _execution.trigger_id, _execution.started_at.desc())
 only("sqlite", Index("ix_executions_run_usage", _execution.workflow_run_id, *_newest_execution, *_usage))
 only("sqlite", Index("ix_executions_usage", *_newest_execution, *_usage))
-# since 0011
 only(
     "sqlite",
     Index(
@@ -287,7 +286,6 @@ only(
         *(_approval[name] for name in APPROVAL_OF_RUN),
     ),
 )
-# since 0011
 only(
     "sqlite",
     Index(
@@ -309,18 +307,16 @@ Index(
 )
 Index("ix_approvals_artifact", _approval.artifact, _approval.created_at.desc())
 
-# since 0005
 Index("ix_run_nodes_wake", _node.state, _node.wake_at, **where("wake_at IS NOT NULL"))
 Index("ix_run_nodes_waiting", _node.waiting_for, _node.correlation_id, **where("state = 'waiting_signal'"))
 Index("ix_human_requests_inbox", _request.requested_at.desc(), _request.id.desc(), **where("status = 'pending'"))
 Index("ix_human_requests_due", _request.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
 Index("ix_human_requests_run", _request.run_id, _request.requested_at)
 
-# since 0010: what may be pruned, in the order of its end
+# What may be pruned, in the order of its end
 Index("ix_workflow_runs_ended", RUN_ENDED_AT, _run.id, **where(RUN_ENDED))
 Index("ix_executions_alone", EXECUTION_ENDED_AT, _execution.id, **where(ENDED_ALONE))
 
-# since 0011
 only(
     "sqlite",
     Index(

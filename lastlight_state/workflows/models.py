@@ -1,7 +1,7 @@
 """Tables of the workflows domain.
 
 The first columns of a table of the seed are those of revision 0001, in its order. The columns after the comment came
-with 0003, narrow before wide: on SQLite a column behind a large one is slow to read, even if the large one is not
+with 0002, narrow before wide: on SQLite a column behind a large one is slow to read, even if the large one is not
 selected.
 """
 
@@ -37,7 +37,7 @@ class WorkflowRunModel(Base):
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
-    # since 0003
+    # since 0002
     owner: Mapped[str | None]
     trigger_type: Mapped[str | None]
     triggered_by: Mapped[str | None]
@@ -109,7 +109,7 @@ class ExecutionModel(Base):
     stop_reason: Mapped[str | None]
     workflow_run_id: Mapped[str | None]
     output_text: Mapped[str | None]
-    # since 0003
+    # since 0002
     owner: Mapped[str | None]
     triggered_by: Mapped[str | None]
     trigger_actor_type: Mapped[str | None]
@@ -147,7 +147,7 @@ class WorkflowApprovalModel(Base):
     response: Mapped[str | None]
     responded_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
-    # since 0003
+    # since 0002
     artifact: Mapped[str | None]
     node_id: Mapped[str | None]
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
@@ -173,7 +173,7 @@ class WorkflowOverrideModel(Base):
     enabled: Mapped[bool] = mapped_column(server_default=true())
     updated_at: Mapped[datetime]
     updated_by: Mapped[str | None]
-    # since 0003
+    # since 0002
     reason: Mapped[str | None]
 
 

@@ -231,7 +231,7 @@ def test_warnings_of_the_library_are_notes_for_people_and_part_of_the_object(tmp
 
     def retires_one(name: str, *flags: str) -> Said:
         url = str(tmp_path / name)
-        lastlight_state("migrate", "--url", url, "--to", "0003")
+        lastlight_state("migrate", "--url", url, "--to", "0001")
         with closing(sqlite3.connect(url)) as raw:
             raw.executemany(
                 "INSERT INTO messaging_sessions (id, platform, channel_id, user_id, created_at, last_activity_at) "

@@ -5,8 +5,6 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from lastlight_state.agent_log import Cwd
 from lastlight_state.conversations import NewSession
 from lastlight_state.messaging import ConversationKey
@@ -165,18 +163,17 @@ def test_a_database_without_any_table_of_ours_is_measured_and_nothing_counted(
         assert (stats.schema_state.state, stats.tables, dict(stats.statuses)) == ("empty", (), {})
 
 
-@pytest.mark.parametrize("to", ["0001", "0002", "0003"])
-def test_a_database_that_is_behind_is_counted_as_far_as_it_goes(to: str, tmp_path: Path, postgres_url: str) -> None:
+def test_a_database_that_is_behind_is_counted_as_far_as_it_goes(tmp_path: Path, postgres_url: str) -> None:
     """maintenance OP-5, OP-10."""
     for url in (str(tmp_path / "old.db"), postgres_url):
         settings = Settings(url=url, state_dir=tmp_path)
         with StateStore(connect(settings), settings) as store:
-            migrate(store.backend, to)
+            migrate(store.backend, "0001")
             stats = store.maintenance.stats.collect()
         assert stats.schema_state.state == "behind"
         counted = {table.name for table in stats.tables}
         assert "workflow_runs" in counted
-        assert ("run_transitions" in counted) is (to == "0003")
+        assert "run_transitions" not in counted
         assert set(stats.statuses) == {"workflow_runs", "workflow_approvals", "messaging_sessions"}
 
 

@@ -95,7 +95,7 @@ def one_more_revision(folder: Path, monkeypatch: pytest.MonkeyPatch, *operations
         "def upgrade():",
         *(f"    {operation}" for operation in operations),
     ]
-    (copy / "versions" / "9999_one_more.py").write_text("\n".join(lines))
+    (copy / "versions" / "9999.py").write_text("\n".join(lines))
     monkeypatch.setattr(scripts, "_PACKAGE", copy.parent)
     scripts.folder.cache_clear()
     scripts.revisions.cache_clear()

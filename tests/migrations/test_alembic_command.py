@@ -57,8 +57,8 @@ def test_it_upgrades_the_database_whose_url_a_file_holds(
     alembic_here("-x", f"url_file={file}", "upgrade", "0001")
     assert current(place.backend()) == "0001"
     monkeypatch.setenv("LASTLIGHT_STATE_URL_FILE", str(file))
-    alembic_here("upgrade", "0002")
-    assert current(place.backend()) == "0002"
+    alembic_here("upgrade", scripts.revisions()[1])
+    assert current(place.backend()) == scripts.revisions()[1]
 
 
 def test_it_finds_no_difference_to_the_models(place: Place) -> None:
@@ -84,10 +84,8 @@ def test_an_upgrade_says_what_it_did_and_a_downgrade_that_there_is_no_way_down(p
     named = ("-x", f"url={place.url}")
     upgraded = alembic(*named, "upgrade", "head")
     assert upgraded.returncode == 0, upgraded.stderr
-    first, *_, last = upgraded.stdout.splitlines()
-    assert (
-        first == "0002  What maintenance did: receipts, permits, tombstones, the import ledger, the progress of copies."
-    )
+    first, last = upgraded.stdout.splitlines()
+    assert first == "0002_lastlight_state  Everything of this library beside the original program's tables."
     assert last == f"upgraded: {place.backend().location}"
     assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(1,)]
     refused = alembic(*named, "downgrade", "-1")
@@ -121,9 +119,9 @@ def test_it_tells_the_history() -> None:
 
 def test_it_tells_where_a_database_is(sqlite_place: Place) -> None:
     """migrations MG-2."""
-    sqlite_place.at("0002")
+    sqlite_place.at("0001")
     done = alembic("-x", f"url={sqlite_place.url}", "current")
-    assert done.stdout == "0002\n", done.stderr
+    assert done.stdout == "0001\n", done.stderr
 
 
 def test_it_works_from_elsewhere_with_the_configuration_named(sqlite_place: Place, tmp_path: Path) -> None:
@@ -148,8 +146,8 @@ def test_a_new_revision_is_one_that_the_policy_accepts(tmp_path: Path) -> None:
     config = Config()
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "os")
-    config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
-    command.revision(config, "Add a table", rev_id="9999")
+    config.set_main_option("file_template", "%%(rev)s")
+    command.revision(config, "Add a table", rev_id="9999_add_a_table")
     module = load(folder / "versions" / "9999_add_a_table.py")
-    assert (module.revision, module.down_revision) == ("9999", scripts.head())
+    assert (module.revision, module.down_revision) == ("9999_add_a_table", scripts.head())
     assert [violations(module, product) for product in ("sqlite", "postgresql")] == [[], []]

@@ -12,7 +12,7 @@ from support.migrations.support import Place, tables
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import check, migrate, script
+from lastlight_state.migrations import check, migrate, script, scripts
 from lastlight_state.migrations.collisions import named
 from lastlight_state.migrations.state import read_state
 from lastlight_state.testing import Database
@@ -20,14 +20,14 @@ from lastlight_state.testing import Database
 #: What a database has when the other program's tables are found in it.
 BEGINNINGS: dict[str, Callable[[Place], Backend]] = {
     "nothing": lambda place: place.backend(),
-    "an older revision": lambda place: place.at("0006"),
+    "an older revision": lambda place: place.at("0001"),
 }
 LINES = tuple(f"table {name} is there already, and a later revision makes one" for name in ("sandboxes", "scores"))
 
 
 @pytest.fixture(params=BEGINNINGS)
 def crowded(request: pytest.FixtureRequest, place: Place) -> Backend:
-    """A database in which another program has tables of two later revisions."""
+    """A database in which another program has two tables of a later revision."""
     backend = BEGINNINGS[request.param](place)
     for table in ("scores", "sandboxes"):
         place.raw().execute(f"CREATE TABLE {table} (id TEXT)")
@@ -51,7 +51,7 @@ def test_the_plan_names_tables_that_are_in_the_way(crowded: Backend) -> None:
 
 def test_no_script_is_written_past_tables_that_are_in_the_way(place: Place) -> None:
     """migrations MG-70, MG-63."""
-    backend = place.at("0006")
+    backend = place.at("0001")
     place.raw().execute("CREATE TABLE scores (id TEXT)")
     with pytest.raises(SchemaMismatch) as caught:
         script(backend)
@@ -60,10 +60,10 @@ def test_no_script_is_written_past_tables_that_are_in_the_way(place: Place) -> N
 
 def test_tables_of_the_last_revision_that_is_wanted_are_in_the_way(place: Place) -> None:
     """migrations MG-70: as those of the revisions before it are."""
-    backend = place.at("0006")
+    backend = place.at("0001")
     place.raw().execute("CREATE TABLE scores (id TEXT)")
     with pytest.raises(SchemaMismatch) as caught:
-        migrate(backend, "0007")
+        migrate(backend, scripts.revisions()[1])
     assert caught.value.differences == LINES[1:]
 
 
@@ -71,7 +71,7 @@ def test_tables_of_later_revisions_are_not_in_the_way_of_earlier_ones(place: Pla
     """migrations MG-70, MG-61."""
     backend = place.backend()
     place.raw().execute("CREATE TABLE scores (id TEXT)")
-    assert migrate(backend, "0006").to_revision == "0006"
+    assert migrate(backend, "0001").to_revision == "0001"
 
 
 def test_tables_elsewhere_on_the_search_path_are_not_in_the_way(postgres_database: Database) -> None:
@@ -91,7 +91,7 @@ def test_tables_elsewhere_on_the_search_path_are_not_in_the_way(postgres_databas
 
 def test_another_failure_is_told_as_it_is(place: Place) -> None:
     """migrations MG-70: only tables are such names."""
-    backend = place.at("0006")
+    backend = place.at("0001")
     place.raw().execute("CREATE VIEW run_events AS SELECT 1 AS id")
     with pytest.raises(Exception, match="run_events"):
         migrate(backend)
@@ -100,14 +100,14 @@ def test_another_failure_is_told_as_it_is(place: Place) -> None:
 def test_another_difference_is_told_as_it_is(crowded: Backend) -> None:
     """migrations MG-70: what the migration itself has found out about the schema."""
     found = SchemaMismatch("changed by hand", code="drift")
-    with pytest.raises(SchemaMismatch) as caught, named(crowded, read_state(crowded), "0007"):
+    with pytest.raises(SchemaMismatch) as caught, named(crowded, read_state(crowded), scripts.head()):
         raise found
     assert caught.value is found
 
 
 def test_the_commands_name_tables_that_are_in_the_way(place: Place) -> None:
     """migrations MG-70, MG-67: check ends with 1."""
-    backend = place.at("0006")
+    backend = place.at("0001")
     place.raw().execute("CREATE TABLE scores (id TEXT)")
     backend.close()
     said = lastlight_state("check", "--url", place.url)

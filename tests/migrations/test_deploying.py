@@ -55,7 +55,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_the_pipeline_checks_and_migrates(postgres_place: Place) -> None:
     """packaging PT-24."""
-    postgres_place.at("0003")
+    postgres_place.at("0001")
     assert [run(postgres_place, words) for words in commands_with("what would be done")] == [3, 0]
     assert current(postgres_place.backend()) == HEAD
 
@@ -69,7 +69,7 @@ def test_a_file_of_the_original_is_looked_at_and_taken_over(sqlite_place: Place)
 
 def test_administrators_run_the_script(postgres_place: Place) -> None:
     """packaging PT-24."""
-    postgres_place.at("0002")
+    postgres_place.at("0001")
     assert [run(postgres_place, words) for words in commands_with("upgrade.sql")] == [0, 0]
     assert current(postgres_place.backend()) == HEAD
 

@@ -142,7 +142,7 @@ def test_the_rights_follow_from_the_guards() -> None:
 
 def test_there_are_no_rights_to_tables_that_are_not_there_yet(postgres_place: Place) -> None:
     with pytest.raises(NotMigrated):
-        grants(postgres_place.at("0003"), "service")
+        grants(postgres_place.at("0001"), "service")
 
 
 def test_a_file_has_no_roles(sqlite_place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Revision 0004: chat sessions that share their key."""
+"""The second revision: chat sessions that share their key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from lastlight_state.errors import BackendError, SchemaMismatch
 from lastlight_state.migrations import check, current, migrate, scripts, upgrade
 
 SEED = Path(__file__).parents[1] / "fixtures" / "legacy" / "seed.sql"
-REVISION = load(scripts.folder() / "versions" / "0004_messaging_keys.py")
+REVISION = load(scripts.folder() / "versions" / "0002_lastlight_state.py")
+SECOND = REVISION.revision
 COLUMNS = "id, platform, channel_id, thread_id, user_id, created_at, last_activity_at, active"
 
 Rows = list[tuple[Any, ...]]
@@ -55,8 +56,8 @@ def insert(connection: Any, table_rows: Rows, *, active: Any = "1", platform: st
 
 @pytest.fixture
 def before(place: Place) -> Any:
-    """A database at 0003 whose keys are shared by two, three and five active sessions; a plain connection to it."""
-    place.at("0003")
+    """A database at 0001 whose keys are shared by two, three and five active sessions; a plain connection to it."""
+    place.at("0001")
     connection = place.raw()
     insert(connection, SHARED)
     insert(connection, OTHERS)
@@ -115,11 +116,11 @@ def test_the_plan_counts_before_anything_is_written(place: Place, before: Any) -
     """messaging M-6, case 41."""
     backend = place.backend()
     plan = check(backend)
-    assert [planned.revision for planned in plan.revisions if planned.rewrites] == ["0004"]
+    assert [planned.revision for planned in plan.revisions if planned.rewrites] == [SECOND]
     (rewrite,) = plan.revisions[0].rewrites
     assert (rewrite.table, rewrite.rows, rewrite.groups) == ("messaging_sessions", 7, 3)
     assert "active" in rewrite.columns
-    assert current(backend) == "0003"
+    assert current(backend) == "0001"
     assert len(active(before)) == len(SHARED) + len(OTHERS)
 
 
@@ -128,14 +129,16 @@ def test_the_run_logs_how_many_and_which(place: Place, before: Any, caplog: pyte
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
     (line,) = [record.getMessage() for record in caplog.records if record.name == "lastlight_state.migrations"]
-    assert line.startswith("revision 0004 retires chat sessions that share their key with a newer active one: 7 of ")
+    assert line.startswith(
+        f"revision {SECOND} retires chat sessions that share their key with a newer active one: 7 of "
+    )
     assert line.endswith(": five-a, five-b, five-c, five-d, three-a, three-b, two-old")
 
 
 @pytest.mark.parametrize(("retired", "end"), [(20, "s18, s19"), (24, "s18, s19 and 4 more")])
 def test_at_most_twenty_are_named(place: Place, caplog: pytest.LogCaptureFixture, retired: int, end: str) -> None:
     """messaging M-6: up to 20 ids."""
-    place.at("0003")
+    place.at("0001")
     insert(place.raw(), [(f"s{number:02}", "C", None, 1, number) for number in range(retired + 1)])
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
@@ -144,7 +147,7 @@ def test_at_most_twenty_are_named(place: Place, caplog: pytest.LogCaptureFixture
 
 def test_without_duplicates_nothing_is_said(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """messaging M-6."""
-    place.at("0003")
+    place.at("0001")
     insert(place.raw(), OTHERS)
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
@@ -158,7 +161,7 @@ def test_a_failure_after_the_reduction_leaves_nothing_of_it(place: Place, before
     schema, sessions = catalogue(backend), active(before)
     with pytest.raises(BackendError):
         migrate(backend)
-    assert current(backend) == "0003"
+    assert current(backend) == "0001"
     assert differences(catalogue(backend), schema) == []
     assert active(before) == sessions
 
@@ -191,7 +194,7 @@ def test_a_second_active_session_of_a_key_is_refused(place: Place, thread: str |
 
 def test_a_writer_of_the_previous_release_waits_and_meets_the_index(postgres_place: Place) -> None:
     """messaging M-6, case 43, Postgres: no duplicate slips in between the reduction and the index."""
-    backend = postgres_place.at("0003")
+    backend = postgres_place.at("0001")
     writer, watcher = postgres_place.raw(), postgres_place.raw()
     insert(watcher, [("first", "C", None, 1, 1)])
     failures: list[BaseException] = []

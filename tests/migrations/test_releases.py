@@ -11,6 +11,7 @@ from support.migrations.releases import HISTORY, digest_of, digests, problems, r
 
 from lastlight_state.migrations import scripts
 
+FIRST, SECOND, *_ = scripts.revisions()
 PAGE = HISTORY.read_text("utf-8")
 
 
@@ -24,7 +25,7 @@ def with_digests(folder: Path, *revisions: str) -> str:
     """The page as a release of these revisions would leave it."""
     page = PAGE
     for revision in revisions:
-        (file,) = folder.glob(f"{revision}_*.py")
+        (file,) = folder.glob(f"{revision}*.py")
         page = re.sub(rf"(?m)^(\| {revision} \|.*\| )\S+( \|)$", rf"\g<1>{digest_of(file)}\g<2>", page)
     return page
 
@@ -37,18 +38,18 @@ def test_every_revision_has_its_line_and_a_released_one_its_digest() -> None:
 
 def test_a_release_that_changed_nothing_is_in_order(versions: Path) -> None:
     """migrations MG-12."""
-    page = with_digests(versions, "0001", "0002")
-    assert released(page) >= {"0001", "0002"}
+    page = with_digests(versions, FIRST, SECOND)
+    assert released(page) >= {FIRST, SECOND}
     assert list(problems(page, versions)) == []
 
 
 def test_a_released_revision_that_changes_is_named(versions: Path) -> None:
     """migrations MG-12: be it one character; those that are not released may change."""
-    page = with_digests(versions, "0001", "0002")
-    for revision in ("0002", "0004"):
-        (file,) = versions.glob(f"{revision}_*.py")
+    page = with_digests(versions, FIRST)
+    for revision in (FIRST, SECOND):
+        (file,) = versions.glob(f"{revision}*.py")
         file.write_text(file.read_text("utf-8").replace("nullable=False", "nullable=True", 1), "utf-8")
-    assert list(problems(page, versions)) == ["0002 was released and has changed"]
+    assert list(problems(page, versions)) == ["0001 was released and has changed"]
 
 
 def test_a_released_revision_that_goes_is_named(versions: Path) -> None:
@@ -61,9 +62,9 @@ def test_a_released_revision_that_goes_is_named(versions: Path) -> None:
 def test_a_revision_without_a_line_is_named(versions: Path) -> None:
     """migrations MG-12: two revisions made at once meet in that page."""
     (versions / "9999_more.py").touch()
-    assert list(problems(PAGE, versions)) == ["9999 has no line"]
+    assert list(problems(PAGE, versions)) == ["9999_more has no line"]
 
 
 def test_a_release_leaves_no_revision_before_it_open(versions: Path) -> None:
     """migrations MG-12: what stands below a released revision is part of it."""
-    assert list(problems(with_digests(versions, "0002"), versions)) == ["0002 was released before 0001"]
+    assert list(problems(with_digests(versions, SECOND), versions)) == [f"{SECOND} was released before {FIRST}"]

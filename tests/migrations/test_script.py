@@ -60,8 +60,11 @@ def test_a_script_keeps_every_row(place: Place) -> None:
 def test_a_script_goes_as_far_as_it_was_asked(place: Place) -> None:
     """migrations MG-62: ``--to``."""
     backend = place.backend()
-    execute(place, script(backend, "0002") or "")
-    assert current(backend) == "0002"
+    execute(place, script(backend, "0001") or "")
+    assert current(backend) == "0001"
+    assert script(backend, "0001") is None
+    execute(place, script(backend, scripts.revisions()[1]) or "")
+    assert current(backend) == scripts.revisions()[1]
     assert script(backend, "0001") is None
 
 
@@ -74,7 +77,7 @@ def test_writing_a_script_changes_nothing(place: Place) -> None:
 
 def test_a_script_retires_the_sessions_that_share_a_key(place: Place) -> None:
     """messaging M-6."""
-    backend = place.at("0003")
+    backend = place.at("0001")
     raw = place.raw()
     for minute, key in enumerate(("'older'", "'newest'")):
         raw.execute(session(key, minute))
@@ -99,7 +102,7 @@ def test_a_script_stops_where_rows_keep_it_from_going_on(sqlite_place: Place) ->
 
 def test_a_script_stops_at_a_condition_on_postgres(postgres_place: Place) -> None:
     """messaging M-6, Postgres: here the condition is one that the reduction cannot meet."""
-    backend = postgres_place.at("0003")
+    backend = postgres_place.at("0001")
     raw = postgres_place.raw()
     for minute, key in enumerate(("'older'", "'newest'")):
         raw.execute(session(key, minute))
@@ -107,12 +110,12 @@ def test_a_script_stops_at_a_condition_on_postgres(postgres_place: Place) -> Non
     with pytest.raises(psycopg.Error, match="share a key are active"):
         raw.execute(text)
     raw.execute("ROLLBACK")
-    assert current(backend) == "0003"
+    assert current(backend) == "0001"
 
 
 def test_a_script_for_another_revision_fails_and_changes_nothing(place: Place) -> None:
     """migrations MG-62: somebody else was faster."""
-    backend = place.at("0002")
+    backend = place.at("0001")
     text = script(backend) or ""
     migrate(backend)
     before = catalogue(backend)

@@ -12,6 +12,7 @@ from lastlight_state.db.columns import JSON_TYPES
 from lastlight_state.migrations import history, scripts
 from lastlight_state.migrations.apply import config
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.migrations.runner import target_of
 
 ROOT = Path(__file__).parents[2]
 LARGE = {"output_text", "error", "policy", "body", "content", "embedding"}
@@ -30,11 +31,20 @@ def test_the_history_says_what_alembic_reads() -> None:
     assert [(known.revision, known.down_revision, known.summary) for known in history()] == run[::-1]
 
 
-def test_revisions_are_one_line_of_four_digits() -> None:
-    """migrations MG-3."""
+def test_revisions_are_one_line_of_numbers_with_names() -> None:
+    """migrations MG-3: the first has a number alone, and no other has a name that a development version gave."""
     known = history()
     assert [revision.down_revision for revision in known] == [None, *(revision.revision for revision in known[:-1])]
-    assert all(re.fullmatch(r"\d{4}", revision.revision) for revision in known)
+    assert [revision.revision[:4] for revision in known] == [f"{number:04}" for number in range(1, len(known) + 1)]
+    assert all(re.fullmatch(r"0001|\d{4}(_[a-z0-9]+)+", revision.revision) for revision in known)
+    assert all(len(revision.revision) <= 32 for revision in known)  # so long is the column of Alembic's table
+    assert [known for known in scripts.revisions() if scripts.was_never_released(known)] == []
+
+
+def test_a_revision_is_meant_by_its_number_too() -> None:
+    """migrations MG-61."""
+    assert [target_of(known[:4]) for known in scripts.revisions()] == list(scripts.revisions())
+    assert [target_of(known) for known in scripts.revisions()] == list(scripts.revisions())
 
 
 def test_a_checkout_uses_its_own_scripts() -> None:

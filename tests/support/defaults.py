@@ -2,9 +2,7 @@
 
 Those of private helpers too, because a caller meets them just the same.
 
-    PYTHONPATH=. python -P tests/support/defaults.py
-
-writes them down again, for a default that is changed on purpose.
+``make record`` writes them down again, for a default that is changed on purpose.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Which rows the library's statements lock on Postgres, by the names of the statements.
 
-    PYTHONPATH=. python -P tests/support/locks.py
-
-writes them down again, for a lock that is changed on purpose.
+``make record`` writes them down again, for a lock that is changed on purpose.
 """
 
 from __future__ import annotations

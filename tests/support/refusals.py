@@ -1,8 +1,6 @@
 """What each argument of each method of a store refuses by its own check, beside values of another type.
 
-    PYTHONPATH=.:tests python -P tests/support/refusals.py
-
-writes it down again, for a check that is changed on purpose.
+``make record`` writes it down again, for a check that is changed on purpose.
 """
 
 from __future__ import annotations

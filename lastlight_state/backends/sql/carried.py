@@ -1,4 +1,4 @@
-"""What the original program's rows say in its own columns, written to the columns that revision 0003 adds.
+"""What the original program's rows say in its own columns, written to the columns that revision 0002 adds.
 
 The number of phases is that of the history. That program kept the error of a run in the run's context, where it stays.
 """

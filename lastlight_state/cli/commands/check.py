@@ -14,6 +14,7 @@ from lastlight_state.cli.opening import existing, look
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
+from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, remedy
 from lastlight_state.store import StateStore
 
@@ -26,6 +27,7 @@ _EXITS = {
     "ahead": exits.AHEAD,
     "incompatible": exits.INCOMPATIBLE,
     "unversioned": exits.NO,
+    "unreleased": exits.NO,
     "foreign": exits.NO,
 }
 _MEANING = {
@@ -36,6 +38,7 @@ _MEANING = {
     "incompatible": "the schema is newer than this version, which may not work on it: upgrade lastlight-state",
     "unversioned": "there are tables named like ours, but no version of ours beside them; "
     "if they are ours, `lastlight-state stamp --to REVISION` writes it",
+    "unreleased": UNRELEASED,
     "foreign": "the version in the version table is not a revision of lastlight-state; "
     "if the tables are ours, `lastlight-state stamp --to REVISION` corrects it",
 }

@@ -37,7 +37,7 @@ from lastlight_state.maintenance.bundles.renaming import Renaming
 from lastlight_state.maintenance.copy.subjects import DEPTHS, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
 from lastlight_state.maintenance.run_tables import RUN_TABLES
-from lastlight_state.migrations.scripts import revisions
+from lastlight_state.migrations.scripts import revisions, was_never_released
 from lastlight_state.outputs import naming
 from lastlight_state.outputs.catalog.registry import ALL, Registered
 from lastlight_state.outputs.tables import REGISTRY
@@ -262,9 +262,9 @@ class Loading:
 
 
 def refuse_newer(revision: str) -> None:
-    """Raise `NewerSchema` for a revision that this version does not know."""
+    """Raise `NewerSchema` for a revision that this version does not know. Those before the first release are older."""
     known = revisions()
-    if revision not in known:
+    if revision not in known and not was_never_released(revision):
         raise NewerSchema(found=revision[:40], head=known[-1], min_reader="", what="the bundle")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lastlight_state.maintenance.doctor.check import Check, Look, found
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.migrations import check as plan_of, read_state
+from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, remedy
 
 REACH, SCHEMA = "DOC-01", "DOC-02"
@@ -18,6 +19,7 @@ _MEANING = {
     "ahead": "the schema is newer than this version, which may work on it",
     "incompatible": "the schema is newer than this version, which may not work on it: upgrade lastlight-state",
     "unversioned": "there are tables named like ours, but no version of ours beside them",
+    "unreleased": UNRELEASED,
     "foreign": "the version in the version table is not a revision of lastlight-state",
 }
 

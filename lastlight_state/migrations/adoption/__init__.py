@@ -19,8 +19,6 @@ from lastlight_state.migrations import apply
 from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Promised, Survey, surveyed
 from lastlight_state.migrations.records import MigrationResult
 
-RETIRES_DUPLICATES = "0004"
-
 _log = logging.getLogger("lastlight_state.migrations")
 
 
@@ -34,9 +32,9 @@ def adopt(backend: Backend, connection: Connection, target: str, promised: Promi
     found = surveyed(backend, connection, promised)
     if found is None or found.differences:
         raise refusal(found)
-    if found.shared_keys and target < RETIRES_DUPLICATES:
+    if found.shared_keys and target == FIRST:
         raise SchemaMismatch(
-            f"active chat sessions share a key, and only revision {RETIRES_DUPLICATES} retires all but one of each: "
+            f"active chat sessions share a key, and only the revision after {FIRST} retires all but one of each: "
             "migrate to that one or a later one",
             differences=found.shared_keys,
         )

@@ -20,7 +20,7 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.records import Adoption, Rewrite
 from lastlight_state.migrations.state import SEED_TABLES
 
-FIRST = "0001"
+FIRST = scripts.FIRST
 SESSIONS = "messaging_sessions"
 KEY = ("platform", "channel_id", "thread_id", "user_id")
 #: A constraint of early versions of the original, which allowed one session per key, ended ones included.
@@ -46,7 +46,7 @@ class Survey:
     """What was found. Without ``differences`` the database can be taken over as revision 0001.
 
     ``lacking`` is what 0001 has and the database has not; ``present`` is what no revision need make; ``shared_keys``
-    have several active sessions: the unique index waits until revision 0004 retires them.
+    have several active sessions: the unique index waits until the next revision retires them.
     """
 
     differences: tuple[str, ...]

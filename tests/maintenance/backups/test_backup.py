@@ -258,9 +258,9 @@ def test_a_backup_keeps_an_older_schema_and_a_newer_one_is_refused(
     """maintenance OP-47: a deploy takes it before it migrates."""
     settings = Settings(url=str(tmp_path / "old.db"), state_dir=tmp_path)
     backend = connect(settings)
-    migrate(backend, "0006")
+    migrate(backend, "0001")
     with StateStore(backend, settings) as old:
-        assert old.maintenance.backup.create(folder).revision == "0006"
+        assert old.maintenance.backup.create(folder).revision == "0001"
     backup = sqlite_database.open().maintenance.backup
     backup.restore(folder, tmp_path / "restored.db")
     with StateStore.open(tmp_path / "restored.db") as restored:

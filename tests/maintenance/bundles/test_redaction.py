@@ -144,7 +144,7 @@ def test_what_cannot_be_left_out_is_refused(source: StateStore, tmp_path: Path) 
 def test_columns_that_an_older_bundle_lacks_have_their_defaults(
     source: StateStore, database: Database, tmp_path: Path
 ) -> None:
-    """maintenance OP-61: a bundle of an older schema."""
+    """maintenance OP-61: a bundle of an older schema, also of one that was never released."""
     store, file = database.open(), tmp_path / "talk.zip"
     source.maintenance.bundles.export("session", "talk", file)
     _aged(file, "0015", {"sessions": ("transition_seq", "project"), "branches": ("model",)})

@@ -199,7 +199,7 @@ def test_a_target_that_somebody_makes_meanwhile_is_not_migrated(here: StateStore
 
     def make(_progress: CopyProgress) -> None:
         with closing(open_backend(there, Options())) as backend:
-            migrate(backend, "0011")
+            migrate(backend, "0001")
 
     with pytest.raises(NotMigrated):
         here.maintenance.copy.run(there, migrate=True, on_progress=make)
@@ -242,7 +242,7 @@ def test_both_must_have_the_same_schema(here: StateStore, there: Path) -> None:
     with pytest.raises(NotMigrated, match="lastlight-state migrate"):
         here.maintenance.copy.run(there)
     with closing(open_backend(there, Options())) as backend:
-        migrate(backend, "0011")
+        migrate(backend, "0001")
     with pytest.raises(NotMigrated, match="lastlight-state migrate"):
         here.maintenance.copy.run(there, migrate=True)
 

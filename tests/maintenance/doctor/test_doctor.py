@@ -380,15 +380,14 @@ def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> None:
     assert [finding.check for finding in report.findings] == ["DOC-01"]
 
 
-@pytest.mark.parametrize("to", ["0001", "0005"])
-def test_a_database_that_is_behind_is_examined_as_far_as_it_goes(tmp_path: Path, postgres_url: str, to: str) -> None:
+def test_a_database_that_is_behind_is_examined_as_far_as_it_goes(tmp_path: Path, postgres_url: str) -> None:
     """maintenance OP-5, OP-15, case 24."""
     for url in (str(tmp_path / "old.db"), postgres_url):
         settings = Settings(url=url, state_dir=tmp_path)
         with StateStore(connect(settings), settings) as store:
-            migrate(store.backend, to)
+            migrate(store.backend, "0001")
             found = findings(store, skip=["DOC-03"])
-            assert [(one.check, one.severity, one.samples) for one in found] == [("DOC-02", "error", (to,))]
+            assert [(one.check, one.severity, one.samples) for one in found] == [("DOC-02", "error", ("0001",))]
             assert "migrate" in str(found[0].remedy)
 
 
@@ -401,6 +400,7 @@ _NEWER = "UPDATE lastlight_state_version SET version_num = '9999'"
         ([_NEWER], "warning", None),
         ([_NEWER, "INSERT INTO lastlight_meta (key, value) VALUES ('min_reader', '9000')"], "error", None),
         (["UPDATE lastlight_state_version SET version_num = 'abc'"], "error", "lastlight-state stamp --to"),
+        (["UPDATE lastlight_state_version SET version_num = '0016'"], "error", None),
         (["DROP TABLE lastlight_state_version"], "error", "lastlight-state stamp --to"),
         (["DROP TABLE lastlight_state_version", "DROP TABLE run_loops"], "error", None),
     ],

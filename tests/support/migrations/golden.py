@@ -1,8 +1,8 @@
 """Golden databases: populated dumps of each revision on each product, kept under ``tests/fixtures/golden``.
 
-``python -P tests/support/migrations/golden.py`` writes those of revisions that are not released yet, and those that are
-missing; a released one is never written again. A dump is a script: the schema as that revision's own upgrade makes it,
-and rows.
+``make record`` writes those of revisions that are not released yet, and those that are missing, and removes those of
+revisions that there are no more; a released one is never written again. A dump is a script: the schema as that
+revision's own upgrade makes it, and rows.
 """
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ def write(backend: Backend) -> None:
         file = folder / f"{revision}.sql"
         if not (file.exists() and revision in frozen):
             file.write_text(dump(backend, revision), "utf-8")
+    for file in folder.glob("*.sql"):
+        if file.stem not in {*scripts.revisions(), *frozen}:
+            file.unlink()
     write_shape(backend)
 
 

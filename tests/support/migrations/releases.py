@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from lastlight_state.migrations import scripts
+
 HISTORY = Path(__file__).parents[3] / "docs" / "schema-history.md"
 UNRELEASED = "unreleased"
 
 
 def digests(history: str) -> dict[str, str]:
     """The digest of each revision that the page lists, or ``unreleased``."""
-    return dict(re.findall(r"^\| (\d{4}) \|.*\| (\S+) \|$", history, re.MULTILINE))
+    return dict(re.findall(r"^\| (\d{4}\w*) \|.*\| (\S+) \|$", history, re.MULTILINE))
 
 
 def released(history: str) -> set[str]:
@@ -28,7 +30,8 @@ def digest_of(file: Path) -> str:
 
 def problems(history: str, folder: Path) -> Iterator[str]:
     """What is wrong between the page and the files of the revisions; nothing when they agree."""
-    files = {file.name[:4]: file for file in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.py"))}
+    found = sorted(folder.glob("[0-9][0-9][0-9][0-9]*.py"))
+    files = {scripts.FIRST if file.stem.startswith(scripts.FIRST) else file.stem: file for file in found}
     known = digests(history)
     for revision in sorted(files.keys() | known.keys()):
         if revision not in known:

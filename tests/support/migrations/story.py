@@ -242,7 +242,7 @@ SESSIONS: list[Row] = [
         "created_at": at("05:00:00.000"),
         "last_activity_at": at("05:00:00.000"),
         "active": True,
-        UNTIL: "0004",
+        UNTIL: "0002",
     },
 ]
 
