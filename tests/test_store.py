@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.garbage import collect
 from support.undone import Boom, undone
 
 from lastlight_state import AsyncStateStore, Settings, StateStore
@@ -335,7 +335,7 @@ def test_a_transaction_that_the_garbage_collector_ends_takes_no_more_calls_and_i
     with_itself.append(with_itself)
     next(with_itself[0])
     del with_itself
-    gc.collect()
+    collect()
     assert ended == ["refused to commit"]
     assert list(every_backend.workflows.overrides.list()) == []
 

@@ -1,11 +1,11 @@
 """Blocks that end, whatever cuts them short."""
 
-import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
+from support.garbage import collect
 
 from lastlight_state.db.renewals import Held, Renewed
 from lastlight_state.unwinding import block
@@ -53,7 +53,7 @@ def test_renewals_end_with_a_block_that_nobody_can_leave_any_more() -> None:
     renewed.__enter__()
     assert renewed._thread.is_alive()
     del leave
-    gc.collect()
+    collect()
     assert renewed._ended.is_set()
     renewed._thread.join(30)
     assert not renewed._thread.is_alive()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from support import between
+from support.garbage import collect
 
 from lastlight_state import (
     AsyncStateStore,
@@ -401,7 +402,7 @@ def test_the_threads_of_a_store_end_with_it(database: Database, ending: str) -> 
             await store.close()
 
     asyncio.run(work())
-    gc.collect()
+    collect()
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=30)
         assert not thread.is_alive()
@@ -540,7 +541,7 @@ def test_an_open_that_is_cancelled_leaves_no_store_behind(database: Database) ->
             await task
 
     asyncio.run(work())
-    gc.collect()
+    collect()
     assert _descriptors() <= before
 
 

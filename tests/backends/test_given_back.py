@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 from support.callers import engine_on
 from support.faults.interrupts import Interrupted, cut_off_after
+from support.garbage import collect
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends.base import Backend, Checkout, Mode
@@ -99,7 +99,7 @@ def test_readers_of_one_moment_are_not_kept_in_memory(sqlite_database: Database)
     gone = [weakref.ref(checkout) for checkout in checkouts]
     while checkouts:
         backend.release(checkouts.pop())
-    gc.collect()
+    collect()
     assert [one() for one in gone] == [None] * 5
 
 
@@ -111,7 +111,7 @@ def test_a_unit_that_is_over_is_not_kept_in_memory(backend: Backend, mode: Mode)
     backend.release(checkout)
     gone = weakref.ref(checkout)
     del checkout
-    gc.collect()
+    collect()
     assert gone() is None
 
 
@@ -142,7 +142,7 @@ def test_a_unit_that_the_garbage_collector_ends_touches_its_connection_no_more(
     with_itself.append(with_itself)
     next(with_itself[0])
     del with_itself
-    gc.collect()
+    collect()
     assert rolled_back == []
     monkeypatch.undo()
     works(backend)
@@ -230,5 +230,5 @@ def test_a_connection_that_broke_is_not_kept_in_memory(postgres_database: Databa
         backend.release(checkout)
         gone = weakref.ref(checkout.driver)
         del checkout
-        gc.collect()
+        collect()
         assert gone() is None

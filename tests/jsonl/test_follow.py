@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from support.garbage import collect
 from support.jsonl.lines import KIND, counted, opened, record
 
 from lastlight_state.codec import dump_line
@@ -189,7 +189,7 @@ def test_leaving_the_iterator_closes_the_file(path: Path, monkeypatch: pytest.Mo
     opened_files = counted(monkeypatch, os, "open", "close")
     for _ in follow(lambda: path, KIND):
         break
-    gc.collect()
+    collect()
     assert opened_files.count("open") == opened_files.count("close") > 0  # the steps to the file's directory included
 
 

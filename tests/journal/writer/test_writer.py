@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.garbage import collect
 from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, started, together
 
@@ -404,7 +404,7 @@ def test_a_writer_that_nobody_keeps_stores_what_it_was_given(database: Database)
     store = database.open()
     run_id = started(store).id
     store.journal.writer(WriterOptions(linger=60)).append(run_id, "a")
-    gc.collect()
+    collect()
     store.close()
     assert told(database.open(), run_id) == [(0, None)]
 
