@@ -277,7 +277,7 @@ def by_index(plan: Plan) -> set[str]:
 
 
 def fill(raw: Raw, clock: FrozenClock, many: int) -> None:
-    """A history of runs, every tenth paused; some live ones: alive, silent, never claimed, due."""
+    """A history of runs with a question each, every tenth paused; some live ones: alive, silent, never claimed, due."""
     raw.many_runs(many)
     now = clock.now()
     live = "UPDATE workflow_runs SET transition_seq = 1, {} WHERE {}"
@@ -286,4 +286,12 @@ def fill(raw: Raw, clock: FrozenClock, many: int) -> None:
     raw(live.format(held, "trigger_id = 't20' AND status = 'paused'"), now - LEASE - LEASE, now - LEASE)
     raw(live.format("status = 'running'", "trigger_id = 't30' AND status = 'paused'"))
     raw(live.format("wake_at = ?", "trigger_id = 't40' AND status = 'paused'"), now)
+    raw(
+        "INSERT INTO workflow_approvals (id, workflow_run_id, gate, summary, status, created_at, responded_at)"
+        " SELECT 'g' || id, id, 'plan', 's', 'approved', started_at, started_at FROM workflow_runs"
+    )
+    raw(
+        "INSERT INTO human_requests (id, run_id, node_id, kind, status, requested_at, answered_at, prompt)"
+        " SELECT 'h' || id, id, 'n', 'ask', 'answered', started_at, started_at, 'p' FROM workflow_runs"
+    )
     raw.analyze()
