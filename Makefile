@@ -29,7 +29,12 @@ make_venv = $(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON
 install = $(UV) pip install --quiet --python $(BIN)/python --editable
 endif
 
-.PHONY: demo test quick soak lint types bench docs record build clean
+# The tests of what a version of the server can change. make servers tries them on other versions, from packages.
+ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance/copying tests/maintenance/prune \
+	tests/migrations tests/outputs tests/workflows
+VERSIONS ?= 14 15 16 17 18
+
+.PHONY: demo test quick server servers soak lint types bench docs record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -50,6 +55,16 @@ endif
 # No Postgres is started unless one of these tests has no other database.
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest --quick -o lastlight_postgres_at_start=false $(ARGS)
+
+# On the server whose programs are in this folder: make server POSTGRES=/usr/lib/postgresql/15/bin
+server: $(VENV)/.test
+	LASTLIGHT_TEST_POSTGRES=$(POSTGRES) $(BIN)/python $(pytest) -k "postgres or not sqlite" $(ON_A_SERVER)
+
+servers: $(VENV)/.test
+	set -e; folder=$$(mktemp -d); chmod 755 $$folder; trap 'rm -rf $$folder' EXIT; \
+	for version in $(VERSIONS); do \
+		$(MAKE) server POSTGRES=$$(.ci/server $$version $$folder/$$version); \
+	done
 
 # The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
 soak: $(VENV)/.test

@@ -69,21 +69,29 @@ def installed() -> list[Binaries]:
     on_path = shutil.which("postgres")
     first = [Path(on_path).resolve().parent] if on_path else []
     usual = (folder for pattern in USUAL_PLACES for folder in Path("/").glob(pattern.removeprefix("/")))
-    return list(_complete(Binaries(folder) for folder in [*first, *sorted(usual, key=_number, reverse=True)]))
+    return list(complete(Binaries(folder) for folder in [*first, *sorted(usual, key=_number, reverse=True)]))
+
+
+def oldest_installed() -> Path | None:
+    """Return the folder of the oldest installed server that is supported; None without one."""
+    versions = {binaries.folder: tuple(map(int, binaries.version().split("."))) for binaries in installed()}
+    supported = [folder for folder, version in versions.items() if version >= (OLDEST,)]
+    return min(supported, key=versions.__getitem__, default=None)
 
 
 def in_wheels() -> list[Binaries]:
     """Those that come with the ``test`` extra, newest first. Finds them without importing the package."""
     spec = importlib.util.find_spec(WHEEL)
     roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
-    return list(_complete(Binaries(root / tree / "bin", root) for root in roots for tree in WHEEL_TREES))
+    return list(complete(Binaries(root / tree / "bin", root) for root in roots for tree in WHEEL_TREES))
 
 
 def _number(folder: Path) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", str(folder)))
 
 
-def _complete(found: Iterable[Binaries]) -> Iterator[Binaries]:
+def complete(found: Iterable[Binaries]) -> Iterator[Binaries]:
+    """Yield those that have both programs, each folder once."""
     seen = set()
     for binaries in found:
         has_both = all((binaries.folder / program).exists() for program in ("initdb", "postgres"))

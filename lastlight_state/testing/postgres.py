@@ -2,7 +2,8 @@
 
 The ways are tried in this order: ``url`` (the server that ``LASTLIGHT_TEST_POSTGRES_URL`` names), ``docker``,
 ``local`` (installed binaries), ``wheel`` (binaries of the ``test`` extra). ``LASTLIGHT_TEST_POSTGRES=wheel`` forces
-one; several are separated by commas. When none works, the error lists every reason.
+one; several are separated by commas. The absolute path of a folder that holds ``initdb`` and ``postgres`` is a way as
+well. When none works, the error lists every reason.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy.engine import make_url
@@ -145,13 +147,14 @@ def _ways() -> list[str]:
     chosen = os.environ.get(CHOICE_VARIABLE)
     names = [name.strip() for name in chosen.split(",")] if chosen else list(WAYS)
     for name in names:
-        if name not in WAYS:
-            raise InvalidValue(CHOICE_VARIABLE, f"{name!r} is not a way to a server", permitted=list(WAYS))
+        if name not in WAYS and not name.startswith("/"):
+            permitted = [*WAYS, "the absolute path of a folder with initdb and postgres"]
+            raise InvalidValue(CHOICE_VARIABLE, f"{name!r} is not a way to a server", permitted=permitted)
     return names
 
 
 def _serve(way: str) -> tuple[ways.Served, str]:
-    served = WAYS[way]()
+    served = WAYS[way]() if way in WAYS else ways.from_folder(Path(way))
     try:
         with connect(served.url) as connection:
             (version,) = connection.execute("SELECT current_setting('server_version')").fetchone() or ("",)

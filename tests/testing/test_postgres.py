@@ -68,6 +68,20 @@ def test_an_unknown_way_is_refused_with_the_known_ones(force: pytest.MonkeyPatch
         ThrowawayPostgres.start()
 
 
+def test_the_server_of_a_folder_is_started(force: pytest.MonkeyPatch) -> None:
+    [*_, oldest] = [*binaries.installed(), *binaries.in_wheels()]
+    force.setenv("LASTLIGHT_TEST_POSTGRES", str(oldest.folder))
+    with ThrowawayPostgres.start() as server, connect(server.url) as connection:
+        assert connection.execute("SELECT current_setting('server_version')").fetchone()
+        assert str(oldest.folder) in server.origin
+
+
+def test_a_folder_without_a_server_is_named(force: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    force.setenv("LASTLIGHT_TEST_POSTGRES", str(tmp_path))
+    with pytest.raises(BackendUnavailable, match=f"no initdb and postgres in {tmp_path}"):
+        ThrowawayPostgres.start()
+
+
 def test_without_the_extra_the_error_says_what_to_install(force: pytest.MonkeyPatch) -> None:
     force.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MisuseError, match=r"pip install 'lastlight-state\[postgres\]'"):
