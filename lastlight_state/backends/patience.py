@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lastlight_state.errors import BackendBusy
 
@@ -40,6 +42,19 @@ class Patience:
 def lend(patience: Patience | None) -> None:
     """From now on this thread's waits are as patient as that, or without end."""
     _of_thread.patience = patience
+
+
+@contextmanager
+def none() -> Iterator[None]:
+    """A block whose calls do not wait: where they would, they raise `BackendBusy`."""
+    before: Patience | None = getattr(_of_thread, "patience", None)
+    over = Patience()
+    over.end()
+    lend(over)
+    try:
+        yield
+    finally:
+        lend(before)
 
 
 def wait(gate: threading.Lock, seconds: float) -> None:

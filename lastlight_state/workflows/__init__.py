@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,9 @@ class Workflows(Face):
         self._claim = claim
 
     def _made(self, kind: type[Any], name: str) -> Any:
-        made = super()._made(kind, name)
+        return self._presented(super()._made(kind, name))
+
+    def _presented(self, made: Any) -> Any:
         return made if self._claim is None else presenting(made, self._claim)
 
     #: Workflow runs.
@@ -134,7 +136,7 @@ class Workflows(Face):
     #: Who drives which run.
     claims: Part[Claims[Workflows]] = Part(
         "lastlight_state.workflows.claims.Claims",
-        lambda face, kind: kind(face._context, partial(Workflows, face._context)),
+        lambda face, kind: kind(face._context, partial(Workflows, face._context), partial(_expire_due, face._context)),
     )
     #: States of the nodes of runs' graphs.
     nodes: Part[Nodes] = Part("lastlight_state.workflows.nodes.Nodes")
@@ -147,7 +149,10 @@ class Workflows(Face):
     #: Requests to people: forms, choices, confirmations, free text.
     human_requests: Part[HumanRequests] = Part("lastlight_state.workflows.human_requests.HumanRequests")
     #: Runs that wait to be admitted.
-    queue: Part[Queue] = Part("lastlight_state.workflows.queue.Queue")
+    queue: Part[Queue] = Part(
+        "lastlight_state.workflows.queue.Queue",
+        lambda face, kind: face._presented(kind(face._context, partial(_expire_due, face._context))),
+    )
     #: Pauses until a time, for a signal, or by an operator.
     waits: Part[Waits] = Part("lastlight_state.workflows.waits.Waits")
     #: Reads about runs.
@@ -164,3 +169,9 @@ class Workflows(Face):
         unsubscribes.
         """
         return self._context.listeners.subscribe(TERMINAL_TOPIC, callback)
+
+
+def _expire_due(context: Context, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Expire the overdue questions of these workflows, or of all. Returns the ids of those that changed."""
+    flows = Workflows(context)
+    return flows.approvals.expire_due(workflow_names=names) + flows.human_requests.expire_due(workflow_names=names)

@@ -31,6 +31,7 @@ from lastlight_state.workflows.claims import (
 from lastlight_state.workflows.claims.driving import DrivenRun, Reins, W
 from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps
+from lastlight_state.workflows.kernel.overdue import Overdue
 
 #: How long a claim is valid without a heartbeat, unless its owner asks for another length.
 LEASE = timedelta(seconds=30)
@@ -40,9 +41,15 @@ _NONE = timedelta(0)
 class Claims(Repository, Generic[W]):
     """``store.workflows.claims``"""
 
-    def __init__(self, context: Context, presenting: Callable[[Claim], W]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        presenting: Callable[[Claim], W],
+        expire: Callable[[Sequence[str] | None], Sequence[str]],
+    ) -> None:
         super().__init__(context)
         self._presenting = presenting
+        self._overdue = Overdue(self._scope, self._now, expire)
 
     def list_claimable(
         self,
@@ -58,13 +65,14 @@ class Claims(Repository, Generic[W]):
         their creator has to claim them. *Abandoned* runs are running with a lease that is over, by more than ``grace``
         (for clocks that differ). *Due* runs are paused until a time that has come, and no question
         blocks them. Runs at their restart limit are marked. A run released with ``retry_after`` is not listed before
-        that time.
+        that time. Overdue questions are expired first, which offers their runs, except in a view.
         """
         moment = kinds.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
         if names == []:
             return Page(items=(), next_page_token=None)
+        self._overdue.expire_at_once(names)
         return self._reading(lambda unit: lists.page(unit, moment, grace, names, limit, page_token))
 
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
@@ -72,16 +80,17 @@ class Claims(Repository, Generic[W]):
 
         ``owner`` must be unique to the process. Taking an abandoned run, even your own, counts as a restart, unless
         somebody asked to cancel it. The claim's ``left_in_flight`` says how many executions an earlier holder has not
-        ended: they are left to you (`Executions.interrupt`). A due run resumes. One of several callers wins. Raises
-        `LostRace` (``held_by``, ``lease_expires_at``) for a running run that is held, was released until later, or has
-        another epoch than ``expected_epoch``; `Conflict` ``restart_limit``; `Conflict` ``run_status`` for any other
-        run, also one that is paused until later; `NotFound`.
+        ended: they are left to you (`Executions.interrupt`). A due run resumes, and so does one whose questions are
+        overdue. One of several callers wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running run
+        that is held, was released until later, or has another epoch than ``expected_epoch``; `Conflict`
+        ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is paused until later; `NotFound`.
         """
         now = self._now()
         values = checks.holding(now, owner, lease)
         values |= {"run_id": run_id, "expected_epoch": checks.epoch("expected_epoch", expected_epoch)}
         row = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), repeatable=True)
         if row is None:
+            self._overdue.expire_of(run_id)
             contested = values | kinds.moment(now)
             row = self._writing(lambda unit: takes.take(unit, contested), repeatable=True)
         return takes.claim_of(row, lease)
@@ -105,12 +114,14 @@ class Claims(Repository, Generic[W]):
     ) -> tuple[Claim, ...]:
         """Claim up to ``limit`` claimable runs, of all or of these workflows, the oldest sign of life first.
 
-        Skips runs at their restart limit, and runs that others are locking at this moment.
+        Skips runs at their restart limit, and runs that others are locking at this moment. Overdue questions are
+        expired first, which offers their runs.
         """
         now = self._now()
         values = {**checks.holding(now, owner, lease), **kinds.moment(now), "expected_epoch": None}
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
+        self._overdue.expire(names)
         taken = self._writing(lambda unit: takes.take_next(unit, values, names, limit)) if names != [] else []
         return tuple(takes.claim_of(row, lease) for row in taken)
 
@@ -119,9 +130,10 @@ class Claims(Repository, Generic[W]):
     ) -> bool:
         """Wait until there is a run that `take_next` would take, and return whether there is one.
 
-        Waits up to ``timeout`` seconds. A run that is offered, comes due or whose lease runs out meanwhile is found
-        within ``poll_interval`` seconds, or within half a second while looks take long. One thread of the store looks
-        for all who wait, and no connection is held between two looks. Others may be quicker: take the run to know.
+        Waits up to ``timeout`` seconds. A run that is offered, comes due, whose lease runs out or whose question is
+        overdue meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long. One
+        thread of the store looks for all who wait, and no connection is held between two looks. Others may be quicker:
+        take the run to know.
         Raises `MisuseError` in a transaction, `StoreClosed`.
         """
         return self._awaited(timeout, workflow_names, poll_interval).wait()
@@ -212,7 +224,7 @@ class Claims(Repository, Generic[W]):
         """End runs, of all or of these workflows, that nobody is to go on with. Returns the ids of those.
 
         An abandoned or offered run that somebody asked to cancel is cancelled. An abandoned run at its restart limit
-        fails.
+        fails. Overdue questions are expired first.
 
         Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """
@@ -226,6 +238,7 @@ class Claims(Repository, Generic[W]):
 
         if names == []:
             return ()
+        self._overdue.expire(names)
         swept = sweeps.over(spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
         return tuple(run_id for run_id, failed in swept if failed)
 
@@ -237,7 +250,7 @@ class Claims(Repository, Generic[W]):
     def _awaited(self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float) -> awaiting.Awaited:
         """One wait for runs that may be taken. Checks the arguments."""
         sought = lists.Claimable(shared.frozen_workflows(workflow_names))
-        return awaiting.Awaited(self._scope, self._now, sought, timeout, poll_interval)
+        return awaiting.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""

@@ -13,13 +13,20 @@ from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transactio
 from lastlight_state.db.scope import Scope
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import Watch, watch_of
+from lastlight_state.workflows.kernel.overdue import Overdue
 
 #: Seconds between two looks for work, unless asked otherwise: a run starts within 50 ms.
 POLL = 0.03
+#: After a look at questions that are overdue and cannot be expired, such as one of a damaged run, who waits tries no
+#: other for so long: each try is logged.
+STUCK_SECONDS = 60.0
 
 
 class Sought(Protocol):
-    """What somebody waits for. Equal ones are asked for once."""
+    """What somebody waits for, in these workflows, or in all for None. Equal ones are asked for once."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None: ...
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
         """Whether there is such work at this moment."""
@@ -31,11 +38,18 @@ class Awaited:
     """One wait for work, of at most ``timeout`` seconds."""
 
     def __init__(
-        self, scope: Scope, now: Callable[[], datetime], sought: Sought, timeout: float, poll_interval: float
+        self,
+        scope: Scope,
+        now: Callable[[], datetime],
+        overdue: Overdue,
+        sought: Sought,
+        timeout: float,
+        poll_interval: float,
     ) -> None:
         refuse_in_transaction(scope)
         self._scope = scope
         self._now = now
+        self._overdue = overdue
         self._sought = sought
         self._timeout = valid.seconds("timeout", timeout)
         self._poll_interval = valid.seconds("poll_interval", poll_interval)
@@ -49,19 +63,25 @@ class Awaited:
             return arrived.wait(arrived.seconds_left)
 
     def look(self) -> bool:
-        """Whether there is work at this moment."""
+        """Whether there is work at this moment. Overdue questions are expired first."""
+        self._overdue.expire_at_once(self._sought.names)
         return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
 
     def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[Sought]]:
         """Watch for work that comes after this object was made."""
-        watch = _watch_for(self._scope, self._now)
+        watch = _watch_for(self._scope, self._now, self._overdue)
         return arrivals(watch, self._sought, self._timeout, self._poll_interval, known=self._known, woken=woken)
 
 
-def _watch_for(scope: Scope, now: Callable[[], datetime]) -> Watch[Sought]:
+def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[Sought]:
     """The store's watch over work. Its values are the times of the looks that found some, so that they only grow."""
+    stuck_until = 0.0
 
     def read(sought: Collection[Sought]) -> dict[Sought, int]:
+        nonlocal stuck_until
+        for names in {each.names for each in sought}:
+            if time.monotonic() >= stuck_until and not overdue.expire_at_once(names):
+                stuck_until = time.monotonic() + STUCK_SECONDS
         began, moment = time.monotonic_ns(), now()
         found = scope.reading(lambda unit: [each for each in sought if each.is_there(unit, moment)])
         return dict.fromkeys(found, began)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
+from lastlight_state.backends import patience
 from lastlight_state.db import valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page, Record
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict
+from lastlight_state.errors import AlreadyExists, BackendBusy, Conflict
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, PhaseEntry
 from lastlight_state.workflows.kernel import rows, sweeps
@@ -112,7 +114,14 @@ class QuestionRepository(Repository, Generic[Q]):
         limit: int,
         page_token: str | None,
     ) -> Page[R]:
-        """A page of an inbox, over all runs or of one."""
+        """A page of an inbox, over all runs or of one.
+
+        What is overdue is expired first, which a view leaves to others. The list waits for nobody who writes: it never
+        shows what is overdue, and a later call expires it.
+        """
+        if self._scope.may_write:
+            with suppress(BackendBusy), patience.none():
+                self._expire_due(self._now(), valid.PAGE_LIMIT, None)
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]
         return self._page(listing, record.of, given, limit, page_token, also={"now": self._now()})

@@ -7,14 +7,14 @@ not stop runs that are created running, resume, or restart into running.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from lastlight_state.clock import aware_utc, to_millis
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
-from lastlight_state.db.repository import Repository
+from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
 from lastlight_state.workflows import checks as shared, words
@@ -23,6 +23,7 @@ from lastlight_state.workflows.claims.checks import LONGEST, holding
 from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
 from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps, transitions
+from lastlight_state.workflows.kernel.overdue import Overdue
 from lastlight_state.workflows.queue import admissions, checks, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
@@ -33,6 +34,10 @@ _LEASE = timedelta(seconds=30)
 
 class Queue(Repository):
     """``store.workflows.queue``"""
+
+    def __init__(self, context: Context, expire: Callable[[Sequence[str] | None], Sequence[str]]) -> None:
+        super().__init__(context)
+        self._overdue = Overdue(self._scope, self._now, expire)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
         """A page of the queued runs, in the order of the line. Includes runs that are not due or switched off."""
@@ -167,7 +172,7 @@ class Queue(Repository):
         caps = tuple(checks.caps(workflow_caps).items())
         also = Claimable(names) if valid.flag("claimable", claimable) else None
         sought = admissions.Admissible(valid.number("cap", cap), caps, names, also)
-        return awaiting.Awaited(self._scope, self._now, sought, timeout, poll_interval)
+        return awaiting.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))

@@ -78,16 +78,17 @@ def test_an_overdue_request_is_seen_as_expired_before_any_sweep(
     assert requests.get(request.id) == seen
 
 
-def test_the_inbox_hides_what_is_due_and_writes_nothing(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-93, case 29."""
+def test_the_inbox_expires_what_is_due_before_it_lists(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
+    """workflows W-93, case 29: their runs go on."""
     first, second = (asked(store, expiring(frozen_clock)) for _ in range(2))
     open_one = asked(store)
     frozen_clock.advance(HOUR)
-    assert [pending.id for pending in store.workflows.human_requests.list_pending()] == [open_one.id]
-    assert store.workflows.human_requests.list_pending(run_id=first.run_id).items == ()
     assert store.workflows.human_requests.count_pending() == 1
     assert statuses(raw) == ["pending", "pending", "pending"]
-    assert set(store.workflows.human_requests.expire_due()) == {first.id, second.id}
+    assert [pending.id for pending in store.workflows.human_requests.list_pending()] == [open_one.id]
+    assert store.workflows.human_requests.list_pending(run_id=first.run_id).items == ()
+    assert sorted(statuses(raw)) == ["expired", "expired", "pending"]
+    assert {store.workflows.runs.get(each.run_id).status for each in (first, second)} == {"running"}
 
 
 def test_a_view_hides_what_is_due_and_writes_nothing(every_backend: StateStore, raw: Raw, database: Database) -> None:
@@ -104,7 +105,7 @@ def test_a_view_hides_what_is_due_and_writes_nothing(every_backend: StateStore, 
 
 
 def test_an_inbox_is_not_held_up_by_writers(every_backend: StateStore, database: Database) -> None:
-    """workflows W-93: no write unit is begun, whatever is due, or this would wait for the open one."""
+    """workflows W-93: whatever is due, or this would wait for the open transaction."""
     request = asked(every_backend)
     asked(every_backend, expiring(database.clock))
     database.clock.advance(HOUR)
