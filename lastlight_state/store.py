@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -18,7 +18,8 @@ from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
-from lastlight_state.db.joined import hooks_follow, undone_together
+from lastlight_state.db.joined import hooks_follow, undo, undone_together
+from lastlight_state.db.lent import Loan
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.scope import StoreScope, TransactionScope, labelled, refuse_dead, run_hooks
@@ -70,10 +71,9 @@ class Domains(Face):
 class Transaction(Domains):
     """Calls grouped: what they write is kept together or not at all. Use it in the thread that opened it."""
 
-    def __init__(self, context: Context, unit: Unit, claim: Claim | None = None) -> None:
-        super().__init__(context)
-        self._unit = unit
-        self._claim = claim
+    def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object], claim: Claim | None):
+        super().__init__(context.within(scope))
+        self._scope, self._undo, self._claim = scope, undo, claim
 
     #: What is running and what to do next. Engine writes present the claim that the transaction was opened with.
     workflows: Part[Workflows] = Part(
@@ -82,15 +82,22 @@ class Transaction(Domains):
 
     @cached_property
     def connection(self) -> Connection:
-        """A SQLAlchemy connection inside this transaction, for statements of your own. Never commit it."""
-        return self._unit.backend.connection(self._unit.checkout)
+        """A SQLAlchemy connection inside this transaction, for statements and sessions of your own.
+
+        ``Session(bind=tx.connection)`` joins the transaction: the block commits what it has written. A rollback undoes
+        the whole block. Any other end, such as ``commit()`` or the statement COMMIT, is `MisuseError`.
+        """
+        self._scope.admit()
+        loan = Loan(self._scope.unit, self._undo)
+        self._scope.on_end = loan.end
+        return loan.connection()
 
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` once, after the commit, in the order of these calls; never after a rollback.
 
         Its exception is logged and counted, because the commit stands. It is lost when the process dies first.
         """
-        self._unit.after_commit(hook)
+        self._scope.unit.after_commit(hook)
 
 
 class View(Domains):
@@ -266,7 +273,8 @@ class StateStore(Domains):
         with self._block(checkout, label) as unit:
             scope = TransactionScope(unit, self.metrics)
             try:
-                yield _held(Transaction(self._context.within(scope), unit, claim), claim)
+                undone = partial(self.backend.rollback, checkout)
+                yield _held(Transaction(self._context, scope, undone, claim), claim)
             finally:
                 scope.end()
         run_hooks(unit, self.metrics, label)
@@ -291,8 +299,8 @@ class StateStore(Domains):
         unit = Unit(self.backend, self.backend.join(connection))
         scope = TransactionScope(unit, self.metrics)
         try:
-            with self._scope.inside(), undone_together(unit):
-                yield _held(Transaction(self._context.within(scope), unit, claim), claim)
+            with self._scope.inside(), undone_together(connection, unit):
+                yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)
         except BaseException as error:
             labelled(error, label)
             raise

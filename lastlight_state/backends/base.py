@@ -59,7 +59,7 @@ class Checkout(Turn):
     execute: Any = None
     owner: Any = None
     before: Any = None
-    broken = False
+    broken = undone = False  # undone: what the unit wrote was rolled back by the caller
     #: None for a connection that is a caller's; such a checkout is never entered.
     backend: Any
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn, Self
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
+from lastlight_state.backends.sql.endings import ending_word
 from lastlight_state.db.scope import refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
+from lastlight_state.errors import MisuseError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import block
 
@@ -19,16 +22,80 @@ _SAVEPOINT = "lastlight_block"
 
 
 @block
-def undone_together(unit: Unit) -> Iterator[None]:
-    """Undo everything in the block if it raises, even if the caller commits the rest."""
+def undone_together(connection: Connection, unit: Unit) -> Iterator[None]:
+    """Undo everything in the block if it raises, even if the caller commits the rest.
+
+    The caller's transaction stays open meanwhile: a commit in the block is refused, which to SQLAlchemy is a commit
+    that failed, so that the transaction is rolled back.
+    """
     unit.plain(f"SAVEPOINT {_SAVEPOINT}")
-    try:
-        yield
-        refuse_dead(unit)
-    except BaseException:
-        unit.undo_to(_SAVEPOINT)
-        raise
-    unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+    with _Watch(connection, unit) as watch:
+        try:
+            yield
+            refuse_dead(unit)
+        except BaseException:
+            if not watch.lost:
+                unit.undo_to(_SAVEPOINT)
+            raise
+        unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+
+
+def undo(unit: Unit) -> None:
+    """Take back what the block wrote until now."""
+    unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+
+
+class _Watch(AbstractContextManager["_Watch"]):
+    """Refuses what would commit the caller's transaction in a block that joined it, and notes what rolls it back."""
+
+    def __init__(self, connection: Connection, unit: Unit) -> None:
+        self._connection = connection
+        self._unit = unit
+        self._around = _savepoints(connection)
+        #: Whether the caller has rolled back to before the block.
+        self.lost = False
+        self._listeners: dict[str, Callable[..., None]] = {
+            "commit": self._commit,
+            "prepare_twophase": self._commit,
+            "commit_twophase": self._commit,
+            "rollback": self._lose,
+            "rollback_twophase": self._lose,
+            "release_savepoint": self._release,
+            "rollback_savepoint": self._lose_savepoint,
+            "before_cursor_execute": self._send,
+        }
+
+    def __enter__(self) -> Self:
+        for name, listener in self._listeners.items():  # in front of hooks that run after a commit
+            event.listen(self._connection, name, listener, insert=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, listener in self._listeners.items():
+            event.remove(self._connection, name, listener)
+
+    def _lose(self, *_: object) -> None:
+        self.lost = self._unit.checkout.undone = True
+
+    def _lose_savepoint(self, _: Connection, name: str, __: object) -> None:
+        if name in self._around:
+            self._lose()
+
+    def _commit(self, connection: Connection, *_: object) -> None:
+        self._lose()
+        connection.connection.rollback()  # to SQLAlchemy the transaction is over, and it would leave it open
+        self._refuse()
+
+    def _release(self, _: Connection, name: str, __: object) -> None:
+        if name in self._around:
+            self._refuse()
+
+    def _send(self, _: Connection, __: object, statement: str, *___: object) -> None:
+        if ending_word(statement):
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise MisuseError("commit inside a block that joined this transaction: commit after it")
 
 
 def hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:

@@ -213,10 +213,12 @@ class TransactionScope(Scope):
         self.unit = unit
         self.metrics = metrics
         self.may_write = self.writes_now = may_write
+        #: Called at the end, before the unit's commit.
+        self.on_end: Callable[[], object] | None = None
         self._open = True
 
     def reading(self, work: Work[T]) -> T:
-        self._admit()
+        self.admit()
         return self._guarded(work) if self.backend.failure_aborts_transaction else work(self.unit)
 
     viewing = reading
@@ -232,14 +234,17 @@ class TransactionScope(Scope):
     def end(self) -> None:
         """Refuse every later call."""
         self._open = False
+        if self.on_end is not None:
+            self.on_end()
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
+        """Raise `MisuseError` when the transaction has ended, or can commit nothing."""
         if not self._open:
             raise MisuseError("this transaction has ended")
         refuse_dead(self.unit)
 
     def _admit_write(self) -> None:
-        self._admit()
+        self.admit()
         if not self.may_write:
             raise ReadOnlyTransaction("a view only reads")
 
@@ -269,8 +274,10 @@ def labelled(error: BaseException, label: str | None) -> None:
 
 def refuse_dead(unit: Unit) -> None:
     """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
+    if unit.checkout.undone:
+        raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
     if unit.checkout.gone or not unit.backend.alive(unit.checkout):
-        raise MisuseError("this transaction failed or was ended inside its block, and nothing of it can be committed")
+        raise MisuseError("this transaction failed or was ended inside its block: nothing more of it can be committed")
 
 
 def run_hooks(unit: Unit, metrics: Metrics, label: str | None = None) -> None:
