@@ -6,6 +6,7 @@ databases store: what a call returns equals what a later read returns.
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -118,6 +119,25 @@ _TAILS = tuple(f".{number:03}Z" for number in range(1000))
 #: The texts of days that were needed lately.
 _day_texts: dict[int, str] = {}
 _MOST_DAYS = 1_000
+
+
+#: A day and a time of day, perhaps with a fraction and a zone. A day alone or a bare number would be a guess.
+_SPELLED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+
+
+def spelled(text: object) -> datetime | None:
+    """Return the instant of a time as other programs write it, in UTC and whole milliseconds; None for all else.
+
+    With a ``T`` or a blank, to the minute or finer, with a zone or without one: then it is UTC. What is finer than a
+    millisecond is cut off.
+    """
+    if not isinstance(text, str) or not _SPELLED.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return to_millis(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _day_text(day: int, moment: datetime) -> str:

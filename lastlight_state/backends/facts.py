@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
+
+#: What a value of a column must be, where the database itself does not see to it.
+Form = Literal["time", "flag", "whole number", "number", "JSON"]
 
 #: Kind, table (or the object's own name), and name within it: ``("column", "workflow_runs", "status")``.
 Entry = tuple[str, str, str]
@@ -64,8 +67,20 @@ class Place:
     unfit: tuple[Path, ...]
 
 
+class Malformed(NamedTuple):
+    """Values of a column in another form than its own: how many, and some of them.
+
+    ``lost`` names those that cannot be brought into it, with the keys of their rows. ``mends`` says whether others can.
+    """
+
+    values: int
+    samples: tuple[str, ...]
+    lost: tuple[str, ...] = ()
+    mends: bool = False
+
+
 class Original(Protocol):
-    """A database file that the original program made, through one connection. Only `loosen` writes."""
+    """A database file that the original program made, through one connection. Only `loosen` and `repair` write."""
 
     def damages(self) -> list[str]:
         """What the database's own integrity check finds; empty for a sound file."""
@@ -73,8 +88,11 @@ class Original(Protocol):
     def orphans(self) -> list[str]:
         """Rows whose foreign keys refer to no row, by table."""
 
-    def odd_times(self, table: str, column: str) -> tuple[int, list[str]]:
-        """The number of values in the column that are not times as this library writes them, and some of them."""
+    def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
+        """Return what stands in the column and is in another form than this library stores."""
+
+    def repair(self, table: str, column: str, form: Form) -> None:
+        """Bring the values of the column into this form. Those that cannot be read become NULL: look before."""
 
     def loosen(self, table: str) -> int:
         """Rebuild the table without its UNIQUE constraints, and nothing else changed; return the number of its rows.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, Table
 
-from lastlight_state.backends.facts import Place
+from lastlight_state.backends.facts import Form, Place
 from lastlight_state.errors import NotSupported
-
-#: What the text of a column must be, where the database itself does not see to it.
-Form = Literal["time", "JSON"]
 
 
 class Upkeep:
@@ -30,7 +27,11 @@ class Upkeep:
         raise NotSupported(f"{self.name} does not examine itself")
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        """Whether a stored value is no text of this form; None where no such value can be stored."""
+        """Whether a stored value is in another form than this one; None where no such value can be stored."""
+        return None
+
+    def newest(self, table: Table) -> ColumnElement[Any] | None:
+        """The order of a table's rows from the last one that was stored to the first; None where there is none."""
         return None
 
     def place(self) -> Place | None:

@@ -32,6 +32,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lastlight_state import codec
+from lastlight_state.backends.facts import Form
 from lastlight_state.clock import aware_utc, iso_text
 
 _NO_LIMIT = 2**40
@@ -266,6 +267,21 @@ Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "s
 KeyTimestamp: TypeEngine[datetime] = ExactUtcTimestamp().with_variant(ExactIsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 Bytes: TypeEngine[bytes] = RawBytes()
+
+_FORMS: tuple[tuple[TypeEngine[Any], Form], ...] = (
+    (Timestamp, "time"),
+    (Json, "JSON"),
+    (Flag, "flag"),
+    (Boolean, "flag"),
+    (Integer, "whole number"),
+    (Real, "number"),
+)
+
+
+def form_of(column: sa.ColumnElement[Any]) -> Form | None:
+    """Return the form in which values of a column are stored where the database takes any; None for text and bytes."""
+    return next((form for kind, form in _FORMS if column.type is kind), None)
+
 
 #: What the drivers give for values of these types. A value of another type in such a column is damage: SQLite keeps
 #: whatever plain SQL puts there. Types that are not named are not checked.

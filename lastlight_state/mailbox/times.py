@@ -6,14 +6,9 @@ compared as instants, never as text. The original compares some columns as text;
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
-from lastlight_state.clock import iso_text, to_millis
-from lastlight_state.db.columns import parse_time
-
-#: A day and a time of day; a day alone or a bare number would be a guess.
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?")
+from lastlight_state.clock import iso_text, spelled
 
 
 def plain_text(moment: datetime) -> str:
@@ -23,12 +18,7 @@ def plain_text(moment: datetime) -> str:
 
 def instant(text: str | None) -> datetime | None:
     """The instant of a text, in UTC. None for None, and for what is no time."""
-    if not isinstance(text, str) or not _TIME.fullmatch(text.strip()):
-        return None
-    try:
-        return to_millis(parse_time(text.strip()))
-    except (ValueError, OverflowError):
-        return None
+    return spelled(text.strip()) if isinstance(text, str) else None
 
 
 def is_unreadable(text: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from lastlight_state.db.guards import Guard
 from lastlight_state.db.reactions import EVENTS, Reaction
@@ -104,3 +105,9 @@ def _reacting_function(reaction: Reaction) -> str:
         f"PERFORM {reaction.key} FROM {reaction.target} WHERE {reaction.key} IN ({keys}) FOR NO KEY UPDATE; "
         f"{reaction.statement(keys)}; END IF; RETURN NULL; END $reaction$"
     )
+
+
+def without_guards(raw: Any) -> None:
+    """Drop every trigger of a SQLite database, so that plain SQL can store what the database would refuse."""
+    for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        raw.execute(f"DROP TRIGGER {name}")

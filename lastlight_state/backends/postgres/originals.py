@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from lastlight_state.backends.facts import Form, Malformed
 from lastlight_state.backends.sql.quoting import quoted
 
 _UNIQUES = """
@@ -24,8 +26,11 @@ class PostgresOriginal:
     def orphans(self) -> list[str]:
         return []
 
-    def odd_times(self, table: str, column: str) -> tuple[int, list[str]]:
-        return 0, []
+    def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
+        return Malformed(0, ())
+
+    def repair(self, table: str, column: str, form: Form) -> None:
+        pass
 
     def loosen(self, table: str) -> int:
         for (name,) in self._driver.execute(_UNIQUES, (table,)).fetchall():

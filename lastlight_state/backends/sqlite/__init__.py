@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, create_engine
+from sqlalchemy import ColumnElement, Table, create_engine
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
@@ -23,8 +23,8 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
-from lastlight_state.backends.facts import Catalogue, Measures, Original
-from lastlight_state.backends.sqlite import files, questions
+from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.sqlite import files, forms, questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
@@ -32,7 +32,7 @@ from lastlight_state.backends.sqlite.connections import (
     SharedConnection,
 )
 from lastlight_state.backends.sqlite.errors import is_locked, translate
-from lastlight_state.backends.sqlite.examining import checkpointed, examined, malformed, rebuilt
+from lastlight_state.backends.sqlite.examining import checkpointed, examined, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
@@ -41,7 +41,6 @@ from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
 from lastlight_state.backends.sqlite.reading import fetched
 from lastlight_state.backends.sqlite.shape import shape_of
-from lastlight_state.backends.upkeep import Form
 from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
@@ -288,7 +287,10 @@ class SqliteBackend(Moving, Backend):
             raise translate(error) from error
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        return malformed(column, form)
+        return forms.malformed(column, form)
+
+    def newest(self, table: Table) -> ColumnElement[Any]:
+        return forms.newest(table)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:

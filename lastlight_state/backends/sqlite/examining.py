@@ -1,4 +1,4 @@
-"""What SQLite finds when it examines a file, values that are not in the form of their column, and its vacuum."""
+"""What SQLite finds when it examines a file, and its vacuum."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, func, literal_column, not_, or_, type_coerce
-
 from lastlight_state.errors import Conflict
 
 #: How many problems are told.
 _MOST = 50
-_AS_STORED = "'____-__-__T__:__:__.___Z'"
 
 
 def examined(driver: Any, *, deep: bool) -> list[str]:
@@ -22,14 +19,6 @@ def examined(driver: Any, *, deep: bool) -> list[str]:
     rows = driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3').fetchall()
     orphans = [f"{count} rows of {table} refer to no row of {parent}" for table, count, parent in rows]
     return [*(found if found != ["ok"] else []), *orphans]
-
-
-def malformed(column: ColumnElement[Any], form: str) -> ColumnElement[bool]:
-    """Whether a stored value is no text of this form."""
-    text = type_coerce(column, String)
-    if form == "time":
-        return or_(func.typeof(text) != literal_column("'text'"), not_(text.like(literal_column(_AS_STORED))))
-    return func.json_valid(text) == literal_column("0")
 
 
 def checkpointed(driver: Any, mode: str) -> tuple[bool, int, int] | None:

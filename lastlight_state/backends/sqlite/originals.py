@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from lastlight_state.backends.facts import Form, Malformed
 from lastlight_state.backends.sql.quoting import quoted
+from lastlight_state.backends.sqlite.forms import REPAIRS, condition
 from lastlight_state.errors import MisuseError, SchemaMismatch
 
 #: The name that a table has while it is rebuilt.
@@ -13,7 +16,9 @@ REBUILT = "lastlight_rebuilt"
 
 _SAMPLES = 3
 _LONGEST_SAMPLE = 40
-_AS_STORED = "[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z"
+#: How many values that cannot be read are named, of each column.
+_MOST_LOST = 5
+_REPAIR = "lastlight_repaired"
 _COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
 _HANGING = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"
 
@@ -32,12 +37,38 @@ class SqliteOriginal:
         rows = self._driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3')
         return [f"{count} rows of {table} refer to no row of {parent}" for table, count, parent in rows.fetchall()]
 
-    def odd_times(self, table: str, column: str) -> tuple[int, list[str]]:
+    def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
+        found = f"FROM {quoted(table)} WHERE {condition(column, form)}"
+        count = self._value(f"SELECT count(*) {found}")
+        if not count:
+            return Malformed(0, ())
+        text = f"CAST({quoted(column)} AS TEXT)"
+        rows = self._driver.execute(f"SELECT DISTINCT {text} {found} LIMIT {_SAMPLES}").fetchall()
+        samples = tuple(_sample(value) for (value,) in rows)
+        if form not in REPAIRS:
+            return Malformed(count, samples)
+        with self._repairing(form):
+            keys = ", ".join(map(quoted, key))
+            beyond = f"SELECT {text}, {keys} {found} AND {_REPAIR}({quoted(column)}) IS NULL LIMIT {_MOST_LOST}"
+            lost = self._driver.execute(beyond).fetchall()
+        named = tuple(f"{_sample(value)!r} of {', '.join(map(repr, of))}" for value, *of in lost)
+        return Malformed(count, samples, named, mends=True)
+
+    def repair(self, table: str, column: str, form: Form) -> None:
         name = quoted(column)
-        odd = f"FROM {quoted(table)} WHERE {name} IS NOT NULL AND (typeof({name}) <> 'text' OR {name} NOT GLOB ?)"
-        count = self._value(f"SELECT count(*) {odd}", _AS_STORED)
-        samples = self._driver.execute(f"SELECT DISTINCT CAST({name} AS TEXT) {odd} LIMIT {_SAMPLES}", (_AS_STORED,))
-        return count, [str(value)[:_LONGEST_SAMPLE] for (value,) in samples.fetchall()]
+        with self._repairing(form):
+            self._driver.execute(
+                f"UPDATE {quoted(table)} SET {name} = {_REPAIR}({name}) WHERE {condition(column, form)}"
+            )
+
+    @contextmanager
+    def _repairing(self, form: Form) -> Iterator[None]:
+        """A block in which SQL can call what brings a value into the form."""
+        self._driver.create_function(_REPAIR, 1, REPAIRS[form])
+        try:
+            yield
+        finally:
+            self._driver.create_function(_REPAIR, 1, None)
 
     def loosen(self, table: str) -> int:
         if self._value("PRAGMA foreign_keys"):
@@ -60,6 +91,10 @@ class SqliteOriginal:
 
     def _value(self, sql: str, *given: Any) -> int:
         return int(self._driver.execute(sql, given).fetchone()[0])
+
+
+def _sample(value: object) -> str:
+    return str(value)[:_LONGEST_SAMPLE]
 
 
 def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:

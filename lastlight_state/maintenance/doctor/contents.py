@@ -1,13 +1,14 @@
-"""DOC-13 and DOC-14: words, times, JSON and embeddings that the columns should not hold."""
+"""DOC-13 and DOC-14: values that the columns should not hold: words, times, flags, numbers, JSON and embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.backends.facts import Form
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations.tables import (
     MESSAGES as TALK,
@@ -15,7 +16,7 @@ from lastlight_state.conversations.tables import (
     SESSIONS as TALKS,
     VECTORS,
 )
-from lastlight_state.db import columns
+from lastlight_state.db.columns import form_of
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS
 from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
@@ -27,6 +28,10 @@ from lastlight_state.schedules.tables import FIRES
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
 WORDS, BYTES = "DOC-13", "DOC-14"
+
+#: Forms in which another spelling has another order, or counts otherwise in a sum, and those that are only read.
+_COMPARED: tuple[Form, ...] = ("time", "flag", "whole number", "number")
+_READ: tuple[Form, ...] = ("JSON",)
 
 #: How far a clock may be ahead.
 _AHEAD = timedelta(days=1)
@@ -69,6 +74,7 @@ def _words(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
         yield from fault.look(look, snapshot)
     for fault in _EARLY:
         yield from fault.look(ahead, snapshot)
+    yield from _malformed(look, snapshot, WORDS, _COMPARED)
     yield from _clocks(snapshot)
 
 
@@ -82,30 +88,50 @@ def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _contents(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """Where the database itself sees to the form of times and JSON, nothing is looked at."""
-    for table in METADATA.sorted_tables:
-        for column in table.columns if table.name in snapshot.tables else ():
-            wrong = _malformed(snapshot, column)
-            if wrong is None:
-                continue
-            key = sa.select(*table.primary_key.columns).where(column.is_not(None), wrong).limit(number(MOST))
-            rows = snapshot.unit.rows(prepared(key))
-            if rows:
-                message = f"{column.name} holds text that is no {_form(column)} of ours"
-                yield found(BYTES, "error", str(table.name), message, map(named, rows))
+    yield from _malformed(look, snapshot, BYTES, _READ)
     for fault in _EMBEDDINGS:
         yield from fault.look(look, snapshot)
 
 
-def _malformed(snapshot: Snapshot, column: sa.Column[Any]) -> sa.ColumnElement[bool] | None:
-    form = _form(column)
-    return None if form is None else snapshot.unit.backend.malformed(column, form)
+def _malformed(look: Look, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
+    """Values in another form than their column's: of the newest rows, or of all in a deep examination.
+
+    Where the database itself sees to the form, nothing is looked at.
+    """
+    for table in METADATA.sorted_tables if snapshot.unit.backend.newest(RUNS) is not None else ():
+        formed = [column for column in table.columns if form_of(column) in forms]
+        if not formed or table.name not in snapshot.tables:
+            continue
+        rows = _rows(snapshot, table, formed, deep=look.deep)
+        odd = [sa.and_(column.is_not(None), _odd(snapshot, column)) for column in rows.columns[-len(formed) :]]
+        if not _keys(snapshot, rows, table, sa.or_(*odd), 1):
+            continue
+        for column, wrong in zip(formed, odd, strict=True):
+            keys = _keys(snapshot, rows, table, wrong, MOST)
+            if keys:
+                message = f"{column.name} holds values that are no {form_of(column)} of ours"
+                yield found(check, "error", str(table.name), message, map(named, keys))
 
 
-def _form(column: sa.Column[Any]) -> Any:
-    if column.type is columns.Timestamp:
-        return "time"
-    return "JSON" if column.type is columns.Json else None
+def _rows(snapshot: Snapshot, table: sa.Table, formed: Sequence[sa.Column[Any]], *, deep: bool) -> sa.Subquery:
+    """The keys and these columns of the rows to look at; the labels keep a key that is such a column apart."""
+    shown = [*table.primary_key.columns, *(column.label(f"formed_{at}") for at, column in enumerate(formed))]
+    newest = snapshot.unit.backend.newest(table)
+    rows = sa.select(*shown)
+    return (rows if deep else rows.order_by(newest).limit(number(MOST))).subquery()
+
+
+def _odd(snapshot: Snapshot, column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    form = form_of(column)
+    wrong = None if form is None else snapshot.unit.backend.malformed(column, form)
+    return sa.false() if wrong is None else wrong
+
+
+def _keys(
+    snapshot: Snapshot, rows: sa.Subquery, table: sa.Table, wrong: sa.ColumnElement[bool], most: int
+) -> list[dict[str, Any]]:
+    keys = [rows.c[column.name] for column in table.primary_key.columns]
+    return snapshot.unit.rows(prepared(sa.select(*keys).where(wrong).limit(number(most))))
 
 
 def _wrong(table: sa.Table, wrong: sa.ColumnElement[bool]) -> Fault:

@@ -11,9 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.clock import aware_utc
+from lastlight_state.clock import spelled
 from lastlight_state.db import valid
-from lastlight_state.db.columns import parse_time
 from lastlight_state.errors import InvalidValue
 
 Row = dict[str, Any]
@@ -86,7 +85,7 @@ def flag(where: str, value: Any) -> bool:
 
 def time(where: str, value: Any) -> datetime:
     """A time of ISO text, which is UTC if it names no zone."""
-    try:
-        return aware_utc(where, parse_time(value))
-    except (ValueError, TypeError, OverflowError):
-        raise InvalidValue(where, "expected a time as ISO 8601 text") from None
+    moment = spelled(value)
+    if moment is None:
+        raise InvalidValue(where, "expected a day and a time of day as ISO 8601 text")
+    return moment

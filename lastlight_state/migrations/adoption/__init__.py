@@ -42,6 +42,7 @@ def adopt(backend: Backend, connection: Connection, target: str, promised: Promi
         _log.warning("adopted as it is: %s", remark)
     if found.too_strict:
         _loosen(backend, connection)
+    _repair(backend, connection, found)
     apply.complete(connection, FIRST, found.present)
     result = apply.apply_revisions(connection, target, found.present)
     if found.shared_keys:
@@ -62,6 +63,15 @@ def refusal(found: Survey | None) -> SchemaMismatch:
         "makes them; if they are another program's, `--schema NAME` puts ours elsewhere on Postgres:",
         differences=found.differences,
     )
+
+
+def _repair(backend: Backend, connection: Connection, found: Survey) -> None:
+    original = backend.original(connection)
+    if original is None:
+        return
+    for one in found.misspelt:
+        original.repair(one.table, one.column, one.form)
+        _log.warning("%s: rewrote %d values: %s", one.table, one.found.values, one.change)
 
 
 def _loosen(backend: Backend, connection: Connection) -> None:

@@ -10,10 +10,9 @@ from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import Catalogue, Entry, Original
-from lastlight_state.db import columns
 from lastlight_state.errors import BackendUnavailable, MisuseError, NotSupported
 from lastlight_state.migrations import scripts
-from lastlight_state.migrations.adoption import fit
+from lastlight_state.migrations.adoption import fit, values
 from lastlight_state.migrations.adoption.blueprint import blueprints, without_version
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.metadata import METADATA
@@ -46,7 +45,8 @@ class Survey:
     """What was found. Without ``differences`` the database can be taken over as revision 0001.
 
     ``lacking`` is what 0001 has and the database has not; ``present`` is what no revision need make; ``shared_keys``
-    have several active sessions: the unique index waits until the next revision retires them.
+    have several active sessions: the unique index waits until the next revision retires them. ``misspelt`` values are
+    brought into the form of their columns.
     """
 
     differences: tuple[str, ...]
@@ -56,13 +56,15 @@ class Survey:
     sessions: int
     shared_keys: tuple[str, ...]
     remarks: tuple[str, ...]
+    misspelt: tuple[values.Misspelt, ...]
 
     @property
     def adoption(self) -> Adoption:
         """The same for a person who plans it."""
         rebuilt = Rewrite(SESSIONS, (), "rebuilds the table without its UNIQUE over the whole key", self.sessions, 1)
+        respelt = (Rewrite(one.table, (one.column,), one.change, one.found.values, 1) for one in self.misspelt)
         return Adoption(
-            (rebuilt,) if self.too_strict else (),
+            (*((rebuilt,) if self.too_strict else ()), *respelt),
             tuple(name for kind, _, name in self.lacking if kind == "index"),
             self.remarks,
             tuple(table for kind, table, _ in self.lacking if kind == "table"),
@@ -104,6 +106,8 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
     differences = [*fit.misfits(rest, first, additive=True), *fit.clashes(rest, first, newest)]
     if not differences:
         differences = [f"damaged: {line}" for line in original.damages()]
+    odd = [] if differences else list(values.malformed(original, found))
+    differences += [line for one in odd for line in one.refusals]
     sound = not differences
     shared_keys = _shared_keys(connection, found) if sound else ()
     return Survey(
@@ -113,7 +117,8 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
         too_strict,
         _count(connection) if too_strict else 0,
         shared_keys,
-        tuple(_remarks(connection, original, found)) if sound else (),
+        (*(one.remark for one in odd if not one.found.mends), *_remarks(connection, original, found)) if sound else (),
+        tuple(one for one in odd if one.found.mends) if sound else (),
     )
 
 
@@ -137,15 +142,4 @@ def _remarks(connection: Connection, original: Original, found: Catalogue) -> It
             missing = connection.execute(text(f'SELECT count(*) FROM {table} WHERE "{key.name}" IS NULL')).scalar_one()
             if missing:
                 yield f"{missing} rows of {table} have no {key.name}"
-        for column in METADATA.tables[table].columns:
-            entry = ("column", table, column.name)
-            if isinstance(column.type, columns.UtcTimestamp) and entry in found:
-                yield from _odd_times(original, table, column.name)
     yield from original.orphans()
-
-
-def _odd_times(original: Original, table: str, column: str) -> Iterator[str]:
-    count, samples = original.odd_times(table, column)
-    if count:
-        such = ", ".join(repr(sample) for sample in samples)
-        yield f"{count} values of {table}.{column} are not written as times are here, such as {such}"

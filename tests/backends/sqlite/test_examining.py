@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from lastlight_state.backends.sqlite import examining
+from lastlight_state.backends.sqlite import examining, forms
 from lastlight_state.errors import Conflict
 
 
@@ -64,6 +64,21 @@ def test_rows_that_refer_to_no_row_are_counted_by_table(driver: sqlite3.Connecti
         ("time", "2026-02-03 00:00:00.000Z", 1),
         ("time", "", 1),
         ("time", 5, 1),
+        ("time", b"2026-02-03T00:00:00.000Z", 1),
+        ("time", "2026-02-30T00:00:00.000Z", 1),
+        ("time", "2026-02-03T24:00:00.000Z", 1),
+        ("time", "2026-02-03T00:00:00.0000Z", 1),
+        ("time", "2026-02-03T00:00:00.000z", 1),
+        ("time", "now", 1),
+        ("time", "0001-01-01T00:00:00.000Z", 0),
+        ("time", "9999-12-31T23:59:59.999Z", 0),
+        ("flag", 1, 0),
+        ("flag", 2, 1),
+        ("flag", "true", 1),
+        ("whole number", 5, 0),
+        ("whole number", 5.5, 1),
+        ("number", 5.5, 0),
+        ("number", "much", 1),
         ("JSON", '{"a": 1}', 0),
         ("JSON", "{", 1),
         ("JSON", "", 1),
@@ -73,7 +88,7 @@ def test_a_value_has_the_form_of_its_column_or_not(
     driver: sqlite3.Connection, form: str, value: object, wrong: int
 ) -> None:
     """maintenance OP-20."""
-    text = examining.malformed(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
+    text = forms.malformed(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
     driver.execute("UPDATE t SET a = ?", (value,))
     assert driver.execute(f"SELECT {text} FROM t").fetchone() == (wrong,)
 

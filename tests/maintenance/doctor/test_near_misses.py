@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 from support.conversations.talk import begun
+from support.filled_store import scene
+from support.guards import without_guards
 from support.maintenance.rows import insert, run_row
 
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
 from lastlight_state.conversations import NewMessage, NewSession, SessionTimes
+from lastlight_state.db.columns import form_of
 from lastlight_state.maintenance.doctor import files, logs, server
 from lastlight_state.maintenance.doctor.check import MOST
+from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -320,3 +324,32 @@ def test_a_write_ahead_log_is_told_that_is_large_or_larger_than_its_database(
     monkeypatch.setattr(server, "_LARGE_WAL", size + large)
     monkeypatch.setattr(server, "_WAL_BESIDE", size + beside)
     assert {subject for subject, _ in told(store, "DOC-06")} == found
+
+
+#: A value of another form, by the form, and whether a plain examination finds it.
+OTHERWISE = {
+    "time": ("'2026-07-27 23:00:00'", True),
+    "flag": ("2", True),
+    "whole number": ("'many' || rowid", True),
+    "number": ("'much'", True),
+    "JSON": ("'{'", False),
+}
+
+
+@pytest.mark.parametrize("form", OTHERWISE)
+def test_values_in_another_form_are_named_in_every_column(sqlite_database: Database, form: str) -> None:
+    """maintenance OP-15: of every table that the central schema has; JSON in a deep examination."""
+    store, tables = scene(sqlite_database)
+    raw = sqlite_database.raw()
+    without_guards(raw)
+    value, is_plain = OTHERWISE[form]
+    spoilt = set()
+    for table in tables:
+        columns = [c.name for c in table.columns if form_of(c) == form and not c.primary_key and not c.foreign_keys]
+        sets = ", ".join(f"{name} = {value}" for name in columns)
+        if table.name in METADATA.tables and columns and raw.execute(f"UPDATE {table.name} SET {sets}").rowcount:
+            spoilt |= {(table.name, f"{name} holds values that are no {form} of ours") for name in columns}
+    check = "DOC-13" if is_plain else "DOC-14"
+    findings = store.maintenance.doctor.examine(only=[check], deep=not is_plain).findings
+    named = {(one.subject, one.message) for one in findings}
+    assert {one for one in named if "holds values" in one[1]} == spoilt

@@ -47,13 +47,13 @@ def test_a_cell_of_another_type_fails_its_row_by_name(
     assert plan.units == {"failed": len(names), "imported": plan.units["imported"]}
 
 
-@pytest.mark.parametrize("told", ["soon", "", "0001-01-01T00:00:00+14:00", 5])
+@pytest.mark.parametrize("told", ["soon", "", "0001-01-01T00:00:00+14:00", "1712101500123", 5])
 def test_a_time_that_is_none_fails_its_row(sqlite_database: Database, tmp_path: Path, told: Any) -> None:
     """maintenance OP-38, OP-82."""
     row = {**stored(ROWS["executions"][1]), "workflow_run_id": None, "started_at": told}
     _untyped(tmp_path / "theirs.db", "executions", [row])
     [failed] = sqlite_database.open().maintenance.imports.plan(tmp_path / "theirs.db").failures
-    assert "started_at: expected a time as ISO 8601 text" in failed.reason
+    assert "started_at: expected a day and a time of day as ISO 8601 text" in failed.reason
 
 
 def test_a_row_without_what_it_must_have_fails_by_its_name(sqlite_database: Database, tmp_path: Path) -> None:

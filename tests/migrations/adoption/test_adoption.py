@@ -161,16 +161,16 @@ def test_the_plan_says_how_it_would_be_taken_over_and_writes_nothing(sqlite_plac
 
 
 ODD = (
-    "UPDATE workflow_runs SET updated_at = '2026-06-30 09:12:41' WHERE restart_count = 1;"
-    "UPDATE executions SET started_at = 1751273000;"
+    "UPDATE executions SET turns = 'many' WHERE turns = 7;"
+    "UPDATE workflow_runs SET scratch = '{' WHERE scratch IS NULL;"
     "INSERT INTO workflow_approvals (workflow_run_id, gate, summary, created_at)"
     " VALUES ('r', 'g', 's', '2026-06-30T09:12:41.007Z');"
     "INSERT INTO messaging_messages (session_id, role, content, timestamp)"
     " VALUES ('gone', 'user', 'x', '2026-06-30T09:12:41.007Z');"
 )
 REMARKS = (
-    "1 values of workflow_runs.updated_at are not written as times are here, such as '2026-06-30 09:12:41'",
-    "2 values of executions.started_at are not written as times are here, such as '1751273000'",
+    "1 values of workflow_runs.scratch are no JSON, such as '{'; lists mark their rows as damaged",
+    "1 values of executions.turns are no whole number, such as 'many'; lists mark their rows as damaged",
     "1 rows of workflow_approvals have no id",
     "1 rows of messaging_messages refer to no row of messaging_sessions",
 )
@@ -179,17 +179,17 @@ REMARKS = (
 def test_what_is_odd_about_rows_is_said_and_left_as_it_is(
     sqlite_place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """migrations MG-41: times in other shapes are reported, not guessed; so are rows without an id or an owner."""
+    """migrations MG-41: numbers and JSON that cannot be read, rows without an id or an owner."""
     raw = original(sqlite_place, SEED, ROWS, "PRAGMA foreign_keys = OFF;" + ODD)
-    times = "SELECT updated_at FROM workflow_runs UNION ALL SELECT started_at FROM executions"
-    before = raw.execute(times).fetchall()
+    values = "SELECT scratch FROM workflow_runs UNION ALL SELECT turns FROM executions"
+    before = raw.execute(values).fetchall()
     plan = check(sqlite_place.backend())
     assert plan.adoption
     assert plan.adoption.remarks == REMARKS
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         assert migrate(sqlite_place.backend()).adopted
     assert [record.getMessage() for record in caplog.records] == [f"adopted as it is: {line}" for line in REMARKS]
-    assert raw.execute(times).fetchall() == before
+    assert raw.execute(values).fetchall() == before
 
 
 def test_on_postgres_tables_of_other_types_are_somebody_elses(postgres_place: Place) -> None:
