@@ -9,6 +9,13 @@ from lastlight_state.backends.facts import Catalogue, Entry, squeezed
 
 _HERE = "(SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 
+#: Ordinary and partitioned tables. Partitions and what they inherit belong to the table that they are parts of.
+_TABLE = f"c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = {_HERE}"
+#: A partitioned table has no storage parameters of its own: those of its first partition stand for all.
+_OPTIONS = """
+    coalesce(c.reloptions, (SELECT p.reloptions FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhrelid
+        WHERE h.inhparent = c.oid AND c.relkind = 'p' ORDER BY p.oid LIMIT 1))::text"""
+
 _QUERIES = {
     "column": f"""
         SELECT c.relname, a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),
@@ -16,30 +23,32 @@ _QUERIES = {
                 WHERE l.oid = a.attcollation AND l.collname <> 'default'),
             CASE WHEN a.attnotnull THEN 'NOT NULL' END, 'DEFAULT ' || pg_get_expr(d.adbin, d.adrelid),
             'identity ' || nullif(a.attidentity::text, ''), 'generated ' || nullif(a.attgenerated::text, ''))
-        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relkind = 'r' AND c.relnamespace = {_HERE}
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND {_TABLE}
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attnum > 0 AND NOT a.attisdropped""",
     "order": f"""
         SELECT c.relname, '', string_agg(a.attname, ', ' ORDER BY a.attnum)
-        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relkind = 'r' AND c.relnamespace = {_HERE}
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND {_TABLE}
         WHERE a.attnum > 0 AND NOT a.attisdropped GROUP BY 1""",
     "table": f"""
-        SELECT c.relname, '', concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), ''), c.reloptions::text)
-        FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = {_HERE}""",
+        SELECT c.relname, '', concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), ''), {_OPTIONS})
+        FROM pg_class c WHERE {_TABLE}""",
     "constraint": f"""
         SELECT c.relname, n.conname,
             pg_get_constraintdef(n.oid) || CASE WHEN n.convalidated THEN '' ELSE ' NOT VALID' END
         FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
-        WHERE n.connamespace = {_HERE} AND n.contype <> 'n'""",
+        WHERE n.connamespace = {_HERE} AND n.conparentid = 0 AND NOT c.relispartition AND n.contype <> 'n'""",
     "index": f"""
         SELECT t.relname, c.relname,
-            pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' INVALID' END
+            replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ')
+                || CASE WHEN i.indisvalid THEN '' ELSE ' INVALID' END
         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
-        WHERE c.relnamespace = {_HERE}""",
+        WHERE c.relnamespace = {_HERE} AND NOT t.relispartition""",
     "trigger": f"""
         SELECT c.relname, t.tgname,
             pg_get_triggerdef(t.oid) || CASE WHEN t.tgenabled IN ('O', 'A') THEN '' ELSE ' DISABLED' END
-        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = {_HERE}""",
+        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+        WHERE NOT t.tgisinternal AND NOT c.relispartition AND c.relnamespace = {_HERE}""",
     "function": f"""
         SELECT p.proname, pg_get_function_identity_arguments(p.oid),
             concat_ws(' ', pg_get_function_result(p.oid), l.lanname, array_to_string(p.proconfig, ' '), p.prosrc)
@@ -54,18 +63,19 @@ _QUERIES = {
 #: Constraints by their columns instead of their names, without the indexes that belong to them.
 _SHAPES = {
     **{kind: _QUERIES[kind] for kind in ("column", "trigger", "function", "view", "enum")},
-    "table": f"SELECT c.relname, '', '' FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = {_HERE}",
+    "table": f"SELECT c.relname, '', '' FROM pg_class c WHERE {_TABLE}",
     "key": f"""
         SELECT c.relname, '', substring(pg_get_constraintdef(n.oid) FROM '\\((.*)\\)')
         FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
-        WHERE n.connamespace = {_HERE} AND n.contype = 'p'""",
+        WHERE n.connamespace = {_HERE} AND n.contype = 'p' AND NOT c.relispartition""",
     "constraint": f"""
         SELECT c.relname, CASE n.contype WHEN 'u' THEN 'unique' WHEN 'f' THEN 'foreign key' ELSE n.conname END ||
             coalesce((SELECT ' (' || string_agg(a.attname, ', ' ORDER BY a.attname) || ')' FROM pg_attribute a
                 WHERE a.attrelid = n.conrelid AND a.attnum = ANY (n.conkey) AND n.contype IN ('u', 'f')), ''),
             pg_get_constraintdef(n.oid) || CASE WHEN n.convalidated THEN '' ELSE ' NOT VALID' END
         FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
-        WHERE n.connamespace = {_HERE} AND n.contype NOT IN ('n', 'p')""",
+        WHERE n.connamespace = {_HERE} AND n.conparentid = 0 AND NOT c.relispartition
+            AND n.contype NOT IN ('n', 'p')""",
     "index": f"""{_QUERIES["index"]}
         AND NOT EXISTS (
             SELECT 1 FROM pg_constraint n WHERE n.conindid = i.indexrelid AND n.contype IN ('p', 'u', 'x'))""",

@@ -8,7 +8,9 @@ from typing import Any
 from lastlight_state.backends.facts import Measures, TableSize
 
 _TABLES = """
-    SELECT c.relname, c.reltuples::bigint, pg_total_relation_size(c.oid)
+    SELECT c.relname, c.reltuples::bigint, coalesce(
+        (SELECT sum(pg_total_relation_size(p.relid))::bigint FROM pg_partition_tree(c.oid) p),
+        pg_total_relation_size(c.oid))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND n.nspname = coalesce(%s, current_schema()) AND c.relname = ANY (%s)
 """

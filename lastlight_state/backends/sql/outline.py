@@ -16,7 +16,7 @@ _SQLITE = (
 )
 #: A trigger that is switched off is not there; one that also fires on a replica is.
 _POSTGRES = (
-    "(WITH ours AS MATERIALIZED (SELECT oid, relname FROM pg_catalog.pg_class WHERE relkind = 'r' "
+    "(WITH ours AS MATERIALIZED (SELECT oid, relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') "
     "AND relname IN ({tables}) AND relnamespace = "
     "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = {version}.tableoid)) "
     "SELECT string_agg(entry, chr(10)) FROM ("
