@@ -46,6 +46,6 @@ def _begin(argument: ast.expr, text: str) -> str:
     if isinstance(argument, ast.JoinedStr):
         argument = argument.values[0]
     if isinstance(argument, ast.Constant):
-        return f"`{argument.value}"
+        return f"`{argument.value!s}"
     name = ast.unparse(argument).rpartition(".")[2]
     return next((f"`{line.split(chr(34))[1]}" for line in text.splitlines() if line.startswith(f"{name} = ")), "")

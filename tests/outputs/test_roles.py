@@ -40,6 +40,7 @@ def service_url(postgres_database: Database, owner: StateStore) -> Iterator[str]
     """The same database as a role sees it that has the rights of a service and no others."""
     role, raw = f"service_{uuid4().hex[:8]}", postgres_database.raw()
     raw.execute(f"CREATE ROLE {role} LOGIN")
+    raw.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")  # before version 15 everybody may create tables there
     for statement in migrations.grants(owner.backend, role):
         raw.execute(statement)
     yield make_url(postgres_database.url).set(username=role).render_as_string(hide_password=False)
