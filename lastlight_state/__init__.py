@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         UnsafePath,
     )
     from lastlight_state.settings import Settings
+    from lastlight_state.stopping import stop_on_sigterm
     from lastlight_state.store import StateStore, Transaction, View
 
 __version__ = "0.1.0"
@@ -64,6 +65,7 @@ _HOMES = {
     "View": "store",
     "aiterate": "db.iterating",
     "iterate": "db.iterating",
+    "stop_on_sigterm": "stopping",
 }
 
 __all__ = [
@@ -104,6 +106,7 @@ __all__ = [
     "aiterate",
     "errors",
     "iterate",
+    "stop_on_sigterm",
 ]
 
 

@@ -76,10 +76,11 @@ class Queue(Repository):
     ) -> tuple[Claim, ...]:
         """Admit the first runs in line and claim them for ``owner``, while fewer than ``cap`` runs are running.
 
-        Admits at most ``limit`` runs (1 to 500), of these workflows only (at most 50) if names are given; ``cap``
-        counts the running runs of all workflows, and each of ``workflow_caps`` (at most 50) those of its workflow.
-        Those behind a workflow that is full are admitted before it. Runs that others are changing at this moment are
-        left for a later call. Returns the claims in the order of the line. A release puts a run into its old place.
+        Admits at most ``limit`` runs (1 to 500). With names of workflows (at most 50), admits runs of these only, and
+        ``cap`` counts the running runs of these only: services that share a database do not use up each other's places.
+        Without names it counts all. Each of ``workflow_caps`` (at most 50) counts those of its workflow. Those behind a
+        workflow that is full are admitted before it. Runs that others are changing at this moment are left for a later
+        call. Returns the claims in the order of the line. A release puts a run into its old place.
         """
         holder = holding(self._now(), owner, lease)
         names = shared.some_workflows(workflow_names)

@@ -24,7 +24,7 @@ def admit_next(
 ) -> list[Row]:
     """Admit and take the first runs in line while fewer than the caps are running. Returns their rows, in order."""
     unit.named_lock("admission")
-    room = min(limit, cap - unit.value(sql.COUNT_RUNNING, {"cap": cap}))
+    room = min(limit, cap - _running(unit, cap, names))
     if room <= 0:
         return []
     rooms = _rooms(unit, caps)
@@ -59,7 +59,7 @@ class Admissible:
         """The line is looked at before anything is counted: it is short, and mostly empty."""
         if self.names == () or not self._first(unit, now, []):
             return False
-        if unit.value(sql.COUNT_RUNNING, {"cap": self.cap}) >= self.cap:
+        if _running(unit, self.cap, self.names) >= self.cap:
             return False
         full = [name for name, left in _rooms(unit, dict(self.caps)).items() if left <= 0]
         return not full or self._first(unit, now, full)
@@ -74,6 +74,12 @@ class Admissible:
             if len(found) < size:
                 return False
             size *= 2
+
+
+def _running(unit: Unit, cap: int, names: Sequence[str] | None) -> int:
+    """How many runs of these workflows, or of all, are running. Counts up to the cap."""
+    statement, given = sql.COUNT_RUNNING.of({"of": names})
+    return int(unit.value(statement, {**given, "cap": cap}))
 
 
 def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from lastlight_state.db.beside import Narrow
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, bind, constant, prepared
+from lastlight_state.db.statements import Family, bind, constant
 from lastlight_state.workflows.kernel.claims import CLAIMED, KEPT, TAKEN
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
@@ -40,14 +40,14 @@ LIST = Listing(
     covering=replace(COVERED, found_by={"": Narrow(_INDEX, only=RUNS.c.status == constant("queued"))}),
 )
 
-_running = (
-    through(sa.select(RUNS.c.id), RUNS, _RUNNING)
-    .where(RUNS.c.status == constant("running"))
-    .limit(sa.bindparam("cap", type_=sa.BigInteger))
-    .subquery()
-)
-#: How many runs are running, counted up to ``:cap``.
-COUNT_RUNNING = prepared(sa.select(sa.func.count()).select_from(_running))
+
+def _count_running(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    running = through(sa.select(RUNS.c.id), RUNS, _RUNNING).where(RUNS.c.status == constant("running"), *conditions)
+    return sa.select(sa.func.count()).select_from(running.limit(sa.bindparam("cap", type_=sa.BigInteger)).subquery())
+
+
+#: How many runs of the workflows ``of`` are running, counted up to ``:cap``.
+COUNT_RUNNING = Filtered(_count_running, of=RUNS.c.workflow_name.in_)
 
 
 def _first(shown: Sequence[sa.Column[Any]], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:

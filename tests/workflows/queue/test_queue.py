@@ -145,13 +145,17 @@ def test_a_workflow_that_is_off_does_not_block_the_line(store: StateStore, froze
 
 
 def test_admission_can_be_of_some_workflows(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-20, W-36: the cap counts all of them; no workflow is none."""
+    """workflows W-20, W-36: the cap counts these alone, and without names all of them; no workflow is none."""
     a, b = (queued(store, 3, frozen_clock, workflow_name=name) for name in ("a", "b"))
     queued(store, 1, frozen_clock, workflow_name="c")
     assert admitted(store, workflow_names=[]) == []
     assert admitted(store, limit=2, workflow_names=["b"]) == b[:2]
-    assert admitted(store, cap=2, workflow_names=["a"]) == []
-    assert admitted(store, limit=9, workflow_names=["b", "a", "nothing"]) == [*a, b[2]]
+    assert admitted(store, cap=2) == []
+    assert admitted(store, cap=2, workflow_names=["b"]) == admitted(store, cap=2, workflow_names=["a", "b"]) == []
+    assert not store.workflows.queue.wait(cap=2, timeout=0, workflow_names=["b"])
+    assert store.workflows.queue.wait(cap=2, timeout=0, workflow_names=["a"])
+    assert admitted(store, limit=9, cap=1, workflow_names=["a"]) == a[:1]
+    assert admitted(store, limit=9, workflow_names=["b", "a", "nothing"]) == [*a[1:], b[2]]
 
 
 def test_a_released_run_is_back_in_its_old_place(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
