@@ -277,6 +277,7 @@ class StateStore(Domains):
                 yield _held(Transaction(self._context, scope, undone, claim), claim)
             finally:
                 scope.end()
+        self._scope.committed()
         run_hooks(unit, self.metrics, label)
 
     @block

@@ -16,7 +16,7 @@ from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.health import Health
 from lastlight_state.workflows.human_requests import HumanRequests
-from lastlight_state.workflows.kernel.awaiting import POLL, Awaited
+from lastlight_state.workflows.kernel.awaiting import Awaited
 from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
@@ -95,7 +95,7 @@ class AsyncClaims(Face[Claims[Workflows]]):
         *,
         timeout: float,  # noqa: ASYNC109 - as the sync method
         workflow_names: Sequence[str] | None = None,
-        poll_interval: float = POLL,
+        poll_interval: float | None = None,
     ) -> bool:
         """As `Claims.wait`. Who waits holds no thread."""
         return await _waited(self._runner, self._target._awaited(timeout, workflow_names, poll_interval))
@@ -197,7 +197,7 @@ class AsyncQueue(Face[Queue]):
         workflow_names: Sequence[str] | None = None,
         workflow_caps: Mapping[str, int] | None = None,
         claimable: bool = False,
-        poll_interval: float = POLL,
+        poll_interval: float | None = None,
     ) -> bool:
         """As `Queue.wait`. Who waits holds no thread."""
         awaited = self._target._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval)

@@ -49,7 +49,8 @@ def arrivals(
     *,
     known: int = NOTHING_YET,
     woken: Callable[[], object] | None = None,
+    slows_down: bool = False,
 ) -> Iterator[Arrivals[K]]:
     """Watch a key. ``woken`` is called by the thread that looks when something has come."""
-    with watch.waiting_for([key], poll_interval, woken):
+    with watch.waiting_for([key], poll_interval, woken, slows_down=slows_down):
         yield Arrivals(watch, key, seconds, known)

@@ -60,6 +60,8 @@ class Scope(ABC):
     writes_now: bool = False
     #: What ends before the store does, and needs it for that. Only the scope of a store itself has it.
     before_close: list[Callable[[], object]]
+    #: Called after each write of a store that was committed; they must be quick. Only the scope of a store has them.
+    after_commits: list[Callable[[], object]]
 
     @abstractmethod
     def reading(self, work: Work[T]) -> T: ...
@@ -91,6 +93,7 @@ class StoreScope(Scope):
         self._blocks: dict[int, _Inside] = {}
         self._unusable: MisuseError | None = None
         self.before_close = []
+        self.after_commits = []
         _every_scope.add(self)
 
     def reading(self, work: Work[T]) -> T:
@@ -152,6 +155,11 @@ class StoreScope(Scope):
         except BackendError as error:
             return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
 
+    def committed(self) -> None:
+        """Tell whoever waits in this store that it has committed something."""
+        for told in self.after_commits:
+            told()
+
     def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
         backend = self.backend
         with Checkout(mode, backend) as checkout:
@@ -166,6 +174,8 @@ class StoreScope(Scope):
                 if error.outcome == "unknown":
                     in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
                 raise
+        if self.after_commits and mode.writes:
+            self.committed()
         if unit.hooks or in_doubt:
             unit.hooks = unit.hooks or in_doubt
             run_hooks(unit, self.metrics)

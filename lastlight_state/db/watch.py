@@ -1,12 +1,14 @@
 """One thread per store that looks for what many wait for, with one query for all of them in each interval.
 
 Waiting holds no connection and no transaction. Who waits is woken when its value has grown. The thread ends with the
-last block that waits, whatever an exception cuts short. Looks that take long are made less often.
+last block that waits, whatever an exception cuts short. Looks that take long are made less often. So are, for those
+who permit it, looks while nothing happens: many processes that wait for work would otherwise keep a server busy.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -27,6 +29,11 @@ NOTHING_YET = -1
 REST = 20
 #: ... but for this reason alone never longer than so many seconds, and so long after one that failed.
 LONGEST_REST = 0.5
+#: Seconds between two looks of a wait that slows down, after `QUIET` seconds without news. Before that, in proportion.
+SLOWEST = 1.0
+QUIET = 60.0
+#: Intervals differ by as large a part, so that stores which began together do not look together.
+JITTER = 0.2
 #: The most seconds that a store that is closed waits for a look that is under way.
 LAST_LOOK_SECONDS = 5.0
 
@@ -45,17 +52,32 @@ class Watch(Generic[K]):
         #: Those that may be in the middle of a look: also the ones that were replaced, or that nobody needs any more.
         self._threads: list[threading.Thread] = []
         self._idle = threading.Event()
+        #: Set when something may have come: the store has committed, or the thread is to end.
+        self._news = threading.Event()
+        self._last_news = 0.0
         self._closed: StateError | None = None
 
     def waiting_for(
-        self, keys: Collection[K], interval: float, woken: Callable[[], object] | None = None
+        self,
+        keys: Collection[K],
+        interval: float,
+        woken: Callable[[], object] | None = None,
+        *,
+        slows_down: bool = False,
     ) -> AbstractContextManager[None]:
         """Look for these keys about every ``interval`` seconds until the block is left.
 
+        With ``slows_down``, the interval grows while nothing happens, up to `SLOWEST` seconds.
         ``woken`` is called, by the thread that looks, when the value of one of them has grown and when the store was
         closed.
         """
-        return _Waiting(self, keys, interval, woken)
+        return _Waiting(self, keys, interval, woken, slows_down=slows_down)
+
+    def notify(self) -> None:
+        """Look soon, because this store has committed something. Costs nothing where nobody waits."""
+        if self._thread is not None and not self._news.is_set():
+            self._last_news = time.monotonic()
+            self._news.set()
 
     def look(self, keys: Collection[K]) -> Mapping[K, int]:
         """The values of these keys at this moment."""
@@ -75,7 +97,7 @@ class Watch(Generic[K]):
         It has a connection, which may be one of a caller's engine: that could be disposed before it came back.
         """
         with self._lock:
-            self._idle.set()
+            self._stop()
             if self._closed is None:
                 self._closed = StoreClosed("the store is closed")
                 self._wake([key for waiting in self._waiting for key in waiting.keys])
@@ -91,15 +113,17 @@ class Watch(Generic[K]):
     def _began(self, waiting: _Waiting[K]) -> None:
         with self._lock:
             is_sooner = waiting.interval < self._interval()
+            self._last_news = time.monotonic()
             self._waiting = (*self._waiting, waiting)
             if self._closed is None and (self._thread is None or is_sooner):
                 self._start()
 
     def _start(self) -> None:
         """Start a thread. One that rests for longer is replaced."""
-        self._idle.set()
-        self._idle = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(self._idle,), name="lastlight-watch", daemon=True)
+        self._stop()
+        self._idle, self._news = threading.Event(), threading.Event()
+        ended = (self._idle, self._news)
+        self._thread = threading.Thread(target=self._run, args=ended, name="lastlight-watch", daemon=True)
         self._thread.start()
         self._threads = [*(thread for thread in self._threads if thread.is_alive()), self._thread]
 
@@ -113,11 +137,24 @@ class Watch(Generic[K]):
         """Nobody waits any more: forget what was read, and end the thread."""
         self._values.clear()
         self._thread = None
-        self._idle.set()
+        self._stop()
 
-    def _run(self, idle: threading.Event) -> None:
+    def _stop(self) -> None:
+        self._idle.set()
+        self._news.set()
+
+    def _is_over_after_rest(self, idle: threading.Event, news: threading.Event, took: float) -> bool:
+        """Rest until the next look is due, and return True if there is none to be made."""
+        rest = max(self._interval(), min(REST * took, LONGEST_REST))
+        if idle.wait(rest):
+            return True
+        news.wait(max(0.0, self._slow_interval() - rest))
+        news.clear()
+        return idle.is_set()
+
+    def _run(self, idle: threading.Event, news: threading.Event) -> None:
         took = 0.0
-        while not idle.wait(max(self._interval(), min(REST * took, LONGEST_REST))):
+        while not self._is_over_after_rest(idle, news, took):
             wanted = self._wanted(idle)
             if not wanted:
                 return
@@ -136,6 +173,8 @@ class Watch(Generic[K]):
             took = time.monotonic() - began
             with self._lock:
                 grown = [key for key, value in found.items() if value > self._values.get(key, NOTHING_YET)]
+                if grown:
+                    self._last_news = time.monotonic()
                 self._values.update(found)
                 self._wake(grown)
 
@@ -149,6 +188,14 @@ class Watch(Generic[K]):
     def _interval(self) -> float:
         with self._lock:
             return min((waiting.interval for waiting in self._waiting), default=0.5)
+
+    def _slow_interval(self) -> float:
+        """Return the seconds to the next look if nothing is committed by this store meanwhile."""
+        slow = min(1.0, (time.monotonic() - self._last_news) / QUIET) * SLOWEST
+        slow *= 1 - JITTER * random.random()  # noqa: S311 it keeps stores apart and protects nothing
+        with self._lock:
+            due = (max(each.interval, slow) if each.slows_down else each.interval for each in self._waiting)
+            return min(due, default=0.0)
 
     def _wanted(self, idle: threading.Event) -> list[K]:
         """What is waited for now. Blocks that were cut off are forgotten; with the last of them the thread ends."""
@@ -165,12 +212,19 @@ class _Waiting(Held, AbstractContextManager[None], Generic[K]):
     """A block in which somebody waits for keys."""
 
     def __init__(
-        self, watch: Watch[K], keys: Collection[K], interval: float, woken: Callable[[], object] | None
+        self,
+        watch: Watch[K],
+        keys: Collection[K],
+        interval: float,
+        woken: Callable[[], object] | None,
+        *,
+        slows_down: bool,
     ) -> None:
         self._watch = watch
         self.keys = tuple(keys)
         self.interval = interval
         self.woken = woken
+        self.slows_down = slows_down
 
     def __enter__(self) -> None:
         self._watch._began(self)
@@ -196,4 +250,5 @@ def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K,
         if name not in watches:
             watches[name] = Watch(read)
             scope.before_close.insert(0, watches[name].end)  # first: what ends after it may raise
+            scope.after_commits.append(watches[name].notify)
         return watches[name]

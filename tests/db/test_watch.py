@@ -187,3 +187,52 @@ def test_a_look_that_hangs_does_not_hold_up_the_end_for_ever(monkeypatch: pytest
         watch.end()
         assert not over.is_set()
         go_on.set()
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that slow down at once, to two looks a minute."""
+    monkeypatch.setattr(watches, "QUIET", 0.001)
+    monkeypatch.setattr(watches, "SLOWEST", 30.0)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(("slows_down", "looks_again"), [(True, False), (False, True)])
+def test_looks_become_fewer_while_nothing_happens(slows_down: bool, looks_again: bool) -> None:
+    """workflows W-129: where no interval is given. The first look comes after a rest, as all others."""
+    looks = [0]
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        looks[0] += 1
+        return {}
+
+    watch = Watch(read)
+    with watch.waiting_for(["run"], 0.002, slows_down=slows_down):
+        assert watch.grown({"run": 0}, 0.5) == {}
+    assert (looks[0] > 1) is looks_again
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_commit_of_the_store_brings_the_next_look_forward() -> None:
+    """workflows W-129."""
+    values = {"run": 0}
+    watch = Watch(lambda _: dict(values))
+    with watch.waiting_for(["run"], 0.002, slows_down=True):
+        assert watch.grown({"run": 0}, 0.05) == {}
+        values["run"] = 1
+        watch.notify()
+        assert watch.grown({"run": 0}, 10) == {"run": 1}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_wait_that_has_slowed_down_ends_at_once() -> None:
+    """workflows W-129: when its store is closed, and when somebody else wants quicker looks."""
+    begun = time.monotonic()
+    watch = Watch[str](lambda keys: dict.fromkeys(keys, 1) if "now" in keys else {})
+    with watch.waiting_for(["run"], 0.01, slows_down=True):
+        with watch.waiting_for(["now"], 0.002):
+            assert watch.grown({"now": 0}, 10) == {"now": 1}
+        watch.end()
+        with pytest.raises(StoreClosed):
+            watch.grown({"run": 1}, 10)
+    assert time.monotonic() - begun < 10

@@ -15,7 +15,8 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import Watch, watch_of
 from lastlight_state.workflows.kernel.overdue import Overdue
 
-#: Seconds between two looks for work, unless asked otherwise: a run starts within 50 ms.
+#: Seconds between two looks for work while there is some: a run starts within 50 ms. Unless an interval is given, they
+#: become fewer while nothing happens.
 POLL = 0.03
 #: After a look at questions that are overdue and cannot be expired, such as one of a damaged run, who waits tries no
 #: other for so long: each try is logged.
@@ -44,7 +45,7 @@ class Awaited:
         overdue: Overdue,
         sought: Sought,
         timeout: float,
-        poll_interval: float,
+        poll_interval: float | None,
     ) -> None:
         refuse_in_transaction(scope)
         self._scope = scope
@@ -52,7 +53,8 @@ class Awaited:
         self._overdue = overdue
         self._sought = sought
         self._timeout = valid.seconds("timeout", timeout)
-        self._poll_interval = valid.seconds("poll_interval", poll_interval)
+        self._slows_down = poll_interval is None
+        self._poll_interval = POLL if poll_interval is None else valid.seconds("poll_interval", poll_interval)
         self._known = time.monotonic_ns()
 
     def wait(self) -> bool:
@@ -70,7 +72,15 @@ class Awaited:
     def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[Sought]]:
         """Watch for work that comes after this object was made."""
         watch = _watch_for(self._scope, self._now, self._overdue)
-        return arrivals(watch, self._sought, self._timeout, self._poll_interval, known=self._known, woken=woken)
+        return arrivals(
+            watch,
+            self._sought,
+            self._timeout,
+            self._poll_interval,
+            known=self._known,
+            woken=woken,
+            slows_down=self._slows_down,
+        )
 
 
 def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[Sought]:

@@ -100,15 +100,16 @@ class Queue(Repository):
         workflow_names: Sequence[str] | None = None,
         workflow_caps: Mapping[str, int] | None = None,
         claimable: bool = False,
-        poll_interval: float = awaiting.POLL,
+        poll_interval: float | None = None,
     ) -> bool:
         """Wait until there is a run that `admit_next` would admit, and return whether there is one.
 
         With ``claimable`` also until there is one of these workflows that `Claims.take_next` would take, for a worker
         that does both. Waits up to ``timeout`` seconds. A run that is queued, comes due or gets room below the caps
-        meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long. One thread
-        of the store looks for all who wait, and no connection is held between two looks. Others may be quicker: admit
-        to know. Raises `MisuseError` in a transaction, `StoreClosed`.
+        meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long. Without
+        ``poll_interval`` it is found within 50 ms if this store committed it, and within 250 ms otherwise; after a
+        minute without news, within a second. One thread of the store looks for all who wait, and no connection is held
+        between two looks. Others may be quicker: admit to know. Raises `MisuseError` in a transaction, `StoreClosed`.
         """
         return self._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval).wait()
 
@@ -166,7 +167,7 @@ class Queue(Repository):
         workflow_names: Sequence[str] | None,
         workflow_caps: Mapping[str, int] | None,
         claimable: bool,
-        poll_interval: float,
+        poll_interval: float | None,
     ) -> awaiting.Awaited:
         """One wait for runs that may be admitted. Checks the arguments."""
         names = shared.frozen_workflows(workflow_names)

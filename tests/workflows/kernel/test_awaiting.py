@@ -15,6 +15,7 @@ from support.workflows.crew import Crew
 from support.workflows.steps import Raw, paused, started
 
 from lastlight_state import AsyncStateStore, StateStore
+from lastlight_state.db import watch
 from lastlight_state.errors import InvalidValue, MisuseError, StoreClosed
 from lastlight_state.testing import Database, FrozenClock
 
@@ -178,6 +179,26 @@ def test_a_task_that_waits_ends_with_the_store(database: Database) -> None:
             await waiting
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("way", ["a call", "a transaction"])
+def test_a_store_that_has_slowed_down_hears_at_once_what_it_committed_itself(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """workflows W-129: others it hears within a second, because an idle fleet must not keep the server busy."""
+    monkeypatch.setattr(watch, "QUIET", 0.001)
+    monkeypatch.setattr(watch, "SLOWEST", float(LONG))
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.workflows.claims.wait, timeout=LONG)
+        time.sleep(0.1)  # until it rests
+        if way == "a call":
+            offered(store)
+        else:
+            with store.transaction() as tx:
+                offered(tx)
+        assert waiting.result()
+    assert time.monotonic() - began < LONG / 2
 
 
 def test_many_who_wait_for_the_same_look_once(database: Database) -> None:
