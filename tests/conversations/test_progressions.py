@@ -15,7 +15,9 @@ from lastlight_state import (
     StateStore,
     iterate,
 )
-from lastlight_state.conversations import Appended
+from lastlight_state.conversations import Appended, NewSession
+from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.testing import Database
 
 
 def stored(store: StateStore, count: int) -> list[str]:
@@ -146,3 +148,57 @@ _LONG = (
     "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?) "
     "INSERT INTO progression_links (progression_id, ord, message_id) SELECT 'p', i, 'm0' FROM n"
 )
+
+
+def pointers(store: StateStore) -> tuple[str | None, str | None]:
+    """The first and the last message of the session of the branch ``main``."""
+    session = store.conversations.sessions.get(store.conversations.branches.get("main").session_id)
+    return session.first_msg_id, session.last_msg_id
+
+
+def test_a_session_points_into_its_pool_whatever_was_replaced(every_backend: StateStore) -> None:
+    """conversations CV-43: what changes the order of a branch alone moves no pointer."""
+    talks = every_backend.conversations
+    stored(every_backend, 4)
+    pool = talks.sessions.get(talks.branches.get("main").session_id).progression_id
+    order = talks.branches.get("main").progression_id
+
+    def replaced(progression_id: str, ids: list[str]) -> tuple[str | None, str | None]:
+        version = talks.progressions.get(progression_id).version
+        talks.progressions.replace(progression_id, ids, expect_version=version)
+        return pointers(every_backend)
+
+    assert pointers(every_backend) == ("m0", "m3")
+    assert replaced(order, ["m1"]) == ("m0", "m3")
+    assert replaced(pool, ["m1", "m2"]) == ("m1", "m2")
+    assert replaced(pool, ["m2", "m1", "m2"]) == ("m2", "m2")
+    assert replaced(pool, []) == (None, None)
+    talks.progressions.append(pool, ["m3"])
+    assert pointers(every_backend) == ("m3", "m3")
+    talks.progressions.append(pool, ["m0"])
+    assert pointers(every_backend) == ("m3", "m0")
+    talks.branches.append("main", said("new"))
+    assert pointers(every_backend) == ("m3", "new")
+
+
+def test_a_session_that_is_made_with_an_order_points_into_it(every_backend: StateStore) -> None:
+    """conversations CV-43: in what the call returns, and as it is stored."""
+    talks = every_backend.conversations
+    stored(every_backend, 3)
+    talks.progressions.create("given", ["m2", "m0"])
+    made = talks.sessions.create(NewSession("own", progression_id="given"))
+    assert (made.first_msg_id, made.last_msg_id) == ("m2", "m0")
+    assert talks.sessions.get("own") == made
+
+
+def test_what_was_taken_out_of_every_order_is_an_orphan(every_backend: StateStore, database: Database) -> None:
+    """conversations CV-43, maintenance OP-29: no session keeps it by pointing to it."""
+    talks = every_backend.conversations
+    stored(every_backend, 2)
+    session = talks.sessions.get(talks.branches.get("main").session_id)
+    for order in (talks.branches.get("main").progression_id, session.progression_id):
+        talks.progressions.replace(order, [], expect_version=talks.progressions.get(order).version)
+    database.clock.advance(seconds=31 * 86_400)
+    every_backend.maintenance.prune.run(PrunePolicy("orphans"))
+    assert [talks.messages.find(name) for name in ("m0", "m1")] == [None, None]
+    assert talks.sessions.get(session.id).last_msg_id is None

@@ -75,6 +75,18 @@ _MOVE_ON = fed(
 )
 
 
+def _end_of_pool(first_ord: sa.ColumnElement[int] | sa.UnaryExpression[int]) -> sa.ScalarSelect[str]:
+    linked = sa.select(LINKS.c.message_id).where(LINKS.c.progression_id == _order)
+    return linked.order_by(first_ord).limit(number(1)).scalar_subquery()
+
+
+_POINT = prepared(
+    sa.update(SESSIONS)
+    .where(_c.progression_id == _order)
+    .values(first_msg_id=_end_of_pool(LINKS.c.ord), last_msg_id=_end_of_pool(LINKS.c.ord.desc()))
+)
+
+
 def locked(unit: Unit, session_id: str) -> str:
     """Lock a session until the unit ends; the id of its pool. Raises `NotFound`."""
     pool: str | None = unit.value(_LOCK, {"session_id": session_id})
@@ -129,6 +141,11 @@ def owners_of(unit: Unit, progression_id: str) -> list[str]:
 def move(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Row) -> None:
     """Say that the session changed, and what."""
     feed(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
+
+
+def point(unit: Unit, progression_id: str) -> None:
+    """Let the sessions whose pool this order is, which the caller has locked, point to its first and last message."""
+    unit.change(_POINT, {"progression_id": progression_id})
 
 
 def move_on(

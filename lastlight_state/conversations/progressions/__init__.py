@@ -112,6 +112,8 @@ class Progressions(Repository):
             held = orders.held(unit, {found: order[found]["next_ord"]}, sorted(there)) if skips else {}
             new = orders.unheld(ids, held.get(found, set())) if skips else ids
             orders.extend(unit, order, {found: new})
+            if new and owners:
+                sessions.point(unit, found)
             place = {"progression_id": found, "ord": order[found]["next_ord"], "count": len(new)}
             for owner in owners if new else ():
                 sessions.move(unit, self._listeners, owner, now, news("messages.appended", **place))
@@ -122,8 +124,9 @@ class Progressions(Repository):
     def replace(self, progression_id: str, message_ids: Sequence[str], *, expect_version: int) -> Progression:
         """Put at most 10,000 stored messages in place of an order's own links, if it still has this version.
 
-        Only what differs is written. Raises `StaleVersion`, `NotFound`, and `Conflict` ``fork_prefix`` for a change of
-        what a fork of its branch has inherited.
+        Only what differs is written. The session whose pool it is points to the new first and last message. Raises
+        `StaleVersion`, `NotFound`, and `Conflict` ``fork_prefix`` for a change of what a fork of its branch has
+        inherited.
         """
         found = valid.sought("progression_id", progression_id)
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
@@ -192,6 +195,8 @@ def replaced(
     unit.change(sql.TAKE_OUT, {"progression_id": progression_id, "from_ord": first})
     unit.change(sql.DROP, {"progression_id": progression_id})
     orders.link(unit, {progression_id: (first, ids[kept:])})
+    if owners:
+        sessions.point(unit, progression_id)
     values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
     for owner in sorted(owners):
         sessions.move(unit, listeners, owner, now, news("progression.replaced", progression_id=progression_id))

@@ -9,7 +9,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
-from lastlight_state.conversations.kernel import orders, statuses
+from lastlight_state.conversations.kernel import orders, sessions, statuses
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
@@ -159,6 +159,8 @@ def created(unit: Unit, listeners: Listeners, row: dict[str, Any]) -> Conversati
         raise AlreadyExists(words.SESSION, row["id"])
     if row["status"] is not None:
         statuses.record(unit, row, row["why"], previous=None, seq=made["transition_seq"], at=row["created_at"])
+    if row["progression_id"] is not None:
+        sessions.point(unit, pool)
     return ConversationSession.of(unit.row(sql.GET, {"session_id": row["id"]}) or {})
 
 
