@@ -22,7 +22,7 @@ from lastlight_state.db.joined import hooks_follow, undo, undone_together
 from lastlight_state.db.lent import Loan
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
-from lastlight_state.db.scope import StoreScope, TransactionScope, labelled, refuse_dead, run_hooks
+from lastlight_state.db.scope import StoreScope, TransactionScope, complete, labelled, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
@@ -209,7 +209,7 @@ class StateStore(Domains):
     @block
     def view(self) -> Iterator[View]:
         """Read one moment: every read in the block sees the same commits. It blocks no writer."""
-        with self._block(self._scope.beginning(Mode.SNAPSHOT), "view") as unit:
+        with self._block(self._scope.beginning(Mode.SNAPSHOT), None) as unit:
             scope = TransactionScope(unit, self.metrics, may_write=False)
             try:
                 yield View(self._context.within(scope))
@@ -286,8 +286,7 @@ class StateStore(Domains):
             unit = Unit(self.backend, checkout)
             try:
                 yield unit
-                refuse_dead(unit)
-                self.backend.commit(checkout)
+                complete(unit)
             except BaseException as error:
                 labelled(error, label)
                 raise

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
@@ -352,10 +353,29 @@ def test_the_label_is_noted_on_whatever_ends_the_block(every_backend: StateStore
     """backends B-44, journal T-2."""
     with pytest.raises(NotFound) as raised, every_backend.transaction(label="nightly import") as tx:
         tx.workflows.runs.get("none")
-    assert raised.value.__notes__ == ["in the transaction 'nightly import'"]
+    assert str(raised.value).endswith("(in the transaction 'nightly import')")
     with pytest.raises(NotFound) as again:
         every_backend.run(lambda tx: tx.workflows.runs.get("none"), label="sweep")
-    assert again.value.__notes__ == ["in the transaction 'sweep'"]
+    assert str(again.value).endswith("(in the transaction 'sweep')")
+    with pytest.raises(Boom) as foreign, every_backend.transaction(label="theirs"):
+        raise Boom
+    assert foreign.value.__notes__ == ["in the transaction 'theirs'"]
+
+
+@pytest.mark.parametrize("way", ["view", "block", "run"])
+def test_an_error_says_once_where_it_was_raised(every_backend: StateStore, way: str) -> None:
+    """backends B-44: a label is said once, and a view has none."""
+
+    def fail() -> None:
+        if way == "run":
+            every_backend.run(lambda tx: tx.workflows.runs.get("none"), label="nightly")
+        with every_backend.view() if way == "view" else every_backend.transaction(label="nightly") as scope:
+            scope.workflows.runs.get("none")
+
+    with pytest.raises(NotFound) as raised:
+        fail()
+    printed = "".join(traceback.format_exception(raised.value))
+    assert printed.count("in the transaction") == (0 if way == "view" else 1)
 
 
 def test_own_statements_run_inside_the_transaction(every_backend: StateStore) -> None:

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 
 from lastlight_state.errors import BackendBusy
 
+#: The ``reason`` of a `BackendBusy` that came of nobody's locks: the caller wants no answer any more.
+CANCELLED = "cancelled"
+
 _of_thread = threading.local()
 
 
@@ -79,7 +82,7 @@ def refuse_ended() -> None:
     """Raise `BackendBusy` when this call's patience is over."""
     patience: Patience | None = getattr(_of_thread, "patience", None)
     if patience is not None and patience.over:
-        raise BackendBusy("the call was cancelled while it waited", final=True)
+        raise BackendBusy("the call was cancelled while it waited", final=True, reason=CANCELLED)
 
 
 def closed_gate() -> threading.Lock:

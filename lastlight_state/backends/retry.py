@@ -69,8 +69,8 @@ class Retry:
                 error = next_error
 
     def gives_up(self, error: BackendError, repeats: int = 0, *, label: str | None = None) -> None:
-        """Count and log a call that gives up because others held the locks."""
-        if isinstance(error, BackendBusy):
+        """Count and log a call that gives up because others held the locks, and not because it was cancelled."""
+        if isinstance(error, BackendBusy) and error.details.get("reason") != patience.CANCELLED:
             self.metrics.count("gave_up", label=label)
             _log.warning("%s gave up after %d repetitions: %s", label or "a call", repeats, type(error).__name__)
 

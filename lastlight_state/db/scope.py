@@ -166,8 +166,10 @@ class StoreScope(Scope):
             unit = Unit(backend, checkout)
             try:
                 result = work(unit)
-                if mode.begins:
+                if mode is _WRITE:
                     backend.commit(checkout)
+                elif mode is _SNAPSHOT:
+                    end_reading(checkout)
             except BackendUnavailable as error:
                 if mode is Mode.ONE and error.details.get("reason") == LOST:
                     error.outcome = "unknown"  # the one statement may have committed before its answer was lost
@@ -272,14 +274,32 @@ class TransactionScope(Scope):
         return result
 
 
+def end_reading(checkout: Checkout) -> None:
+    """End the transaction of a unit that only read. If the connection was lost, nothing else was."""
+    try:
+        checkout.backend.commit(checkout)
+    except BackendUnavailable:
+        checkout.broken = True
+
+
+def complete(unit: Unit) -> None:
+    """Commit a block's transaction, or end one that only read."""
+    if unit.checkout.mode.writes:
+        refuse_dead(unit)
+        unit.backend.commit(unit.checkout)
+    else:
+        end_reading(unit.checkout)
+
+
 def labelled(error: BaseException, label: str | None) -> None:
-    """Name the transaction in an exception; our own say it in their text, too."""
+    """Name the transaction in the text of one of our errors, and in a note of any other exception."""
     said = f"in the transaction {label!r}"
-    if label is None or said in getattr(error, "__notes__", ()):
+    if label is None or said in str(error) or said in getattr(error, "__notes__", ()):
         return
-    error.add_note(said)
     if isinstance(error, StateError):
         error.args = (f"{error} ({said})",)
+    else:
+        error.add_note(said)
 
 
 def refuse_dead(unit: Unit) -> None:

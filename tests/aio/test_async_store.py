@@ -152,6 +152,51 @@ def test_a_timeout_behind_queued_writers_of_a_locked_file_ends_in_time(sqlite_da
     assert [run.workflow_name for run in run_sync.workflows.runs.list()] == ["triage"]
 
 
+@pytest.mark.parametrize("way", ["call", "transaction", "run", "view"])
+def test_a_task_that_is_cancelled_while_it_waits_gives_up_nothing(
+    database: Database, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    """backends B-74: a client that hung up is no sign of a busy database, in the log as in the counters."""
+    opened = database.open(settings=Settings(pool_size=1))
+    if way == "view" and database.name == "sqlite":
+        return  # readers of a file wait for nobody
+
+    async def use(store: AsyncStateStore) -> None:
+        if way == "call":
+            await _new_run(store)
+        elif way == "run":
+            await store.run(lambda tx: tx.workflows.runs.get("none"), label="waiting")
+        elif way == "view":
+            async with store.view():
+                pass
+        else:
+            async with store.transaction(label="waiting"):
+                pass
+
+    async def work() -> None:
+        store = AsyncStateStore(opened)
+        with opened.transaction():
+            waiting = [asyncio.create_task(use(store)) for _ in range(3)]
+            await asyncio.to_thread(_until_somebody_waits, opened)
+            for task in waiting:
+                task.cancel()
+            done, _ = await asyncio.wait(waiting)
+        assert all(task.cancelled() for task in done)
+        await _new_run(store)
+
+    asyncio.run(work())
+    assert caplog.text == ""
+    assert (opened.metrics.gave_up, opened.metrics.of("waiting")) == (0, {})
+
+
+def _until_somebody_waits(store: StateStore) -> None:
+    """Until a call waits for a connection, or for its turn to write."""
+    backend: Any = store.backend
+    line = backend._connections._line if backend.name == "sqlite" else backend._pool._line
+    while not any(turn.gate for turn in list(line._turns)):
+        time.sleep(0.001)
+
+
 def test_a_block_whose_end_is_cancelled_ends_all_the_same(every_backend: StateStore) -> None:
     """backends B-40, journal T-5, case 66: what ends something is made, however often its task is cancelled."""
 

@@ -1,5 +1,6 @@
 """What is true of Postgres alone: the pool, schemas, timeouts, connections that die."""
 
+import asyncio
 import logging
 import select
 import subprocess
@@ -20,11 +21,12 @@ from sqlalchemy import make_url
 from support.busy import Naps
 from support.old_server import old_server
 
-from lastlight_state import Settings, StateStore
+from lastlight_state import AsyncStateStore, Settings, StateStore
 from lastlight_state.backends import open_backend, postgres
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.line import Turn
 from lastlight_state.backends.postgres import pool
+from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, InvalidValue, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
@@ -240,6 +242,38 @@ def test_a_block_whose_connection_dies_says_so_and_keeps_nothing(postgres_databa
     with pytest.raises(BackendUnavailable, match="57P01"):
         work()
     assert len(store.workflows.runs.list()) == 0
+
+
+@pytest.mark.parametrize("way", ["view", "async view", "call"])
+def test_who_only_reads_loses_nothing_when_the_connection_is_lost_at_the_end(
+    postgres_database: Database, way: str
+) -> None:
+    """backends B-46: no outcome is unknown of what was not written."""
+    store = postgres_database.open()
+    create(store)
+
+    def read(domains: Any) -> int:
+        return len(domains.workflows.runs.list())
+
+    def killed(unit: Unit) -> int:
+        kill(postgres_database, unit.checkout.driver.info.backend_pid)
+        return 1
+
+    async def awaited() -> None:
+        async with AsyncStateStore(store).view() as view:
+            assert len(await view.workflows.runs.list()) == 1
+            killed(view._target._context.scope.unit)  # type: ignore[attr-defined]
+
+    if way == "view":
+        with store.view() as view:
+            assert read(view) == 1
+            killed(view._context.scope.unit)  # type: ignore[attr-defined]
+    elif way == "async view":
+        asyncio.run(awaited())
+    else:
+        assert store._scope.viewing(killed) == 1
+    assert read(store) == 1
+    assert store.metrics.retries == 0
 
 
 # ---- Timeouts --------------------------------------------------------------------------------------------------------
