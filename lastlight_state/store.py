@@ -112,7 +112,7 @@ class StateStore(Domains):
         settings = settings.anchored()
         self.settings = settings
         self.metrics = backend.metrics = Metrics()
-        self._scope = StoreScope(backend, Retry(self.metrics, seconds=settings.retry_seconds))
+        self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
         super().__init__(Context(self._scope, kept, settings, Listeners(self.metrics)))
 

@@ -43,13 +43,9 @@ class Mode(Enum):
 
 
 class Checkout(Turn):
-    """A driver connection lent to one unit. ``owner`` and ``before`` are the backend's own: its handle, its past.
+    """A driver connection lent to one unit: in a ``with Checkout(mode, backend) as checkout`` by ``checkout.execute``.
 
-    ::
-
-        with Checkout(mode, backend) as checkout:
-            checkout.execute("...")
-
+    ``owner`` and ``before`` are the backend's own: its handle, its past.
     It is known to the backend before it has a connection, and until the connection is given back. An exception that
     comes from outside, at whatever instruction, leaves one that is ``gone``: `Backend.recover` gives back what it had.
     ``execute`` is the driver's; `lastlight_state.testing.racing` puts itself in front of it.
@@ -152,6 +148,8 @@ class Backend(Upkeep, ABC):
     #: Counters of the store that the backend belongs to.
     metrics: Metrics = Metrics()
 
+    #: For how many seconds one statement waits for a lock; 0 where that has no limit.
+    lock_seconds: float = 0.0
     #: Whether opening a store migrates unless told otherwise.
     migrates_on_open: bool
     #: Whether the server writes definitions in its own words, which may differ from version to version.

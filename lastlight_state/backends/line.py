@@ -64,7 +64,7 @@ class Line:
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
         gate = turn.gate = patience.closed_gate()
-        end = time.monotonic() + timeout
+        end = patience.until(timeout)
         while True:
             self._dismiss_the_gone()
             served = self._served()

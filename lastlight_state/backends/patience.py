@@ -1,7 +1,8 @@
-"""Waits that end early when nobody wants the answer any more.
+"""How long a call waits for others, and waits that end early when nobody wants the answer any more.
 
-A call waits for its turn, for the file's lock and between repetitions. What runs on a worker thread for a coroutine
-can be told meanwhile that it was cancelled; then it stops waiting, with `BackendBusy`. It never stops working.
+A call waits for its turn, for the file's lock and between repetitions. All of that ends at its `Deadline`. What runs on
+a worker thread for a coroutine can be told meanwhile that it was cancelled; then it stops waiting, with `BackendBusy`.
+It never stops working.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
+from weakref import ref
 
 from lastlight_state.errors import BackendBusy
 
@@ -40,6 +43,47 @@ class Patience:
                 gate.acquire(timeout=seconds)
         finally:
             self._gate = None
+
+
+class Deadline:
+    """Ends all waits of one call: so many seconds after the first of them began.
+
+    It holds for everything that this thread does inside the ``with`` block, however many units, files and repetitions
+    that takes. Inside the block of another deadline, the other one holds.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    @property
+    def end(self) -> float:
+        """The moment on the monotonic clock. Asking for the first time begins the count."""
+        if self._end is None:
+            self._end = time.monotonic() + self._seconds
+        return self._end
+
+    def __enter__(self) -> Deadline | Self:
+        outer = _deadline()
+        if outer is not None:
+            return outer
+        _of_thread.deadline = ref(self)  # not the deadline itself: one that was cut off ends with its block
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if _deadline() is self:
+            _of_thread.deadline = None
+
+
+def until(seconds: float) -> float:
+    """The moment when a wait of so many seconds ends: with the deadline of this thread's call, where that is sooner."""
+    end, deadline = time.monotonic() + seconds, _deadline()
+    return end if deadline is None else min(end, deadline.end)
+
+
+def _deadline() -> Deadline | None:
+    found: ref[Deadline] | None = getattr(_of_thread, "deadline", None)
+    return None if found is None else found()
 
 
 def lend(patience: Patience | None) -> None:

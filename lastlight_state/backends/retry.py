@@ -8,7 +8,6 @@ connection is met by repeating once, and only when it is certain that nothing wa
 from __future__ import annotations
 
 import logging
-import math
 import random
 import time
 from collections.abc import Callable
@@ -16,10 +15,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lastlight_state.backends import patience
+from lastlight_state.backends.patience import Deadline
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
 from lastlight_state.metrics import Metrics
 
 T = TypeVar("T")
+
+_LEAST_STRETCH, _MOST_STRETCH = 0.75, 1.25
 
 _log = logging.getLogger("lastlight_state.backends")
 
@@ -29,13 +31,15 @@ class Retry:
     """The retry budget of a store. ``sleep`` and ``stretch`` (a factor around 1) can be replaced by tests."""
 
     metrics: Metrics
+    #: No repetition begins later than this many seconds after the first failure. None: the repeats are the limit.
+    seconds: float | None = None
+    #: For how long one attempt waits for a lock.
+    lock_seconds: float = 0.0
     limit: int = 6
     base: float = 0.05
     cap: float = 2.0
-    #: No repetition begins later than this many seconds after the first failure. None: the repeats are the limit.
-    seconds: float | None = None
     sleep: Callable[[float], None] = patience.pause
-    stretch: Callable[[], float] = field(default=lambda: random.uniform(0.75, 1.25))  # noqa: S311 - not for secrets
+    stretch: Callable[[], float] = field(default=lambda: random.uniform(_LEAST_STRETCH, _MOST_STRETCH))  # noqa: S311 - not for secrets
 
     def run(self, attempt: Callable[[], T], *, repeatable: bool = False, label: str | None = None) -> T:
         """The result of ``attempt``, which is a whole unit and may run several times. ``label`` names it in metrics.
@@ -49,13 +53,31 @@ class Retry:
 
     def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool, label: str | None = None) -> T:
         """The result of a repetition after the first attempt failed with ``error``, or the last error."""
-        repeats, in_doubt, end = 0, False, self._end()
+        with Deadline(self._after_failure) as deadline:
+            return self._again(attempt, error, deadline.end - self.lock_seconds, repeatable=repeatable, label=label)
+
+    @property
+    def most_seconds(self) -> float:
+        """How long a call waits for locks and between its repetitions, at most."""
+        return self.lock_seconds + self._after_failure
+
+    @property
+    def _after_failure(self) -> float:
+        pauses = sum(min(self.cap, self.base * 2**repeat) for repeat in range(self.limit)) * _MOST_STRETCH
+        last: float = pauses + max(0, self.limit - 1) * self.lock_seconds
+        return (last if self.seconds is None else min(self.seconds, last)) + self.lock_seconds
+
+    def _again(
+        self, attempt: Callable[[], T], error: BackendError, last: float, *, repeatable: bool, label: str | None
+    ) -> T:
+        """The same, with no repetition that would begin later than ``last``."""
+        repeats, in_doubt = 0, False
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"
             busy = isinstance(error, BackendBusy)
             allowed = self._limit_when_busy(error) if busy else _when_unavailable(error, repeatable)
             pause = min(self.cap, self.base * 2**repeats) * self.stretch()
-            if repeats >= allowed or time.monotonic() + pause > end:
+            if repeats >= allowed or time.monotonic() + pause > last:
                 if in_doubt:
                     error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
                 self.gives_up(error, repeats, label=label)
@@ -73,9 +95,6 @@ class Retry:
         if isinstance(error, BackendBusy) and error.details.get("reason") != patience.CANCELLED:
             self.metrics.count("gave_up", label=label)
             _log.warning("%s gave up after %d repetitions: %s", label or "a call", repeats, type(error).__name__)
-
-    def _end(self) -> float:
-        return math.inf if self.seconds is None else time.monotonic() + self.seconds
 
     def _limit_when_busy(self, error: BackendError) -> int:
         """0 for an error that must not be retried (``final``), else the limit."""

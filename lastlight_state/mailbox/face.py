@@ -36,6 +36,7 @@ from lastlight_state.mailbox.folder import (
 )
 from lastlight_state.mailbox.host import HostMailbox
 from lastlight_state.mailbox.kernel import meta, shape
+from lastlight_state.mailbox.kernel.files import deadline
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.records import MailboxInfo
 from lastlight_state.mailbox.reports import PruneReport, SweepReport
@@ -144,7 +145,8 @@ class Mailboxes:
 
     def _swept(self, group: str, session: str, running: Running, policy: StalePolicy) -> SweepReport:
         try:
-            return self.host(group, session).sweep.run(agent_started_at=running(group, session), policy=policy)
+            with deadline(self._settings):
+                return self.host(group, session).sweep.run(agent_started_at=running(group, session), policy=policy)
         except StateError as error:
             return SweepReport(group=group, session=session, errors=(str(error),))
 
@@ -166,7 +168,9 @@ def fill(path: Path, name: str, **noted: str) -> None:
     declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
     backend = open_backend(path, Options(across_mounts=True))
     try:
-        StoreScope(backend, Retry(Metrics())).writing(lambda unit: _complete(unit, declared, noted))
+        StoreScope(backend, Retry(Metrics(), lock_seconds=backend.lock_seconds)).writing(
+            lambda unit: _complete(unit, declared, noted)
+        )
     finally:
         backend.close()
 

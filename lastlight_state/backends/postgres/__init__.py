@@ -78,6 +78,7 @@ class PostgresBackend(Moving, Backend):
 
     def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
         self.options = options
+        self.lock_seconds = options.lock_timeout or 0.0
         self.location = urls.shown(url.set(drivername="postgresql"))
         self._engine = engine if engine is not None else maker(url, options)
         self._pool = Pool(self._engine, options) if engine is None else None

@@ -8,7 +8,6 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,17 +30,17 @@ from lastlight_state.backends.sqlite.connections import (
     EngineConnections,
     SharedConnection,
 )
-from lastlight_state.backends.sqlite.errors import is_locked, translate
+from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.examining import checkpointed, examined, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
 from lastlight_state.backends.sqlite.moving import Moving
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
-from lastlight_state.backends.sqlite.pragmas import PIECE_SECONDS, busy_timeout
+from lastlight_state.backends.sqlite.pragmas import busy_timeout, piece, tried_again
 from lastlight_state.backends.sqlite.reading import fetched
 from lastlight_state.backends.sqlite.shape import shape_of
-from lastlight_state.errors import MisuseError, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.errors import BackendError, MisuseError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
 MEMORY = ":memory:"
@@ -77,6 +76,7 @@ class SqliteBackend(Moving, Backend):
         if sqlite3.sqlite_version_info < OLDEST:
             raise NotSupported(f"SQLite {sqlite3.sqlite_version} is older than 3.35")
         self.options = options
+        self.lock_seconds = options.busy_timeout
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = self._opened_connections(engine)
@@ -150,20 +150,17 @@ class SqliteBackend(Moving, Backend):
                 pass
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
-        """A statement of a writer waits for the file's lock in pieces, so that a wait can be given up in between."""
+        """A statement waits for the file's lock in pieces, so that a wait can be given up in between."""
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
-        if not (checkout.mode.writes and checkout.backend is self and is_locked(error)):
+        if checkout.backend is not self or not isinstance(error, sqlite3.Error):
             raise translate(error) from error
-        end = time.monotonic() + self.options.busy_timeout - PIECE_SECONDS
-        while time.monotonic() < end:
-            patience.refuse_ended()
-            try:
-                return run()
-            except sqlite3.Error as again:
-                if not is_locked(again):
-                    raise translate(again) from again
-        raise translate(error) from error
+        try:
+            return tried_again(
+                run, error, patience.until(self.lock_seconds - piece(self.options, writes=checkout.mode.writes))
+            )
+        except sqlite3.Error as last:
+            raise translate(last) from last
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
@@ -176,7 +173,7 @@ class SqliteBackend(Moving, Backend):
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return questions.ask(checkout.driver, sql, params, limit, timeout, plan=plan)
+        return self._patiently(checkout, lambda: questions.ask(checkout.driver, sql, params, limit, timeout, plan=plan))
 
     fetched = staticmethod(fetched)
 
@@ -233,7 +230,7 @@ class SqliteBackend(Moving, Backend):
             memory.close()
 
     def as_script(self, body: str, lock_timeout: float) -> str:
-        return f"PRAGMA busy_timeout = {int(lock_timeout * 1000)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
+        return f"{busy_timeout(lock_timeout)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
 
     def original(self, connection: Connection) -> Original:
         return SqliteOriginal(connection.connection.dbapi_connection)
@@ -243,13 +240,11 @@ class SqliteBackend(Moving, Backend):
             return None
         with Checkout(Mode.READ, self) as checkout:
             try:
-                return list(checkout.driver.execute(sql).fetchall())
-            except sqlite3.Error as error:
-                if (
-                    getattr(error, "sqlite_errorname", "") == "SQLITE_ERROR"
-                ):  # a SELECT of ours is well-formed: no table
+                return list(self._patiently(checkout, lambda: checkout.driver.execute(sql).fetchall()))
+            except BackendError as error:
+                if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_ERROR":  # our SELECT is sound: no table
                     return None
-                raise translate(error) from error
+                raise
 
     def catalogue(self, connection: Connection) -> Catalogue:
         return catalogue_of(connection.connection.dbapi_connection)
@@ -258,10 +253,8 @@ class SqliteBackend(Moving, Backend):
         return shape_of(connection.connection.dbapi_connection)
 
     def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
-        try:
-            found = checkout.driver.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
-        except sqlite3.Error as error:
-            raise translate(error) from error
+        asked = "SELECT name FROM pragma_table_info(?)"
+        found = self._patiently(checkout, lambda: checkout.driver.execute(asked, (table,)).fetchall())
         return frozenset(name for (name,) in found)
 
     @property
@@ -269,22 +262,13 @@ class SqliteBackend(Moving, Backend):
         return () if self._path is None else (self._path, *files.beside(self._path))
 
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
-        try:
-            return examined(checkout.driver, deep=deep)
-        except sqlite3.Error as error:
-            raise translate(error) from error
+        return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))
 
     def checkpoint(self, checkout: Checkout, mode: str) -> tuple[bool, int, int] | None:
-        try:
-            return checkpointed(checkout.driver, mode)
-        except sqlite3.Error as error:
-            raise translate(error) from error
+        return self._patiently(checkout, lambda: checkpointed(checkout.driver, mode))
 
     def vacuum(self, checkout: Checkout, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
-        try:
-            rebuilt(checkout.driver, self.files)
-        except sqlite3.Error as error:
-            raise translate(error) from error
+        self._patiently(checkout, lambda: rebuilt(checkout.driver, self.files))
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
         return forms.malformed(column, form)
@@ -293,10 +277,8 @@ class SqliteBackend(Moving, Backend):
         return forms.newest(table)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
-        try:
-            return measured(checkout.driver, self.files, tables, self._connections.journal_mode)
-        except sqlite3.Error as error:
-            raise translate(error) from error
+        mode = self._connections.journal_mode
+        return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode))
 
     def forked(self) -> None:
         self._connections.forked()
@@ -318,7 +300,7 @@ class SqliteBackend(Moving, Backend):
 
     def _migration(self, checkout: Checkout, lock_timeout: float, *, rebuilds: bool) -> Iterator[Connection]:
         execute = checkout.driver.execute
-        execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
+        execute(busy_timeout(lock_timeout))
         execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # no transaction can change it
         execute("BEGIN IMMEDIATE")
         connection = self.connection(checkout)
@@ -330,7 +312,7 @@ class SqliteBackend(Moving, Backend):
         self.rollback(checkout)
         try:
             checkout.driver.execute("PRAGMA foreign_keys = ON")
-            checkout.driver.execute(f"PRAGMA {busy_timeout(self.options, writes=True)}")
+            checkout.driver.execute(busy_timeout(piece(self.options, writes=True)))
         except sqlite3.Error:
             checkout.broken = True
 

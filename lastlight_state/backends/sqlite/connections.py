@@ -121,7 +121,7 @@ class SharedConnection(Connections):
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        set_up(self._connection, tuple(pragmas(options, None, writes=True)))
+        set_up(self._connection, tuple(pragmas(options, None)), options, writes=True)
 
     def recover(self, checkout: Checkout) -> None:
         self._line.leave(checkout)
@@ -165,7 +165,7 @@ class EngineConnections(Connections):
         path = _file_of(engine)
         self._in_memory = path is None
         carrier = None if path is None else files.file_system(path)
-        self._settings = {writes: tuple(pragmas(options, carrier, writes=writes)) for writes in (True, False)}
+        self._settings = tuple(pragmas(options, carrier))
 
     def recover(self, checkout: Checkout) -> None:
         if self._in_memory:
@@ -194,7 +194,7 @@ class EngineConnections(Connections):
         checkout.lend(driver, owner=owner, before=driver.isolation_level)
         try:
             driver.isolation_level = None
-            set_up(driver, self._settings[checkout.mode.writes])
+            set_up(driver, self._settings, self._options, writes=checkout.mode.writes)
         except BaseException:
             checkout.broken = True
             if not checkout.mode.writes:

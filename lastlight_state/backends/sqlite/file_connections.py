@@ -26,9 +26,7 @@ class FileConnections(Connections):
     def __init__(self, path: Path, options: Options, copied: Callable[[], object]) -> None:
         super().__init__(options)
         self._path = path
-        carrier = files.file_system(path)
-        self._for_readers = tuple(pragmas(options, carrier))
-        self._for_writer = tuple(pragmas(options, carrier, writes=True))
+        self._settings = tuple(pragmas(options, files.file_system(path)))
         self._readers: list[sqlite3.Connection] = []
         #: Who has which reader, or is about to open one. A reader is taken by being noted here.
         self._lent: dict[object, Checkout] = {}
@@ -38,7 +36,7 @@ class FileConnections(Connections):
         self._abandoned = Abandoned(path, copied)
         self._glance = None
         if options.glance:
-            self._glance = Glance(path, lambda found, access: self._connected(found, access, self._for_readers))
+            self._glance = Glance(path, lambda found, access: self._connected(found, access, writes=False))
 
     @property
     def disturbed(self) -> bool:
@@ -105,7 +103,7 @@ class FileConnections(Connections):
         if self._keeps:
             files.create_private_file(self._path)
         files.refuse_unwritable(self._path)
-        self._writer = self._connect(self._for_writer)
+        self._writer = self._connect(writes=True)
         checkout.lend(self._writer)
 
     def _take_back_writer(self, checkout: Checkout) -> None:
@@ -130,7 +128,7 @@ class FileConnections(Connections):
         self._dismiss_the_gone()
         self._lent[checkout] = checkout
         try:
-            connection = self._connect(self._for_readers)
+            connection = self._connect(writes=False)
             self._lent[connection] = checkout
             self._readers.append(connection)
             connection.execute("PRAGMA query_only = ON")
@@ -157,29 +155,29 @@ class FileConnections(Connections):
             if self._lent.setdefault(reader, closing) is closing:
                 self._close_reader(reader)
 
-    def _connect(self, settings: tuple[str, ...]) -> sqlite3.Connection:
+    def _connect(self, *, writes: bool) -> sqlite3.Connection:
         sqlite_forks.let_go(self._path)
         if self._glance is not None:
             return self._glance.connected()
         access = "mode=ro" if self._options.read_only else "mode=rw"
         if self._keeps:
-            return self._connected(self._path, access, settings)
+            return self._connected(self._path, access, writes=writes)
         files.is_there(self._path, follow=False)
         if not self._options.read_only:
-            return self._connected(self._path, access, settings)
-        return self._abandoned.connected(lambda path: self._connected(path, access, settings))
+            return self._connected(self._path, access, writes=writes)
+        return self._abandoned.connected(lambda path: self._connected(path, access, writes=writes))
 
-    def _connected(self, path: Path, access: str, settings: tuple[str, ...]) -> sqlite3.Connection:
+    def _connected(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"file://{quote(str(path))}?{access}",
             uri=True,
-            timeout=self._options.busy_timeout,
+            timeout=0,  # until it is set up
             isolation_level=None,
             check_same_thread=False,
             cached_statements=512,
         )
         try:
-            set_up(connection, settings)
+            set_up(connection, self._settings, self._options, writes=writes)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error) and not self._options.read_only:

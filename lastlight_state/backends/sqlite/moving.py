@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from lastlight_state.backends import patience
 from lastlight_state.backends.facts import Place
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.backends.sqlite import files
@@ -18,8 +20,12 @@ from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.reading import each
 from lastlight_state.backends.sqlite.standing import place_of
 from lastlight_state.backends.upkeep import Upkeep
-from lastlight_state.errors import BackendUnavailable
+from lastlight_state.errors import BackendBusy, BackendUnavailable
 
+T = TypeVar("T")
+
+#: How long a copy waits for a lock until it looks again.
+_PAUSE_SECONDS = 0.02
 _NUMBER = "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :seq)"
 _RENUMBER = "UPDATE sqlite_sequence SET seq = :seq WHERE name = :name"
 #: What SQLite says where a copy cannot be written: it is the copy's disk, and waiting does not help.
@@ -30,10 +36,12 @@ class Moving(Upkeep):
     """The part of the backend that copies between databases use."""
 
     _connections: Connections
+    persist: Callable[..., Any]
+    lock_seconds: float
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
         try:
-            yield from each(checkout.driver.execute(sql, params))
+            yield from each(self._patiently(checkout, lambda: checkout.driver.execute(sql, params)))
         except sqlite3.Error as error:
             raise translate(error) from error
 
@@ -78,7 +86,8 @@ class Moving(Upkeep):
         try:
             path.touch(mode=0o600, exist_ok=False)
             with closing(sqlite3.connect(path)) as copy:
-                checkout.driver.backup(copy)  # all pages in one step, which is one moment
+                # All pages in one step, which is one moment. The driver itself waits for a lock without end.
+                checkout.driver.backup(copy, progress=_until(patience.until(self.lock_seconds)), sleep=_PAUSE_SECONDS)
         except (sqlite3.Error, OSError) as error:
             if getattr(error, "sqlite_errorname", None) in _NO_ROOM:
                 raise _no_room(path) from error
@@ -86,6 +95,25 @@ class Moving(Upkeep):
         with path.open("rb") as file:
             os.fsync(file.fileno())
         return True
+
+    def _patiently(self, checkout: Any, run: Callable[[], T]) -> T:
+        """What ``run`` gives, which waits for the file's lock as a statement of a unit does."""
+        try:
+            return run()
+        except sqlite3.Error as error:
+            found: T = self.persist(checkout, error, run)
+            return found
+
+
+def _until(end: float) -> Callable[[int, int, int], None]:
+    """Ends a copy with `BackendBusy` that is still waiting for a lock at that moment."""
+
+    def told(status: int, *_: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:
+            raise BackendBusy("the database is locked by another writer")
+        patience.refuse_ended()
+
+    return told
 
 
 def _no_room(path: Path) -> BackendUnavailable:

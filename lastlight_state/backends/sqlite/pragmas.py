@@ -5,27 +5,33 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
+from lastlight_state.backends import patience
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.sqlite import files
+from lastlight_state.backends.sqlite.errors import is_locked
 from lastlight_state.errors import NotSupported
+
+T = TypeVar("T")
 
 #: Those who write wait in pieces of this length for the lock of a file, and may be interrupted in between.
 PIECE_SECONDS = 0.25
-
-_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+#: Where SQLite says at once that a file is locked, so long is waited before it is asked again.
+_PAUSE_SECONDS = 0.01
+#: The first two who open a new file may meet "locked" while one of them makes its log, whatever the timeout is.
+_SET_UP_SECONDS = 0.1
 
 _log = logging.getLogger("lastlight_state.backends")
 
 
-def pragmas(options: Options, carrier: str | None, *, writes: bool = False) -> Iterator[str]:
+def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
     """The settings in the order they must be given. ``carrier`` names the file system, None is for memory.
 
     On a network or VM-mounted one, WAL's shared memory cannot be trusted, and a mapped page may vanish under us.
     """
     remote = options.across_mounts or (carrier is not None and files.is_remote(carrier))
-    yield busy_timeout(options, writes=writes)
     if carrier is not None and not options.read_only:
         yield f"journal_mode = {_journal_mode(options, carrier)}"
     yield f"synchronous = {'FULL' if remote or options.durability == 'full' else 'NORMAL'}"
@@ -39,16 +45,26 @@ def pragmas(options: Options, carrier: str | None, *, writes: bool = False) -> I
         yield "trusted_schema = OFF"  # another side wrote the file
 
 
-def busy_timeout(options: Options, *, writes: bool) -> str:
-    """The setting for how long one statement waits."""
-    seconds = min(options.busy_timeout, PIECE_SECONDS) if writes else options.busy_timeout
-    return f"busy_timeout = {int(seconds * 1000)}"
+def piece(options: Options, *, writes: bool) -> float:
+    """How many seconds SQLite itself waits for a lock, before it is asked again."""
+    return min(options.busy_timeout, PIECE_SECONDS) if writes else options.busy_timeout
 
 
-def set_up(connection: sqlite3.Connection, settings: tuple[str, ...]) -> None:
-    """Apply the settings. Raises `NotSupported` when the file stays in another journal mode."""
+def busy_timeout(seconds: float) -> str:
+    """The setting for how long SQLite itself waits."""
+    return f"PRAGMA busy_timeout = {int(seconds * 1000)}"
+
+
+def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: Options, *, writes: bool) -> None:
+    """Apply the settings. Raises `NotSupported` when the file stays in another journal mode.
+
+    All of them together wait for a lock as long as one statement does. What is used for one unit waits no longer than
+    its call.
+    """
+    end = patience.until(max(options.busy_timeout, _SET_UP_SECONDS)) - _PAUSE_SECONDS
+    connection.execute(busy_timeout(_left(min(options.busy_timeout, PIECE_SECONDS))))
     for setting in settings:
-        answer = _patiently(connection, f"PRAGMA {setting}")
+        answer = _answer(connection, f"PRAGMA {setting}", end)
         name, _, wanted = setting.partition(" = ")
         if name == "journal_mode" and answer[0].upper() != wanted:
             raise NotSupported(
@@ -56,6 +72,8 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...]) -> None:
                 f" open it with the setting journal_mode={answer[0]}",
                 journal_mode=answer[0],
             )
+    usual = piece(options, writes=writes)
+    connection.execute(busy_timeout(_left(usual) if options.across_mounts else usual))
 
 
 def _journal_mode(options: Options, carrier: str) -> str:
@@ -69,14 +87,32 @@ def _journal_mode(options: Options, carrier: str) -> str:
     return "WAL"
 
 
-def _patiently(connection: sqlite3.Connection, pragma: str) -> tuple[str, ...]:
-    """The row that the pragma answers with. Entering WAL mode can meet "locked" on a new file, busy timeout or not."""
-    pauses = iter(_PAUSES)
-    while True:
+def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
+    """What ``run`` gives when it is tried again after ``error`` said that the file is locked, until ``end``.
+
+    Raises the last error, or `BackendBusy` when the call was cancelled.
+    """
+    while is_locked(error) and time.monotonic() < end:
+        patience.pause(_PAUSE_SECONDS)
         try:
-            return tuple(connection.execute(pragma).fetchone() or ("",))
-        except sqlite3.OperationalError as error:
-            pause = next(pauses, None)
-            if pause is None or not error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                raise
-            time.sleep(pause)
+            return run()
+        except sqlite3.Error as again:
+            error = again
+    raise error
+
+
+def _left(seconds: float) -> float:
+    """So many seconds, or what is left of them until the call's deadline."""
+    return max(0.0, min(seconds, patience.until(seconds) - time.monotonic()))
+
+
+def _answer(connection: sqlite3.Connection, pragma: str, end: float) -> tuple[str, ...]:
+    """The row that the pragma answers with."""
+
+    def asked() -> Any:
+        return connection.execute(pragma).fetchone() or ("",)
+
+    try:
+        return tuple(asked())
+    except sqlite3.Error as error:
+        return tuple(tried_again(asked, error, end))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lastlight_state.backends.sqlite.errors import translate
+from lastlight_state.backends.sqlite.errors import is_locked, translate
 from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction
 
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
@@ -63,6 +63,8 @@ def ask(
     except sqlite3.Error as error:
         if denied:  # asked, because the error's own name differs where the connection had not seen the newest schema
             raise ReadOnlyTransaction("a query may only read") from error
+        if is_locked(error):
+            raise
         raise _refusal(error, timeout) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise InvalidValue("params", str(error) if isinstance(error, OverflowError) else "lone surrogate") from None

@@ -19,6 +19,7 @@ from lastlight_state.mailbox.folder import heartbeat, leftovers
 from lastlight_state.mailbox.host import series, statements as sql
 from lastlight_state.mailbox.host.inbox import HostInbox
 from lastlight_state.mailbox.kernel import acks, checks, messages, meta, waiting
+from lastlight_state.mailbox.kernel.files import deadline
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.readings import Both, Reading, shown
 from lastlight_state.mailbox.records import Claim
@@ -131,11 +132,12 @@ class HostSweep(Room):
         steps["assessment"] = lambda: self.assess(agent_started_at=agent_started_at, policy=policy)
         done: dict[str, Any] = {}
         errors = []
-        for name, step in steps.items():
-            try:
-                done[name] = step()
-            except StateError as error:
-                errors.append(f"{name}: {error}")
+        with deadline(self._settings):
+            for name, step in steps.items():
+                try:
+                    done[name] = step()
+                except StateError as error:
+                    errors.append(f"{name}: {error}")
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _settled(self, unit: Unit, found: list[_Settling], now: datetime) -> SyncReport:

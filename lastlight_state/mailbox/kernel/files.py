@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.patience import Deadline
 from lastlight_state.backends.retry import Retry
 from lastlight_state.db.scope import StoreScope, Work
 from lastlight_state.db.unit import Unit
@@ -40,26 +41,18 @@ class OwnFile(StoreScope):
     def __init__(self, place: Place, path: Path, settings: Settings, declared: sa.MetaData, metrics: Metrics) -> None:
         backend = open_backend(path, _options(settings, read_only=settings.read_only))
         backend.metrics = metrics
-        super().__init__(backend, Retry(metrics, seconds=settings.retry_seconds))
+        super().__init__(backend, Retry(metrics, settings.retry_seconds, backend.lock_seconds))
         self.admit: Callable[[Unit], object] = _nothing
         self._place = place
         self._path = path
         self._declared = declared
+        self._settings = settings
         self._is_ready = settings.read_only
-
-    def reading(self, work: Work[T]) -> T:
-        self.make_ready()
-        return super().reading(work)
-
-    def viewing(self, work: Work[T]) -> T:
-        self.make_ready()
-        return super().viewing(work)
 
     def once(self, work: Work[T], *, repeatable: bool = False) -> T:
         return self.writing(work, repeatable=repeatable)
 
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
-        self.make_ready()
         return super().writing(lambda unit: self._admitted(unit, work), repeatable=repeatable)
 
     def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
@@ -73,11 +66,19 @@ class OwnFile(StoreScope):
         if not is_regular(self._path):
             raise NotFound(MAILBOX, self._place.key)
         try:
-            if not super().viewing(lambda unit: shape.is_complete(unit, self._declared)):
-                super().writing(lambda unit: shape.complete(unit, self._declared))
+            with deadline(self._settings):
+                if not super()._run(
+                    Mode.SNAPSHOT, lambda unit: shape.is_complete(unit, self._declared), repeatable=True
+                ):
+                    super()._run(Mode.WRITE, lambda unit: shape.complete(unit, self._declared), repeatable=False)
         except BackendUnavailable as error:
             raise unsound(error, self._place, self._path) from error
         self._is_ready = True
+
+    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool) -> T:
+        with deadline(self._settings):
+            self.make_ready()
+            return super()._run(mode, work, repeatable=repeatable)
 
     def _admitted(self, unit: Unit, work: Work[T]) -> T:
         self.admit(unit)
@@ -90,7 +91,7 @@ class OtherFile:
     def __init__(self, place: Place, path: Path, settings: Settings, metrics: Metrics) -> None:
         backend = open_backend(path, _options(settings, read_only=True))
         backend.metrics = metrics
-        self.scope = StoreScope(backend, Retry(metrics, seconds=settings.retry_seconds))
+        self.scope = StoreScope(backend, Retry(metrics, settings.retry_seconds, backend.lock_seconds))
         self._place = place
         self._path = path
 
@@ -114,6 +115,11 @@ class OtherFile:
             _log.warning("going on without the other side's file: %s", error)
             self.scope.metrics.count("mailbox_lone_numbers")
             return otherwise
+
+
+def deadline(settings: Settings) -> Deadline:
+    """The end of all waits of one call on both files, whatever they take of units and repetitions."""
+    return Deadline(Retry(Metrics(), settings.retry_seconds, settings.busy_timeout).most_seconds)
 
 
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:

@@ -47,7 +47,7 @@ def opened(
     )
     with closing(open_backend(url, options)) as backend:
         backend.metrics = Metrics()
-        scope = StoreScope(backend, Retry(backend.metrics, seconds=settings.retry_seconds))
+        scope = StoreScope(backend, Retry(backend.metrics, settings.retry_seconds, backend.lock_seconds))
         yield Context(scope, clock, settings, Listeners(backend.metrics))
 
 

@@ -282,7 +282,7 @@ def test_a_file_that_is_locked_while_it_enters_wal_mode_is_waited_for(
     holder, connection = (sqlite3.connect(tmp_path / "new.db", isolation_level=None, timeout=0) for _ in range(2))
     holder.execute("BEGIN EXCLUSIVE")
     monkeypatch.setattr(time, "sleep", lambda _: holder.execute("ROLLBACK"))
-    set_up(connection, ("journal_mode = WAL",))
+    set_up(connection, ("journal_mode = WAL",), Options(busy_timeout=0), writes=False)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
     holder.close()
