@@ -11,8 +11,12 @@ from sqlalchemy.exc import ArgumentError
 from lastlight_state.errors import InvalidValue
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-#: A path that begins as a URL does: ``postgresql//``, ``postgres:/``, ``sqlite:file``.
-_MISTYPED = re.compile(r"\s*(sqlite|postgres(?:ql)?)(\+\w+)?\s*(:|/{2,}|;)", re.IGNORECASE)
+#: A path that begins as a URL does: ``postgresql//``, ``sqlite:file``, ``file:/path``, ``mysql:/``, ``url=pg://``.
+_MISTYPED = re.compile(
+    r"\s*(?:(?:sqlite3?|postgres(?:ql)?)(?:\+\w+)?\s*(?::|/{2,}|;)|(?:file|jdbc):|[a-z][a-z0-9+.-]+:/)"
+    r"|(?!/|\.{1,2}/).*://",
+    re.IGNORECASE | re.DOTALL,
+)
 #: A colon before an ``@`` makes a login, wherever in the text, unless it begins as only paths do: ``/``, ``./``.
 _LOGIN = re.compile(r"(?s)(?!/(?!/)|\.{1,2}/).*:.*@|.*\bpassword\s*=")
 _PASSWORD = re.compile(r"(?i)(?:(?<=:)|(?<=%3a))(?:(?!%3a|%40)[^/\\:@])+(?=@|%40)|(?<=\bpassword=)[^\s&]+")
@@ -35,25 +39,35 @@ def parse(text: str | Path) -> URL:
         raise InvalidValue("url", "must be UTF-8") from None
     if isinstance(text, Path):
         return URL.create("sqlite", database=str(text))
-    if not _SCHEME.match(text):
+    if not _SCHEME.match(text) or text[:7].lower() == "file://":
         if _LOGIN.match(text):
             raise InvalidValue("url", "a login without a scheme: write postgresql://user:password@host/database")
         if _MISTYPED.match(text):
-            raise InvalidValue("url", "neither a path nor a URL: a scheme is followed by '://', as in postgresql://")
+            raise InvalidValue(
+                "url",
+                "neither a path nor a URL: write the path itself, sqlite:///path or postgresql://host/database"
+                " (a path that looks like a URL begins with ./)",
+            )
         return URL.create("sqlite", database=text)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise InvalidValue("url", "not a database URL") from None
+    url = url.set(drivername=_spelled(url.drivername))
     if scheme(url) != "sqlite" and text.count("@") > 1:
         raise InvalidValue("url", "more than one '@': percent-encode those of user name and password")
     return url
 
 
+def _spelled(drivername: str) -> str:
+    """As SQLAlchemy knows it: in small letters, and ``postgresql`` for the ``postgres`` of many hosting platforms."""
+    name, plus, driver = drivername.lower().partition("+")
+    return f"{'postgresql' if name == 'postgres' else name}{plus}{driver}"
+
+
 def scheme(url: URL) -> str:
     """The name of the database product in a URL, without the driver."""
-    name = url.drivername.partition("+")[0]
-    return "postgresql" if name == "postgres" else name
+    return url.drivername.partition("+")[0]
 
 
 def redacted(text: str | Path) -> str:

@@ -14,12 +14,24 @@ ENCODED = quote(PASSWORD, safe="")
 PATH_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map(lambda text: f"/x/{text}")
 
 
-@pytest.mark.parametrize("given", ["state.db", "/var/lib/state.db", "dir with blanks/ünï.db", "50%20off?.db", "a:b.db"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "state.db",
+        "/var/lib/state.db",
+        "dir with blanks/ünï.db",
+        "50%20off?.db",
+        "a:b.db",
+        "./file:/x",
+        "/x/a://b",
+        "C:/x",
+    ],
+)
 def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
     """backends B-3: a bare path."""
     for way in (given, Path(given)):
         url = urls.parse(way)
-        assert (urls.scheme(url), url.database) == ("sqlite", given)
+        assert (urls.scheme(url), url.database) == ("sqlite", str(way))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +44,10 @@ def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
         ("postgres://db/state", "postgresql", "state"),
         ("postgresql://db/state", "postgresql", "state"),
         ("postgresql+psycopg://db/state", "postgresql", "state"),
+        ("postgres+psycopg://db/state", "postgresql", "state"),
+        ("POSTGRES://db/State", "postgresql", "State"),
+        ("PostgreSQL+Psycopg://db/state", "postgresql", "state"),
+        ("SQLite:///State.db", "sqlite", "State.db"),
     ],
 )
 def test_the_accepted_urls(given: str, scheme: str, database: str) -> None:
@@ -119,7 +135,25 @@ def test_the_url_of_a_file_that_is_shown_leads_back_to_the_file(path: str) -> No
     assert urls.parse(urls.redacted(Path(path))).database == str(Path(path))
 
 
-@pytest.mark.parametrize("given", ["postgresql//db/state", "postgres:/db/state", "sqlite:state.db", "POSTGRESQL//db/s"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "postgresql//db/state",
+        "postgres:/db/state",
+        "sqlite:state.db",
+        "sqlite3:state.db",
+        "POSTGRESQL//db/s",
+        "file:/x/y.db",
+        "file:y.db",
+        "FILE:///x/y.db",
+        "file://localhost/x/y.db?mode=ro",
+        "jdbc:postgresql://db/state",
+        "mysql:/db/state",
+        "DATABASE_URL=postgres://db/state",
+        "'postgres://db/state'",
+        " postgres://db/state",
+    ],
+)
 def test_a_mistyped_url_does_not_become_a_file(given: str) -> None:
     """backends B-4."""
     with pytest.raises(InvalidValue, match="neither a path nor a URL"):

@@ -184,8 +184,8 @@ def test_a_server_that_is_not_there(words: tuple[str, ...]) -> None:
     said = lastlight_state(*words, "--url", "postgresql://ana:wonderland@127.0.0.1:1/agents", "--quiet")
     assert said.code == 6
     line = one_line(said)
-    assert "postgresql://ana:***@127.0.0.1:1/agents: the server cannot be reached" in line
-    assert "check the URL, and that it runs" in line
+    assert "postgresql://ana:***@127.0.0.1:1/agents: the database cannot be reached" in line
+    assert "check its URL, that it exists, and that the server runs" in line
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)

@@ -1,9 +1,9 @@
-"""A listener that speaks just enough of Postgres' protocol to say that it is an old server."""
+"""A listener that speaks just enough of Postgres' protocol to say what server it is."""
 
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 VERSION = "13.14"
@@ -12,28 +12,34 @@ VERSION = "13.14"
 @contextmanager
 def old_server(*, answers: bool = True) -> Iterator[str]:
     """The URL of a server of version 13, which answers every query with its version, or hangs up instead."""
+    with server_that_says({"server_version": VERSION}, answers=answers) as url:
+        yield url
+
+
+@contextmanager
+def server_that_says(said: Mapping[str, str], *, refusal: str = "", answers: bool = True) -> Iterator[str]:
+    """The URL of a server that says this of itself when it is connected to, or refuses with these words."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_serve, args=(listener, answers), daemon=True).start()
+        threading.Thread(target=_serve, args=(listener, said, refusal, answers), daemon=True).start()
         yield f"postgresql://ana@127.0.0.1:{listener.getsockname()[1]}/state?sslmode=disable&gssencmode=disable"
 
 
-def _serve(listener: socket.socket, answers: bool) -> None:
+def _serve(listener: socket.socket, said: Mapping[str, str], refusal: str, answers: bool) -> None:
     with suppress(OSError):
         while True:
             connection, _ = listener.accept()
             with connection, suppress(OSError, EOFError):
-                _talk(connection, answers)
+                _talk(connection, said, refusal, answers)
 
 
-def _talk(connection: socket.socket, answers: bool) -> None:
+def _talk(connection: socket.socket, said: Mapping[str, str], refusal: str, answers: bool) -> None:
     length = struct.unpack("!I", _exactly(connection, 4))[0]
     _exactly(connection, length - 4)
+    if refusal:
+        connection.sendall(_message(b"E", b"SFATAL\0C08P01\0M" + refusal.encode() + b"\0\0"))
+        return
     told = _message(b"R", struct.pack("!I", 0))
-    for name, value in {
-        "server_version": VERSION,
-        "client_encoding": "UTF8",
-        "standard_conforming_strings": "on",
-    }.items():
+    for name, value in {"client_encoding": "UTF8", "standard_conforming_strings": "on", **said}.items():
         told += _message(b"S", name.encode() + b"\0" + value.encode() + b"\0")
     connection.sendall(told + _message(b"K", struct.pack("!II", 1, 1)) + _message(b"Z", b"I"))
     while True:

@@ -26,7 +26,7 @@ from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres import questions
 from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
-from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker
+from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker, misfit
 from lastlight_state.backends.postgres.copying import copy_rows
 from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.examining import examined, vacuumed
@@ -42,13 +42,11 @@ from lastlight_state.errors import (
     BackendUnavailable,
     InvalidValue,
     MisuseError,
-    NotSupported,
     ReadOnlyTransaction,
     StateError,
 )
 from lastlight_state.unwinding import block
 
-OLDEST = 140_000
 #: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
@@ -82,7 +80,7 @@ class PostgresBackend(Moving, Backend):
         self.location = urls.shown(url.set(drivername="postgresql"))
         self._engine = engine if engine is not None else maker(url, options)
         self._pool = Pool(self._engine, options) if engine is None else None
-        self._version_checked = False
+        self._server_checked = False
 
     def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
         if self.options.read_only and mode.writes:
@@ -288,14 +286,15 @@ class PostgresBackend(Moving, Backend):
             checkout.lend(owner.dbapi_connection, owner=owner)
             borrow(checkout)
             checkout.driver.autocommit = True
-        if not self._version_checked:
-            self._check_version(checkout)
+        if not self._server_checked:
+            self._check_server(checkout)
 
-    def _check_version(self, checkout: Checkout) -> None:
-        if checkout.driver.info.server_version < OLDEST:
+    def _check_server(self, checkout: Checkout) -> None:
+        refusal = misfit(checkout.driver.info, self.options, ours=self._pool is not None)
+        if refusal is not None:
             self.release(checkout)
-            raise NotSupported("the server is older than PostgreSQL 14")
-        self._version_checked = True
+            raise refusal
+        self._server_checked = True
 
     def _spoken(self, checkout: Checkout) -> Connection:
         """The connection as SQLAlchemy speaks to it."""

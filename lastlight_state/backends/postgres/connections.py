@@ -17,10 +17,12 @@ from sqlalchemy.pool import NullPool
 
 from lastlight_state import codec
 from lastlight_state.backends.base import Checkout, Options
-from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.postgres.errors import pooler_forgotten, translate
 from lastlight_state.backends.postgres.pool import is_alive, socket_of
-from lastlight_state.errors import BackendUnavailable, InvalidValue
+from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
 
+OLDEST = 140_000
+_READS = "default_transaction_read_only"
 #: The type's number, the same on every server.
 _JSONB = 3802
 
@@ -65,6 +67,23 @@ def checked_out(engine: Engine) -> Any:
         if is_alive(driver, socket_of(driver)):
             return owner
         owner.invalidate()
+
+
+def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
+    """Why a server cannot be used with these options, by what it said when it was connected to; None if it can.
+
+    ``ours`` is a connection that was made with our settings of a session.
+    """
+    if info.server_version < OLDEST:
+        return NotSupported("the server is older than PostgreSQL 14")
+    if not options.read_only and "on" in (info.parameter_status("in_hot_standby"), info.parameter_status(_READS)):
+        return ReadOnlyTransaction(
+            f"the server only reads, because it is a standby or has {_READS}: open with read_only=True, or connect to"
+            " the primary"
+        )
+    if ours and options.pooler is None and info.parameter_status("TimeZone") not in ("UTC", None):
+        return pooler_forgotten("the server did not keep the time zone that was set at connect")
+    return None
 
 
 def borrow(checkout: Checkout) -> None:

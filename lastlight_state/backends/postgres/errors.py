@@ -19,6 +19,8 @@ UNDEFINED = frozenset({"42P01", "3F000"})
 
 _CONSTRAINTS = {"23505": "unique", "23503": "foreign_key", "23502": "not_null", "23514": "check"}
 _BUSY = {"40001": "serialisation failure", "40P01": "deadlock", "55P03": "lock timeout"}
+#: A statement that was prepared on another connection than this one: only a pooler of transactions mixes them.
+_MIXED = frozenset({"42P05", "26000"})
 _GONE = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"})
 
 
@@ -33,9 +35,16 @@ def translate(error: Exception) -> StateError:
         return Conflict(f"the database refused a row ({_CONSTRAINTS[state]})", code=_CONSTRAINTS[state])
     if state.startswith("LL"):
         return Conflict(str(error.diag.message_primary), code="refused_by_database")  # type: ignore[attr-defined]
+    if state in _MIXED:
+        return pooler_forgotten(f"statements were prepared on several connections ({state})")
     if state in _GONE or state.startswith("08"):
         return BackendUnavailable(f"the server closed the connection ({state})", repeats=1, reason=LOST)
     return _of_server(error, state)
+
+
+def pooler_forgotten(seen: str) -> InvalidValue:
+    """The error for a pooler of transactions, such as PgBouncer, of which the settings know nothing."""
+    return InvalidValue("pooler", f"{seen}, as behind PgBouncer: set pooler='transaction'", permitted=("transaction",))
 
 
 def _of_server(error: Exception, state: str) -> StateError:
@@ -50,7 +59,7 @@ def _of_server(error: Exception, state: str) -> StateError:
             f"the server refused the login ({state}): check user, password and database of the URL"
         )
     if state == "25006":
-        return ReadOnlyTransaction("a write in a transaction that may only read")
+        return ReadOnlyTransaction("a write in a transaction, or on a server, that may only read")
     if state in ("22021", "22P05"):
         return InvalidValue("text", "a character that the database cannot store")
     if state == "42501":
@@ -64,11 +73,14 @@ def _of_server(error: Exception, state: str) -> StateError:
 def _without_state(error: Exception) -> StateError:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         said = " ".join(str(error).partition("\n")[0].split())  # for people: a refused login has no other reason
-        return BackendUnavailable(
-            f"the server cannot be reached, or the connection was lost ({said}): check the URL, and that it runs",
-            repeats=1,
-            reason=LOST,
-        )
+        if "startup parameter" in said:  # libpq gives no code of a connection that was refused
+            return pooler_forgotten("the server refuses settings that are given at connect")
+        if getattr(error, "pgconn", None) is not None:
+            answer = said.rpartition("failed: ")[2]
+            text = f"the database cannot be reached: {answer}; check its URL, that it exists, and that the server runs"
+        else:
+            text = f"the connection was lost ({said}): check that the server runs"
+        return BackendUnavailable(text, repeats=1, reason=LOST)
     if isinstance(error, psycopg.DataError):
         return InvalidValue("value", str(error))
     return BackendError(f"the driver failed: {type(error).__name__}: {error}")

@@ -22,10 +22,10 @@ from support.busy import Naps
 from support.old_server import old_server
 
 from lastlight_state import AsyncStateStore, Settings, StateStore
-from lastlight_state.backends import open_backend, postgres
+from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.line import Turn
-from lastlight_state.backends.postgres import pool
+from lastlight_state.backends.postgres import connections, pool
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, InvalidValue, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
@@ -363,7 +363,7 @@ def test_a_server_older_than_fourteen_is_refused() -> None:
 def test_the_oldest_server_is_not_refused(postgres_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-7: the first release of the oldest version that is supported."""
     with connect(postgres_database.url) as connection:
-        monkeypatch.setattr(postgres, "OLDEST", connection.info.server_version)
+        monkeypatch.setattr(connections, "OLDEST", connection.info.server_version)
     assert postgres_database.open().workflows.runs.list().items == ()
 
 
