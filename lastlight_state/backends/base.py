@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
+from lastlight_state.backends.named_locks import NamedLocks
 from lastlight_state.backends.upkeep import Upkeep
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
@@ -129,7 +130,7 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(Upkeep, ABC):
+class Backend(NamedLocks, Upkeep, ABC):
     """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
@@ -264,10 +265,6 @@ class Backend(Upkeep, ABC):
 
         ``sql`` inserts one row. What making a block raises ends the insert. Raises the driver's errors.
         """
-
-    @abstractmethod
-    def named_lock(self, checkout: Checkout, name: str) -> None:
-        """Hold ``name`` until the unit ends; others who ask for it wait."""
 
     def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
         """The columns as one list of texts, so that rows of different tables travel in one statement.

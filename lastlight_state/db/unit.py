@@ -143,6 +143,21 @@ class Unit:
         """Wait until no other unit holds ``name``, and hold it until this one ends."""
         self.backend.named_lock(self.checkout, name)
 
+    def locked_rows(self, name: str, statement: Statement, values: Values) -> list[dict[str, Any]]:
+        """Return all rows of a statement that runs while the unit holds ``name``.
+
+        Only where `Backend.locks_in_one_trip`. In a unit that begins no transaction the statement is committed with it.
+        """
+        compiled = statement.on(self.backend)
+        sql, parameters = compiled.sql, compiled.parameters(values)
+        try:
+            return compiled.rows(self._fetched(self.backend.locked(self.checkout, name, sql, parameters)))
+        except self.backend.driver_errors as error:
+            raise self.backend.translate(error) from error
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
+
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` once after this unit's commit, never after a rollback."""
         self.hooks.append(hook)

@@ -32,6 +32,7 @@ from lastlight_state.backends.postgres.errors import UNDEFINED, translate
 from lastlight_state.backends.postgres.examining import examined, vacuumed
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.moving import Moving
+from lastlight_state.backends.postgres.named_locks import BEGIN_WRITE, PostgresLocks
 from lastlight_state.backends.postgres.originals import PostgresOriginal
 from lastlight_state.backends.postgres.pool import Pool, cancel
 from lastlight_state.backends.postgres.reading import fetched
@@ -50,16 +51,11 @@ from lastlight_state.unwinding import block
 #: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
-_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
-_NAMED_LOCK = (
-    "SELECT pg_advisory_xact_lock(hashtextextended("
-    "'lastlight_state:' || coalesce(%s::text, current_schema()::text) || ':' || %s::text, 0))"
-)
 
 
-class PostgresBackend(Moving, Backend):
+class PostgresBackend(Moving, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
@@ -89,7 +85,7 @@ class PostgresBackend(Moving, Backend):
         self._lend(checkout)
         if mode.begins:
             try:
-                checkout.driver.execute(_BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
+                checkout.driver.execute(BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
             except BaseException as error:
                 checkout.broken = True
                 self.release(checkout)
@@ -158,12 +154,6 @@ class PostgresBackend(Moving, Backend):
     def fetched(self, cursor: Any) -> list[Any]:
         return fetched(cursor)
 
-    def named_lock(self, checkout: Checkout, name: str) -> None:
-        try:
-            checkout.driver.execute(_NAMED_LOCK, (self.schema, name))
-        except psycopg.Error as error:
-            raise translate(error) from error
-
     def connection(self, checkout: Checkout) -> Connection:
         connection = self._spoken(checkout)
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
@@ -218,7 +208,7 @@ class PostgresBackend(Moving, Backend):
     def scratch(self) -> Iterator[Connection]:
         with Checkout(Mode.READ, self) as checkout:  # a store that only reads may try revisions: nothing is kept
             try:
-                checkout.driver.execute(_BEGIN_WRITE)
+                checkout.driver.execute(BEGIN_WRITE)
                 self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
                 connection = self._spoken(checkout)
                 connection.begin()

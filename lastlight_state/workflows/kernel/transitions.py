@@ -134,27 +134,40 @@ RELEASE = _moving(
     **PUT_BACK,
 )
 
-_takes = {
-    "run_id": RUNS.c.id,
-    "seq": RUNS.c.transition_seq,
-    "from_status": RUNS.c.previous_status,
-    "to_status": RUNS.c.status,
-    "reason": sa.case(
-        (RUNS.c.previous_status == "queued", sa.literal("run.admitted")),
-        (RUNS.c.previous_status == "paused", sa.literal(WAKE_REASON)),
-        else_=sa.literal("claim.taken_over"),
-    ),
-    "detail": sa.case((RUNS.c.previous_status == RUNS.c.status, "from " + RUNS.c.previous_owner)),
-    "actor": RUNS.c.claim_owner,
-    "source": sa.literal("supervisor"),
-    "claim_epoch": RUNS.c.claim_epoch,
-    "at": bind("at", TRANSITIONS.c.at),
-}
+#: Columns of a run that was taken, of which its transition is made beside those that statements of claims return.
+TAKEN_FROM = (RUNS.c.status, RUNS.c.previous_status, RUNS.c.previous_owner)
+
+
+def _takes(run: Any) -> dict[str, sa.ColumnElement[Any]]:
+    """Return the values of the transition that records a take, from the columns of the run after it."""
+    return {
+        "run_id": run.id,
+        "seq": run.transition_seq,
+        "from_status": run.previous_status,
+        "to_status": run.status,
+        "reason": sa.case(
+            (run.previous_status == "queued", sa.literal("run.admitted")),
+            (run.previous_status == "paused", sa.literal(WAKE_REASON)),
+            else_=sa.literal("claim.taken_over"),
+        ),
+        "detail": sa.case((run.previous_status == run.status, "from " + run.previous_owner)),
+        "actor": run.claim_owner,
+        "source": sa.literal("supervisor"),
+        "claim_epoch": run.claim_epoch,
+        "at": bind("at", TRANSITIONS.c.at),
+    }
+
+
+def recording_takes(taken: sa.CTE) -> sa.CTE:
+    """Return the part of a statement that records the takes of the runs that its part ``taken`` returns."""
+    values = _takes(taken.c)
+    rows = sa.select(*values.values()).select_from(taken)
+    return sa.insert(TRANSITIONS).from_select(list(values), rows, include_defaults=False).cte("recorded")
 
 
 def _recorded_takes(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    taken = sa.select(*_takes.values()).where(RUNS.c.id.in_(ids))
-    return sa.insert(TRANSITIONS).from_select(list(_takes), taken)
+    values = _takes(RUNS.c)
+    return sa.insert(TRANSITIONS).from_select(list(values), sa.select(*values.values()).where(RUNS.c.id.in_(ids)))
 
 
 _RECORD_TAKES = Family("run", _recorded_takes)

@@ -89,7 +89,10 @@ class Queue(Repository):
         valid.page_limit(limit)
         if names == []:
             return ()
-        taken = self._writing(lambda unit: admissions.admit_next(unit, cap, caps, holder, limit, names))
+        if self._backend.locks_in_one_trip and not caps:
+            taken = self._once(lambda unit: admissions.admit_at_once(unit, cap, holder, limit, names))
+        else:
+            taken = self._writing(lambda unit: admissions.admit_next(unit, cap, caps, holder, limit, names))
         return tuple(claim_of(row, lease) for row in taken)
 
     def wait(

@@ -14,6 +14,7 @@ from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant
+from lastlight_state.workflows.kernel import transitions
 from lastlight_state.workflows.kernel.claims import CLAIMED, KEPT, TAKEN
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
@@ -55,6 +56,11 @@ def _first(shown: Sequence[sa.Column[Any]], *conditions: sa.ColumnElement[bool])
     return first.order_by(*_line).limit(_limit)
 
 
+#: A time that another program has set to a value that no Python has, such as infinity, is damaged.
+_READABLE = sa.or_(
+    RUNS.c.cancel_requested_at.is_(None), sa.extract("year", RUNS.c.cancel_requested_at).between(1, 9999)
+)
+
 #: What an admission reads: a run in which that is damaged is not admitted.
 _NEEDED = (*KEPT, RUNS.c.workflow_name)
 
@@ -86,25 +92,40 @@ def _count_each(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 COUNT_EACH = Family("workflow_name", _count_each)
 
 
+_ADMITTED: dict[str, Any] = {
+    **TAKEN,
+    "status": "running",
+    "status_reason": "run.admitted",
+    "transition_seq": RUNS.c.transition_seq + 1,
+    "updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at)),
+    "admitted_at": bind("at", RUNS.c.admitted_at),
+    "wake_at": None,
+}
+
+
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    return (
-        sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids))
-        .values(
-            **TAKEN,
-            status="running",
-            status_reason="run.admitted",
-            transition_seq=RUNS.c.transition_seq + 1,
-            updated_at=later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at)),
-            admitted_at=bind("at", RUNS.c.admitted_at),
-            wake_at=None,
-        )
-        .returning(*CLAIMED)
-    )
+    return sa.update(RUNS).where(RUNS.c.id.in_(ids)).values(**_ADMITTED).returning(*CLAIMED)
 
 
 #: Admits locked runs and claims them for ``:claim_owner``.
 TAKE = Family("run", _take)
+
+
+def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
+    """Count, look, admit and record as one statement, for a database that writes in parts of a query."""
+    running = _count_running(conditions).scalar_subquery()
+    room = sa.func.greatest(sa.func.least(_limit, sa.bindparam("cap", type_=sa.BigInteger) - running), 0)
+    first = through(sa.select(RUNS.c.id), RUNS, _INDEX).where(*_in_line, _enabled, _due, _READABLE, *conditions)
+    first = first.order_by(*_line).limit(sa.select(room).scalar_subquery())
+    chosen = first.with_for_update(key_share=True, skip_locked=True).cte("chosen")
+    written = sa.update(RUNS).where(RUNS.c.id == chosen.c.id).values(**_ADMITTED)
+    taken = written.returning(*CLAIMED, *transitions.TAKEN_FROM, RUNS.c.queued_at).cte("taken")
+    shown = sa.select(*(taken.c[column.name] for column in CLAIMED)).order_by(taken.c.queued_at, taken.c.id)
+    return shown.add_cte(transitions.recording_takes(taken))
+
+
+#: Admits the first runs in line, of the workflows ``of``, while fewer than ``:cap`` of these run, and claims them.
+ADMIT = Filtered(_admit, of=RUNS.c.workflow_name.in_)
 
 #: The first runs in line that were queued before ``:cutoff``, of the workflows ``of``.
 OVERDUE = Filtered(

@@ -243,15 +243,15 @@ LOOKS = {
     ),
     "Queue.admit_next": Look(
         _queued,
-        lambda s, _: s.workflows.queue.admit_next(cap=1, owner="a"),
+        lambda s, _: s.workflows.queue.admit_next(cap=1, owner="a", workflow_caps={"deploy": 1}),  # else one statement
         lambda o, _: o.workflows.queue.admit_next(cap=1, owner="b"),
         since=1,
     ),
     "Queue.admit_next of one run": Look(
         _queued,
-        lambda s, _: s.workflows.queue.admit_next(cap=1, owner="a"),
+        lambda s, _: s.workflows.queue.admit_next(cap=1, owner="a", workflow_caps={"deploy": 1}),  # else one statement
         lambda o, r: o.workflows.queue.admit(r),
-        since=3,
+        since=4,
     ),
     "Queue.requeue": Look(_run, lambda s, r: s.workflows.queue.requeue(r, reason="full"), _cancel),
     "Queue._expire": Look(
