@@ -23,7 +23,7 @@ from lastlight_state.agent_log import (
 from lastlight_state.agent_log.arguments import OnError
 from lastlight_state.agent_log.writer import NO_OPTIONS
 from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.aio.streams import streamed
+from lastlight_state.aio.streams import Left, streamed
 from lastlight_state.jsonl.writer import SyncWord
 from lastlight_state.lazy import Part
 
@@ -128,10 +128,12 @@ class AsyncReader(Face[Reader]):
         """As `Reader.scan`. `NotFound` comes with the first line asked for."""
         return streamed(lambda: self._target.scan(session_id, slug=slug))
 
-    def follow(self, session_id: str, *, after: str | None = None, poll: float = 0.5) -> AsyncIterator[LogLine | Reset]:
+    def follow(
+        self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: threading.Event | None = None
+    ) -> AsyncIterator[LogLine | Reset]:
         """As `Reader.follow`, until the iteration is left or its task is cancelled."""
-        stop = threading.Event()
-        return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=stop), stop)
+        left = Left(stop)
+        return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=left), left)
 
 
 class AsyncRaw(Face[Raw]):

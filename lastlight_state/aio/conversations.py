@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.aio.streams import streamed
+from lastlight_state.aio.streams import Left, streamed
 from lastlight_state.aio.waiting import Woken
 from lastlight_state.conversations import Change, Conversations, Delivery, SessionSummary
 from lastlight_state.conversations.branches import Branches
@@ -173,25 +173,36 @@ class AsyncChanges(Face[Changes]):
         return await self._runner.read(read)
 
     def follow(
-        self, session_id: str, seq: int = 0, *, idle_timeout: float | None = None, poll_interval: float = 0.5
+        self,
+        session_id: str,
+        seq: int = 0,
+        *,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
     ) -> AsyncIterator[Change]:
         """As `Changes.follow`, until the iteration is left or its task is cancelled."""
-        stop = threading.Event()
+        left = Left(stop)
         return streamed(
             lambda: self._target.follow(
-                session_id, seq, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=stop
+                session_id, seq, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left
             ),
-            stop,
+            left,
         )
 
     def follow_all(
-        self, since: datetime, *, idle_timeout: float | None = None, poll_interval: float = 0.5
+        self,
+        since: datetime,
+        *,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
     ) -> AsyncIterator[SessionSummary]:
         """As `Changes.follow_all`, until the iteration is left or its task is cancelled."""
-        stop = threading.Event()
+        left = Left(stop)
         return streamed(
-            lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=stop),
-            stop,
+            lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left),
+            left,
         )
 
     def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.journal_writer import AsyncWriter
-from lastlight_state.aio.streams import streamed
+from lastlight_state.aio.streams import Left, streamed
 from lastlight_state.aio.waiting import Woken
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import refuse_in_transaction
@@ -45,6 +45,7 @@ class AsyncEvents(Face[Events]):
         stop_types: Collection[str] = (),
         idle_timeout: float | None = None,
         poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
     ) -> AsyncIterator[Event]:
         """As `Events.follow`, until the iteration is left or its task is cancelled."""
         return self.follow_many(
@@ -53,6 +54,7 @@ class AsyncEvents(Face[Events]):
             stop_types=stop_types,
             idle_timeout=idle_timeout,
             poll_interval=poll_interval,
+            stop=stop,
         )
 
     def follow_many(
@@ -63,9 +65,10 @@ class AsyncEvents(Face[Events]):
         stop_types: Collection[str] = (),
         idle_timeout: float | None = None,
         poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
     ) -> AsyncIterator[Event]:
         """As `Events.follow_many`, until the iteration is left or its task is cancelled."""
-        stop = threading.Event()
+        left = Left(stop)
         return streamed(
             lambda: self._target.follow_many(
                 cursors,
@@ -73,9 +76,9 @@ class AsyncEvents(Face[Events]):
                 stop_types=stop_types,
                 idle_timeout=idle_timeout,
                 poll_interval=poll_interval,
-                stop=stop,
+                stop=left,
             ),
-            stop,
+            left,
         )
 
 

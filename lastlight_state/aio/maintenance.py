@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import AsyncIterator
+
 from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.streams import Left, streamed
 from lastlight_state.lazy import Part
 from lastlight_state.maintenance import (
     AgentSessions,
@@ -14,6 +18,7 @@ from lastlight_state.maintenance import (
     Counters,
     Doctor,
     Erase,
+    FollowedEntry,
     Imports,
     Maintenance,
     Prune,
@@ -99,6 +104,30 @@ class AsyncTimeline(Face[Timeline]):
     """``store.maintenance.timeline``"""
 
     list = reading(Timeline.list)
+
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after: str | None = None,
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> AsyncIterator[FollowedEntry]:
+        """As `Timeline.follow`, until the iteration is left or its task is cancelled."""
+        left = Left(stop)
+        return streamed(
+            lambda: self._target.follow(
+                run_id,
+                after=after,
+                until_end=until_end,
+                idle_timeout=idle_timeout,
+                poll_interval=poll_interval,
+                stop=left,
+            ),
+            left,
+        )
 
 
 class AsyncAgentSessions(Face[AgentSessions]):

@@ -8,10 +8,23 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lastlight_state.aio.lanes import Lane
+from lastlight_state.db import valid
 
 T = TypeVar("T")
 
 _END: Any = object()
+
+
+class Left(threading.Event):
+    """Set when the iteration was left, and while ``stop`` of the caller is set."""
+
+    def __init__(self, stop: threading.Event | None) -> None:
+        super().__init__()
+        self._stop = valid.stop(stop)
+
+    def is_set(self) -> bool:
+        """Whether the iterator is to end."""
+        return super().is_set() or self._stop.is_set()
 
 
 async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:

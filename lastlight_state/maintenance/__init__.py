@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lastlight_state.maintenance.reap.records import ReapPlan as ReapPlan
     from lastlight_state.maintenance.records import (
         Checkpoint as Checkpoint,
+        FollowedEntry as FollowedEntry,
         LineFiles as LineFiles,
         MessageCounts as MessageCounts,
         SchemaFacts as SchemaFacts,
@@ -99,7 +100,8 @@ public(
         "prune.records": "PrunePlan",
         "reap": "Reap",
         "reap.records": "ReapPlan",
-        "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry Vacuumed",
+        "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry Vacuumed "
+        "FollowedEntry",
         "redact": "Redact",
         "redact.arguments": "RedactPolicy",
         "redact.records": "ErasePlan RedactPlan",

@@ -109,3 +109,9 @@ class TimelineEntry(Record):
     clock: datetime | None
     actor: str | None
     text: str
+
+
+class FollowedEntry(TimelineEntry):
+    """The same, told to a follower, who goes on behind it with ``after=cursor``."""
+
+    cursor: str

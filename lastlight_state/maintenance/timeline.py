@@ -9,6 +9,8 @@ it, so that neither the order nor the times run backwards.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,8 +20,9 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Row, parted, window
 from lastlight_state.errors import CorruptData
-from lastlight_state.maintenance.records import TimelineEntry
+from lastlight_state.maintenance.records import FollowedEntry, TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS, NO_NUMBER, NUMBERED
+from lastlight_state.maintenance.timeline_follow import Follower
 from lastlight_state.workflows.kernel.rows import EXISTS
 
 #: The time, the index in `FACTS`, and the key of a fact: the order of a timeline.
@@ -62,6 +65,32 @@ class Timeline(Repository):
             return Page(items=items, next_page_token=token, damaged=damaged)
 
         return self._viewing(work)
+
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after: str | None = None,
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[FollowedEntry]:
+        """What happens to the run, each entry once and in order: what is stored, then what is new as it is committed.
+
+        Tells every change of the run's status, whoever made it, what happened to its questions, its inputs, the
+        signals it received and its events. Executions, and signals that were taken, are told by `list` alone. Going on
+        ``after`` the ``cursor`` of the last entry that was seen misses nothing and repeats nothing.
+
+        With ``until_end`` it ends when the run has ended and everything is told. It also ends after ``idle_timeout``
+        seconds without an entry, and when ``stop`` is set. Raises `NotFound` for an unknown run, and where entries
+        after the cursor were pruned; `StoreClosed`.
+        """
+        ends = valid.flag("until_end", until_end)
+        timeout = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
+        interval = valid.seconds("poll_interval", poll_interval)
+        follower = Follower(self._scope, valid.sought("run_id", run_id), after, until_end=ends)
+        return follower.entries(timeout, interval, valid.stop(stop))
 
 
 def _next(unit: Unit, run_id: str, told: Told, limit: int) -> Placed:

@@ -18,6 +18,7 @@ from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.workflows.kernel.executions import MICROS, OUTCOME
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
+from lastlight_state.workflows.words import QUESTION_NOTES
 
 _FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"
 _FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1
@@ -74,7 +75,9 @@ def _of_run(
     )
 
 
-def _numbered(name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...]) -> Listing:
+def numbered(
+    name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...], *always: sa.ColumnElement[bool]
+) -> Listing:
     """The facts of a run in the order of their numbers, with their times. ``order`` names the columns of both."""
     at, number = (table.c[column] for column in order)
     return Listing(
@@ -82,7 +85,7 @@ def _numbered(name: str, table: sa.Table, order: tuple[str, str], shown: tuple[A
         (at, number, *shown),
         order=(number,),
         filters={"run_id": table.c.run_id == sa.bindparam("run_id")},
-        always=(at.is_not(None),),
+        always=(at.is_not(None), *always),
         descending=False,
     )
 
@@ -92,6 +95,16 @@ def _transition_text(row: dict[str, Any]) -> str:
     if before is None:
         return f"{after} ({row['reason']})"
     return f"{row['reason']}" if before == after else f"{before} to {after} ({row['reason']})"
+
+
+def detailed_text(row: dict[str, Any]) -> str:
+    text = _transition_text(row)
+    return text if row["detail"] is None else f"{text}: {row['detail']:.200}"
+
+
+def _explained_text(row: dict[str, Any]) -> str:
+    """With what an operator said. Other details repeat facts of the timeline."""
+    return detailed_text(row) if row["source"] == "operator" else _transition_text(row)
 
 
 def _asked_text(row: dict[str, Any]) -> str:
@@ -133,7 +146,7 @@ def _input_text(row: dict[str, Any]) -> str:
     return "input given" if row["revision"] == 0 else f"input overridden ({row['reason']:.80})"
 
 
-def _received_text(row: dict[str, Any]) -> str:
+def received_text(row: dict[str, Any]) -> str:
     return f"signal {row['signal_name']} received"
 
 
@@ -141,7 +154,7 @@ def _taken_text(row: dict[str, Any]) -> str:
     return f"signal {row['signal_name']} taken"
 
 
-def _event_text(row: dict[str, Any]) -> str:
+def event_text(row: dict[str, Any]) -> str:
     return f"{row['type']} of {row['node_id']}" if row["node_id"] is not None else f"{row['type']}"
 
 
@@ -165,19 +178,26 @@ _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice
 _a, _e, _t, _r, _i = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c, INPUTS.c
 _s, _j = SIGNALS.c, EVENTS.c
 
-#: In the order in which facts of one moment appear in a timeline.
+#: In the order in which facts of one moment appear in a timeline. Notes about questions are left out: questions are
+#: facts themselves.
 FACTS = (
     Fact(
         "transition",
-        _numbered("transitions", TRANSITIONS, ("at", "seq"), (_t.from_status, _t.to_status, _t.reason, _t.actor)),
+        numbered(
+            "transitions",
+            TRANSITIONS,
+            ("at", "seq"),
+            (_t.from_status, _t.to_status, _t.reason, _t.actor, _t.source, _t.detail),
+            _t.reason.not_in([sa.literal(reason) for reason in QUESTION_NOTES]),
+        ),
         NUMBER_KEYS,
-        _transition_text,
+        _explained_text,
         actor="actor",
         at="at",
     ),
     Fact(
         "input",
-        _numbered("inputs", INPUTS, ("created_at", "revision"), (_i.created_by, _i.reason)),
+        numbered("inputs", INPUTS, ("created_at", "revision"), (_i.created_by, _i.reason)),
         NUMBER_KEYS,
         _input_text,
         actor="created_by",
@@ -284,7 +304,7 @@ FACTS = (
         "signal",
         _of_run("received", SIGNALS, "run_id", ("received_at", "seq"), (_s.signal_name, _s.received_by)),
         NUMBER_KEYS,
-        _received_text,
+        received_text,
         actor="received_by",
     ),
     Fact(
@@ -298,7 +318,7 @@ FACTS = (
         "event",
         _of_run("events", EVENTS, "run_id", ("occurred_at", "seq"), (_j.type, _j.node_id)),
         NUMBER_KEYS,
-        _event_text,
+        event_text,
     ),
 )
 

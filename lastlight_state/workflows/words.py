@@ -39,6 +39,11 @@ ActorType = Literal["github", "slack", "cli", "cron", "admin", "system"]
 
 Source = Literal["engine", "operator", "responder", "supervisor", "system"]
 
+#: Reasons of the notes about questions, of runs that stay as they are.
+QUESTION_ASKED, QUESTION_ANSWERED = "question.asked", "question.answered"
+QUESTION_EXPIRED, QUESTION_CANCELLED = "question.expired", "question.cancelled"
+QUESTION_NOTES = (QUESTION_ASKED, QUESTION_ANSWERED, QUESTION_EXPIRED, QUESTION_CANCELLED)
+
 RUN_STATUSES = words(RunStatus)
 OUTCOMES = words(Outcome)
 NODE_STATES = words(NodeState)

@@ -113,8 +113,22 @@ def test_a_workflow_is_switched_off_and_on_and_left_to_its_program(database: Dat
     assert (off.data["override"]["reason"], off.data["effective"]) == ("broken", {"enabled": False})
     assert opened.workflows.overrides.is_enabled("audit") is False
     assert said(database, *call, "--on").data["effective"] == {"enabled": True}
-    assert said(database, *call, "--clear").data == {"override": None, "effective": {"enabled": True}}
+    cleared = {"override": None, "effective": {"enabled": True}, "has_runs": False}
+    assert said(database, *call, "--clear").data == cleared
+    [typed] = lastlight_state(*call, "--off", "--url", database.url).out.splitlines()
+    assert typed == "workflow audit: off (no run of this name is stored: is it spelled right?)"
+    lastlight_state(*call, "--on", "--url", database.url)
+    opened.workflows.runs.create("audit", trigger=Trigger("t"), phase="look")
     assert lastlight_state(*call, "--off", "--url", database.url).out == "workflow audit: off\n"
+
+
+def test_the_history_of_a_run_says_why_it_was_cancelled(database: Database, opened: StateStore) -> None:
+    """maintenance OP-13, OP-81: in the words of who did it."""
+    run_id = begun(opened)
+    why = "wrong branch, see ticket 12"
+    assert said(database, "run", run_id, "cancel", "--by", "ana", "--reason", why).code == 0
+    shown = lastlight_state("show", "run", run_id, "--history", "--url", database.url).out
+    assert f"running to cancelled (run.cancelled): {why}" in shown
 
 
 def test_a_cron_gets_another_schedule(database: Database, opened: StateStore) -> None:

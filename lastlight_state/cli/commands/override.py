@@ -58,7 +58,8 @@ def _workflow(store: StateStore, name: str, switched: Any, schedule: str | None,
         stored = None
     else:
         stored = overrides.put(name, enabled=switched, by=by, reason=reason)
-    return {"override": stored, "effective": {"enabled": overrides.is_enabled(name)}}
+    known = bool(store.workflows.runs.list(workflow_names=[name], limit=1).items)
+    return {"override": stored, "effective": {"enabled": overrides.is_enabled(name)}, "has_runs": known}
 
 
 def _cron(store: StateStore, name: str, switched: Any, schedule: str | None, reason: str | None, by: str) -> Any:
@@ -78,6 +79,7 @@ def _told(target: str, name: str, data: Any) -> str:
     if effective is None:
         return f"cron {name}: overridden, and not planned by any program yet" if data["override"] else f"cron {name}: -"
     if target == "workflow":
-        return f"workflow {name}: {'on' if effective['enabled'] else 'off'}"
+        hint = "" if data["has_runs"] else " (no run of this name is stored: is it spelled right?)"
+        return f"workflow {name}: {'on' if effective['enabled'] else 'off'}{hint}"
     due = effective.next_run_at
     return f"cron {name}: {'never' if due is None else f'next at {due:%Y-%m-%dT%H:%M:%SZ}'}"

@@ -111,7 +111,7 @@ KINDS = {
         "question",
         QUESTIONS,
         _questions,
-        "(no open questions)",
+        "(no open questions; gates: ls approvals --status pending)",
         lambda store, key: store.workflows.human_requests.get(key),
     ),
 }

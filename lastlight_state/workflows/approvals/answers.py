@@ -53,12 +53,13 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAns
     answered = QUESTIONS.close(unit, approval, answer.status, at=answer.at, **facts)
     if answer.patch is not None:
         progress.take_unfenced(unit, Step(row["id"], answer.at, patch=answer.patch), limits)
-    said: Said = {"at": answer.at, "source": "responder", "actor": answer.by}
+    told = QUESTIONS.told(approval, "replied" if answer.decision == "replied" else answer.status)
+    said: Said = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
     if answer.status == "rejected" and approval.on_reject == "fail":
         error = f"Rejected: {answer.response or 'no reason given'}"
         run = endings.fail(unit, listeners, row, error, reason="gate.rejected", said=said)
     else:
-        run = endings.go_on(unit, row, said)
+        run = endings.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)
     return Answered.of({"approval": answered, "run": run, "repeated": False})
 
 

@@ -12,8 +12,9 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.human_requests import statements as sql
 from lastlight_state.workflows.human_requests.records import AnsweredRequest, HumanRequest
-from lastlight_state.workflows.kernel import fence, rows
+from lastlight_state.workflows.kernel import fence, rows, transitions
 from lastlight_state.workflows.questions import endings
+from lastlight_state.workflows.questions.endings import Said
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
         return AnsweredRequest.of({"request": request, "run": rows.get(unit, row["id"]), "repeated": True})
     rows.expect(row, words.LIVE)
     answered = sql.QUESTIONS.close(unit, request, "answered", at=answer.at, by=answer.by, response=answer.response)
-    run = endings.go_on(unit, row, {"at": answer.at, "source": "responder", "actor": answer.by})
+    said: Said = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": _told(request, "answered")}
+    run = endings.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)
     return AnsweredRequest.of({"request": answered, "run": run, "repeated": False})
 
 
@@ -51,7 +53,15 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
         )
     [reopened] = unit.all(HumanRequest, sql.REOPEN, {"request_id": request.id, "reason": reason})
     sql.QUESTIONS.hold_node(unit, reopened, at)
+    transitions.move(
+        unit, transitions.QUESTION, row, row["status"], reason=words.QUESTION_ASKED, at=at, source="engine",
+        detail=_told(request, "asked again"), presented_epoch=claim.epoch if claim else None,
+    )  # fmt: skip
     return reopened
+
+
+def _told(request: HumanRequest, happened: str) -> str:
+    return sql.QUESTIONS.told(request, happened)
 
 
 def _is_same(request: HumanRequest, answer: RequestAnswer) -> bool:

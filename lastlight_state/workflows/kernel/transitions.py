@@ -114,6 +114,8 @@ ASK_CANCEL = _noting(
     cancel_reason=sa.bindparam("detail"),
 )
 ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
+#: Something happened to a question of the run, and the run stayed as it is.
+QUESTION = _noting()
 ADMIT = _moving(
     admitted_at=bind("at", RUNS.c.admitted_at), lease_expires_at=sa.bindparam("lease_expires_at"), **_NO_WAIT
 )
@@ -247,7 +249,14 @@ def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
 
 
 def pause(
-    unit: Unit, row: dict[str, Any], why: Why, *, at: datetime, claim: Claim | None, wait: Wait = _NOTHING
+    unit: Unit,
+    row: dict[str, Any],
+    why: Why,
+    *,
+    at: datetime,
+    claim: Claim | None,
+    wait: Wait = _NOTHING,
+    detail: str | None = None,
 ) -> WorkflowRun:
     """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run."""
     return move(
@@ -258,6 +267,7 @@ def pause(
         reason=f"run.paused.{why}",
         at=at,
         source="engine",
+        detail=detail,
         presented_epoch=claim.epoch if claim else None,
         pause_reason=why,
         wake_at=wait.until,

@@ -21,29 +21,33 @@ from lastlight_state.workflows.records import WorkflowRun
 
 
 class Said(TypedDict):
-    """Who closed a question, and when; for the transition of its run."""
+    """Who closed a question, when and how; for the transition of its run."""
 
     at: Any
     source: words.Source
     actor: str | None
+    detail: str
 
 
-def go_on(unit: Unit, row: dict[str, Any], said: Said) -> WorkflowRun:
-    """Offer a run to any worker if it was paused for gates and no question blocks it. Other runs stay as they are."""
+def go_on(unit: Unit, row: dict[str, Any], said: Said, *, reason: str) -> WorkflowRun:
+    """Offer a run to any worker if it was paused for gates and no question blocks it.
+
+    Other runs stay as they are, and a note of them has this reason.
+    """
     waits = row["status"] == "paused" and row["pause_reason"] in (None, "gate")
     if not waits or blocking(unit, row["id"]):
-        return rows.get(unit, row["id"])
+        return transitions.move(unit, transitions.QUESTION, row, row["status"], reason=reason, **said)
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 
 
 def fail(unit: Unit, listeners: Listeners, row: dict[str, Any], error: str, *, reason: str, said: Said) -> WorkflowRun:
     """Fail a live run because of a question, and close everything else that belongs to it."""
-    return transitions.end(unit, listeners, row, "failed", error=_cut(error), reason=reason, **said)
+    return transitions.end(unit, listeners, row, "failed", error=_cut(error, words.ERROR), reason=reason, **said)
 
 
-def _cut(text: str) -> str:
-    """The beginning of the text that fits into an error."""
-    return text.encode()[: words.ERROR].decode(errors="ignore")
+def _cut(text: str, limit: int) -> str:
+    """The beginning of the text that has at most so many bytes."""
+    return text.encode()[:limit].decode(errors="ignore")
 
 
 def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:
@@ -55,7 +59,8 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
         raise questions.closed(question)
     rows.expect(row, words.LIVE)
     cancelled = questions.close(unit, question, "cancelled", by=by, at=at, closed_reason=reason)
-    go_on(unit, row, {"at": at, "source": "operator", "actor": by})
+    said: Said = {"at": at, "source": "operator", "actor": by, "detail": questions.told(question, "cancelled")}
+    go_on(unit, row, said, reason=words.QUESTION_CANCELLED)
     return cancelled
 
 
@@ -66,14 +71,15 @@ def expire(
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row["status"] in words.LIVE:
-        _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None})
+        told = _cut("; ".join(questions.told(question, "expired") for question in expired), words.SUMMARY)
+        _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None, "detail": told})
     return [question["id"] for question in expired]
 
 
 def _after(unit: Unit, listeners: Listeners, row: dict[str, Any], expired: list[dict[str, Any]], said: Said) -> None:
     failing = next((question for question in expired if question["policy"] == "fail"), None)
     if failing is None:
-        go_on(unit, row, said)
+        go_on(unit, row, said, reason=words.QUESTION_EXPIRED)
         return
     error = f"Expired: {failing['title']} was not answered by {iso_text(failing['expires_at'])}"
     fail(unit, listeners, row, error, reason="gate.expired", said=said)

@@ -11,6 +11,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.settings import Limits
+from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.kernel import fence, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
@@ -38,7 +39,15 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
     Looks for a stored one before it checks the fence: the pause that stored it has ended the claim.
     """
     row = rows.lock(unit, opening.run_id)
-    return opening.questions.stored(unit, opening.values) or _insert(unit, row, opening, ("running", "paused"), claim)
+    stored = opening.questions.stored(unit, opening.values)
+    if stored is not None:
+        return stored
+    question = _insert(unit, row, opening, ("running", "paused"), claim)
+    transitions.move(
+        unit, transitions.QUESTION, row, row["status"], reason=words.QUESTION_ASKED, at=opening.at, source="engine",
+        detail=opening.questions.told(question, "asked"), presented_epoch=claim.epoch if claim else None,
+    )  # fmt: skip
+    return question
 
 
 def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
@@ -49,7 +58,7 @@ def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: 
         return stored
     question = _insert(unit, row, opening, ("running",), claim)
     progress.add(unit, row, step, limits)
-    transitions.pause(unit, row, "gate", at=step.at, claim=claim)
+    transitions.pause(unit, row, "gate", at=step.at, claim=claim, detail=opening.questions.told(question, "asked"))
     return question
 
 

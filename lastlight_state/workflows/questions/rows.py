@@ -135,6 +135,12 @@ class QuestionRows(Generic[Q]):
         self.hold_node(unit, question, at)
         return question
 
+    def told(self, question: Q | Mapping[str, Any], happened: str) -> str:
+        """What happened to a question, for the transition of its run."""
+        values = question if isinstance(question, Mapping) else vars(question)
+        title = self._shape.title.name
+        return f"{self._shape.name} {values.get('title', values.get(title))}: {happened}"
+
     def hold_node(self, unit: Unit, question: Q, at: datetime) -> None:
         """Set the node of a question, if it has one, to its waiting state."""
         if question.node_id is not None:

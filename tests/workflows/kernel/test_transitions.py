@@ -101,8 +101,8 @@ def test_a_transition_says_who_when_why_and_with_which_claim(store: StateStore, 
     )
     assert rows == [
         (1, None, "running", "run.created", "ana", "engine", None, None),
-        (2, "running", "paused", "run.paused.gate", None, "engine", claim.epoch, None),
-        (3, "paused", "running", "run.resumed.gate", "bo", "responder", None, None),
+        (2, "running", "paused", "run.paused.gate", None, "engine", claim.epoch, "approval plan: asked"),
+        (3, "paused", "running", "run.resumed.gate", "bo", "responder", None, "approval plan: approved"),
         (4, "running", "cancelled", "run.cancelled", "cy", "operator", None, "enough"),
     ]
     stored = store.workflows.runs.get(run.id)

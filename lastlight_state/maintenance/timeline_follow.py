@@ -1,0 +1,230 @@
+"""Following what happens to a run: what is stored, then what is new as it is committed, each once and in order.
+
+Four lists of a run are numbered in the order of its commits: its transitions, its inputs, the signals it received and
+its events. So whoever has seen a number has seen all before it in that list, and a cursor is four numbers. Between the
+lists the times decide, among what was new at one look.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.db import valid
+from lastlight_state.db.indexes import AmongFew
+from lastlight_state.db.listed import as_list, listed
+from lastlight_state.db.scope import Scope
+from lastlight_state.db.statements import constant, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.db.watch import Watch, watch_of
+from lastlight_state.errors import CorruptData, InvalidValue, NotFound
+from lastlight_state.journal import words as journal_words
+from lastlight_state.journal.events.statements import STREAM as EVENT_NUMBERS
+from lastlight_state.journal.signals.statements import STREAM as SIGNAL_NUMBERS
+from lastlight_state.journal.tables import EVENTS, SEQUENCES, SIGNALS
+from lastlight_state.maintenance.records import FollowedEntry
+from lastlight_state.maintenance.timeline_facts import (
+    FACTS,
+    NUMBER_KEYS,
+    Fact,
+    detailed_text,
+    event_text,
+    numbered,
+    received_text,
+)
+from lastlight_state.outputs.tables import INPUTS
+from lastlight_state.workflows.tables import RUNS, TRANSITIONS
+from lastlight_state.workflows.words import TERMINAL
+
+_log = logging.getLogger("lastlight_state.maintenance")
+
+#: The longest wait after which a follower looks whether it was told to stop.
+SLICE = 0.5
+#: The most rows of one list that a follower holds.
+PAGE = 200
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_SIGNALS, _EVENTS = 2, 3
+#: The numbers of the first of each list; events may begin at any.
+_FIRST = (1, 0, 0, 0)
+
+#: What a follower is told: lists with numbers in the order of the commits, so that nothing comes in behind what was
+#: told. Their transitions have notes of what happened to questions, with details.
+FOLLOWED = (
+    Fact(
+        "transition",
+        numbered(
+            "followed_transitions",
+            TRANSITIONS,
+            ("at", "seq"),
+            (
+                TRANSITIONS.c.from_status,
+                TRANSITIONS.c.to_status,
+                TRANSITIONS.c.reason,
+                TRANSITIONS.c.actor,
+                TRANSITIONS.c.detail,
+            ),
+        ),
+        NUMBER_KEYS,
+        detailed_text,
+        actor="actor",
+        at="at",
+    ),
+    next(fact for fact in FACTS if fact.source == "input"),
+    Fact(
+        "signal",
+        numbered("followed_signals", SIGNALS, ("received_at", "seq"), (SIGNALS.c.signal_name, SIGNALS.c.received_by)),
+        NUMBER_KEYS,
+        received_text,
+        actor="received_by",
+        at="received_at",
+    ),
+    Fact(
+        "event",
+        numbered("followed_events", EVENTS, ("occurred_at", "seq"), (EVENTS.c.type, EVENTS.c.node_id)),
+        NUMBER_KEYS,
+        event_text,
+        at="occurred_at",
+    ),
+)
+
+_wanted = listed("runs")
+_streams = sa.select(sa.func.sum(SEQUENCES.c.next_seq)).where(
+    SEQUENCES.c.run_id == RUNS.c.id,
+    SEQUENCES.c.stream.in_([constant(stream.name) for stream in (EVENT_NUMBERS, SIGNAL_NUMBERS)]),
+)
+_inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id == RUNS.c.id)
+#: How much was ever told of runs, which grows with each entry of each list.
+TOLD = prepared(
+    sa.select(
+        RUNS.c.id,
+        sa.cast(
+            RUNS.c.transition_seq
+            + sa.func.coalesce(_streams.scalar_subquery(), 0)
+            + sa.func.coalesce(_inputs.scalar_subquery(), 0),
+            RUNS.c.transition_seq.type,
+        ).label("told"),
+    ).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id"))))
+)
+STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_id")))
+
+
+class _Place(NamedTuple):
+    """A row, its place among the rows of all lists, and None for a row that cannot be read."""
+
+    at: datetime
+    rank: int
+    number: int
+    row: dict[str, Any] | None
+
+
+class Follower:
+    """What happens to a run after a cursor, as long as it is followed."""
+
+    def __init__(self, scope: Scope, run_id: str, after: str | None, *, until_end: bool) -> None:
+        self._scope = scope
+        self._watch = _watch_for(scope)
+        self._run_id = run_id
+        self._next = _numbers(after)
+        self._at = [_NEVER] * len(FOLLOWED)
+        self._until_end = until_end
+
+    def entries(
+        self, idle_timeout: float | None, poll_interval: float, stop: threading.Event
+    ) -> Iterator[FollowedEntry]:
+        """Each entry once; ends in silence, with the run where that was asked for, or when told to stop."""
+        heard = time.monotonic()
+        with self._watch.waiting_for([self._run_id], poll_interval):
+            known = dict(self._watch.look([self._run_id]))
+            if not known:
+                raise valid.not_found("workflow_run", self._run_id)
+            is_new = True
+            while not stop.is_set():
+                while is_new and not stop.is_set():
+                    told, is_all, has_ended = self._scope.viewing(self._read)
+                    for place in told:
+                        entry = self._entry(place)
+                        if entry is not None:
+                            yield entry
+                            heard = time.monotonic()
+                    is_new = not is_all
+                    if is_all and has_ended and self._until_end:
+                        return
+                silent = time.monotonic() - heard
+                if idle_timeout is not None and silent >= idle_timeout:
+                    return
+                grown = self._watch.grown(known, SLICE if idle_timeout is None else min(SLICE, idle_timeout - silent))
+                known.update(grown)
+                is_new = bool(grown)
+
+    def _read(self, unit: Unit) -> tuple[list[_Place], bool, bool]:
+        """What comes next in order, whether that is all there is, and whether the run has ended. Changes nothing."""
+        found: list[_Place] = []
+        horizon = None
+        for rank in range(len(FOLLOWED)):
+            rows, is_cut = self._rows(unit, rank)
+            if is_cut and rows:  # what other lists have behind its last row waits for the next page
+                horizon = rows[-1].at if horizon is None else min(horizon, rows[-1].at)
+            found += rows
+        told = sorted((each for each in found if horizon is None or each.at <= horizon), key=lambda each: each[:3])
+        status = unit.value(STATUS, {"run_id": self._run_id})
+        return told, horizon is None, status in TERMINAL or status is None
+
+    def _rows(self, unit: Unit, rank: int) -> tuple[list[_Place], bool]:
+        """The next rows of a list with times that never run backwards, and whether there may be more."""
+        listing = FOLLOWED[rank].listing
+        placed = listing.placed(unit, {"run_id": self._run_id}, [self._next[rank] - 1], PAGE)
+        at, rows = self._at[rank], list[_Place]()
+        for index, row in enumerate(placed.rows):
+            key = placed.key(index)
+            if isinstance(row, CorruptData):
+                _log.error("a follower passed over what cannot be read: %s", row)
+            else:
+                at = max(at, row[FOLLOWED[rank].at or ""])
+            if key is not None:
+                rows.append(_Place(at, rank, key[0], None if isinstance(row, CorruptData) else row))
+        if rows and rank in (_SIGNALS, _EVENTS):
+            self._refuse_pruned(rank, rows[0].number)
+        return rows, len(placed.rows) == PAGE
+
+    def _refuse_pruned(self, rank: int, first: int) -> None:
+        """Raise `NotFound` where rows after the cursor are gone, with the first number that is still there."""
+        if first > self._next[rank] > 0:
+            kind = journal_words.EVENT if rank == _EVENTS else "signal"
+            raise NotFound(kind, (self._run_id, first), reason=f"those from {self._next[rank]} were pruned")
+
+    def _entry(self, place: _Place) -> FollowedEntry | None:
+        """Go on behind this row; its entry, or None for one that cannot be read."""
+        at, rank, number, row = place
+        self._at[rank], self._next[rank] = at, number + 1
+        if row is None:
+            return None
+        entry = FOLLOWED[rank].entry(row, at)
+        return FollowedEntry.of({**vars(entry), "cursor": ".".join(map(str, self._next))})
+
+
+def _numbers(after: str | None) -> list[int]:
+    """The next number of each list. Raises `InvalidValue` for what is no cursor."""
+    if after is None:
+        return list(_FIRST)
+    parts = valid.content("after", after, 200).split(".")
+    if len(parts) != len(FOLLOWED) or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        raise InvalidValue("after", "must be the cursor of an entry that follow gave")
+    return [int(part) for part in parts]
+
+
+def _watch_for(scope: Scope) -> Watch[str]:
+    """The store's watch over how much was ever told of runs."""
+
+    def read(runs: Collection[str]) -> dict[str, int]:
+        wanted: Sequence[dict[str, str]] = [{"run_id": run_id} for run_id in sorted(runs)]
+        rows = scope.reading(lambda unit: unit.rows(TOLD, {"runs": as_list(wanted)}))
+        return {row["id"]: row["told"] for row in rows}
+
+    return watch_of(scope, "stories", read)
