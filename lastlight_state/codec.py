@@ -22,12 +22,15 @@ from uuid import UUID
 
 import orjson
 
+from lastlight_state import exact_json
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.exact_json import GREATEST, SMALLEST, dumped_with_long_integers
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
+decode, decode_jsonb = exact_json.decode, exact_json.decode_jsonb
+may_hold_long_integers = exact_json.may_hold_long_integers
 MAX_DEPTH = 32
-_SMALLEST, _GREATEST = -(2**63), 2**64 - 1
 #: From this float on, Postgres returns a whole float as an integer of its shortest digits, which is another number.
 _ROUNDED = 2.0**53
 _PLAIN = frozenset({str, bool, type(None)})
@@ -39,10 +42,9 @@ _BACKSLASH = ord("\\")
 
 
 def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH, hint: str | None = None) -> str:
-    """Compact JSON text of ``value``, keys in the order given.
+    """Compact JSON text of ``value``, keys in the order given, tuples as arrays.
 
     Raises `InvalidValue` naming the path of what cannot be stored, `PayloadTooLarge` past ``max_bytes`` (UTF-8).
-    Tuples are stored as arrays.
     """
     try:
         data = orjson.dumps(value) if _is_sound(value, max_depth) else None
@@ -72,19 +74,24 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
     return data
 
 
-def encode_sound(value: Any) -> bytes:
-    """Like `encode_bytes`, for a value whose parts have all been checked or came out of the database."""
-    return orjson.dumps(value)
+def encode_sound(value: Any, *, indented: bool = False) -> bytes:
+    """Like `encode_bytes`, for a value whose parts have all been checked or came out of the database.
 
-
-def decode(text: str | bytes) -> Any:
-    """The value of stored JSON text. Raises ValueError on text that is no JSON."""
-    return orjson.loads(text)
+    What another program stored there may hold integers of any size.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
+    except TypeError:
+        return dumped_with_long_integers(value, indent=2 if indented else None)
 
 
 def canonical(value: Any) -> bytes:
     """The canonical UTF-8 form: sorted keys, no blanks, numbers by value (``1.0`` is ``1``, ``-0.0`` is ``0``)."""
-    return orjson.dumps(_by_value(value), option=orjson.OPT_SORT_KEYS)
+    plain = _by_value(value)
+    try:
+        return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return dumped_with_long_integers(plain, sort_keys=True)
 
 
 def digest(value: Any) -> str:
@@ -162,7 +169,7 @@ def _is_sound(root: Any, max_depth: int) -> bool:
 
 def _is_sound_scalar(value: Any, kind: type) -> bool:
     if kind is int:
-        return bool(_SMALLEST <= value <= _GREATEST)
+        return bool(SMALLEST <= value <= GREATEST)
     if kind is float:
         return bool(-_ROUNDED < value < _ROUNDED)
     return kind in _PLAIN
@@ -197,7 +204,7 @@ def _problems(value: Any, path: str, room: int) -> Iterator[tuple[str, str]]:
                     continue
             yield from _problems(child, _step(path, key), room - 1)
     elif kind is int:
-        if not _SMALLEST <= value <= _GREATEST:
+        if not SMALLEST <= value <= GREATEST:
             yield path, "integer beyond 64 bits"
     elif kind is float:
         if not isfinite(value):
@@ -223,7 +230,7 @@ def _step(path: str, key: object) -> str:
 def _by_value(value: Any, least: float = 0.0) -> Any:
     """``value`` with its whole floats from ``least`` on as the integers they equal, where 64 bits hold them."""
     kind = type(value)
-    if kind is float and value.is_integer() and abs(value) >= least and _SMALLEST <= value <= _GREATEST:
+    if kind is float and value.is_integer() and abs(value) >= least and SMALLEST <= value <= GREATEST:
         return int(value)
     if kind is dict:
         return {key: _by_value(child, least) for key, child in value.items()}
@@ -248,7 +255,7 @@ def dump_line(value: Any, *, where: str = "line") -> bytes:
 
     Whole floats below 1e21 are written as integers, NaN and infinities as ``null``, lone surrogates and NUL as escapes,
     keys that are no text as their JSON text, integers of any size as digits. Raises `InvalidValue` naming the path for
-    cycles, more than 500 levels, and Python types that JSON does not have.
+    cycles, more than 500 levels, two keys of one text, and Python types that JSON does not have.
     """
     try:
         line = orjson.dumps(value, option=_LINE)
@@ -260,15 +267,16 @@ def dump_line(value: Any, *, where: str = "line") -> bytes:
 def load_line(raw: bytes) -> Any:
     """The value of one line, with or without its newline. Raises ValueError when it is no JSON.
 
-    Half of a surrogate pair, left by a writer that cut a text in the middle of an emoji, reads as U+FFFD.
+    Integers of any size are exact. Half of a surrogate pair, left by a writer that cut a text in the middle of an
+    emoji, reads as U+FFFD.
     """
     try:
-        return orjson.loads(raw)
+        return decode(raw)
     except ValueError:
         if b"\\ud" not in raw and b"\\uD" not in raw:
             raise
         mended = _HALF_OF_PAIR.sub(lambda match: match[1] or rb"\ufffd", raw)
-        return orjson.loads(mended)
+        return decode(mended)
 
 
 def _has_whole_float(root: Any) -> bool:
@@ -310,6 +318,8 @@ def _line_value(value: Any, path: str, room: int) -> Any:
         named: dict[str, Any] = {}
         for key, child in value.items():
             name = key if isinstance(key, str) else _line_key(key, path)
+            if name in named:
+                raise InvalidValue(path, f"two keys are written as {name[:80]!r}")
             named[name] = _line_value(child, _step(path, name), room - 1)
         return named
     listed: list[Any] = []
@@ -337,5 +347,4 @@ def _line_scalar(value: Any, path: str) -> Any:
 
 
 def _line_key(key: Any, path: str) -> str:
-    plain = _line_scalar(key, f"{path} (a key)")
-    return plain if isinstance(plain, str) else json.dumps(plain)
+    return plain if isinstance(plain := _line_scalar(key, f"{path} (a key)"), str) else json.dumps(plain)

@@ -15,11 +15,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TextIO
 
-import orjson
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from lastlight_state import codec
 from lastlight_state.cli.plain import plain
 from lastlight_state.clock import iso_text
 
@@ -87,7 +87,7 @@ class Screen:
         if isinstance(value, Decimal):
             return f"{value:.6f}".rstrip("0").rstrip(".")
         if isinstance(value, dict | list | tuple):
-            return printable(orjson.dumps(plain(value)).decode())
+            return printable(codec.encode_sound(plain(value)).decode())
         return printable(str(value))
 
     def styled(self, value: Any) -> Text:

@@ -95,6 +95,15 @@ class TextJson(TypeDecorator[Any]):
         return _read_json
 
 
+class JsonbText(TextJson):
+    """The text of a JSONB column, as a statement on Postgres casts it."""
+
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return lambda text: None if text is None else codec.decode_jsonb(text)
+
+
 class BinaryJson(TypeDecorator[Any]):
     """JSONB; written as text of the one codec, read by the driver (set up by the backend to use the same)."""
 

@@ -8,13 +8,14 @@ is skipped without being held.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
+from lastlight_state import codec
 from lastlight_state.jsonl import files, recovery
 from lastlight_state.jsonl.recovery import Accepts, Reason
 from lastlight_state.jsonl.writer import MAX_LINE_BYTES
@@ -100,11 +101,13 @@ class LineReader(Generic[L]):
 
     def lines(self) -> Iterator[L]:
         """The records of all terminated lines up to the present end of the file."""
-        loads, make, line, source = orjson.loads, tuple.__new__, self._kind.line, self._source
+        make, line, source = tuple.__new__, self._kind.line, self._source
         most = self._max_line_bytes
         while block := read_at(self._descriptor, self._path, self._block_bytes, self.position):
             self.position += len(block)
-            for raw in self._ended(block):
+            ended = self._ended(block)
+            loads = _loads_of(block, ended)
+            for raw in ended:
                 offset = self.offset
                 self.offset = end = offset + len(raw) + 1
                 try:
@@ -126,9 +129,11 @@ class LineReader(Generic[L]):
         if not block:
             return None
         self.position += len(block)
-        loads, make, line, source = orjson.loads, tuple.__new__, self._kind.line, self._source
+        make, line, source = tuple.__new__, self._kind.line, self._source
         found: list[L] = []
-        for raw in self._ended(block):
+        ended = self._ended(block)
+        loads = _loads_of(block, ended)
+        for raw in ended:
             offset = self.offset
             self.offset = end = offset + len(raw) + 1
             try:
@@ -243,6 +248,12 @@ def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, leng
         end = piece.start + len(piece.raw)
         is_recovered = verdict.reason is not None
         yield line(offset + piece.start, piece.raw, piece.value, offset + end + (end == length), is_recovered, source)
+
+
+def _loads_of(block: bytes, ended: list[bytes]) -> Callable[[bytes], Any]:
+    """What reads the lines that end in a block, the first of which may have begun before it. Asked once for all."""
+    is_long = codec.may_hold_long_integers(block) or codec.may_hold_long_integers(ended[0] if ended else b"")
+    return codec.decode if is_long else orjson.loads
 
 
 def read_at(descriptor: int, path: Path, size: int, offset: int) -> bytes:

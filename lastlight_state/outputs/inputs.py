@@ -25,6 +25,7 @@ from lastlight_state.outputs import checks, columned, words
 from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.shapes import adapter_of
+from lastlight_state.outputs.strict import written
 from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.outputs.values import bare, invalid
 
@@ -70,7 +71,8 @@ class Inputs(Repository):
         """Store the run's input, or find it: the input that is in force.
 
         With ``model`` the payload is validated and stored with its defaults, which the run keeps when the code's
-        change. A payload that any revision was given or holds is found again; another one is `AlreadyExists`.
+        change. Without it the payload is an object of JSON values: instances of classes are refused. A payload that any
+        revision was given or holds is found again; another one is `AlreadyExists`.
         Raises `InvalidValue` with ``issues``, `PayloadTooLarge` past 1 MiB, and `NotFound` for an unknown run.
         """
         row = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
@@ -121,10 +123,10 @@ class Inputs(Repository):
         return self._page(LIST, RunInputSummary.of, given, limit, page_token)
 
     def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> dict[str, Any]:
-        given = bare(payload)
+        given = payload if model is None else bare(payload)
         stored = given if model is None else _validated(model, given, by_alias=not _is_made_by(model, payload))
         if not isinstance(stored, Mapping):
-            raise InvalidValue("payload", f"must be an object, not {type(stored).__name__}")
+            raise InvalidValue("payload", f"must be an object, or given with its model, not {type(stored).__name__}")
         text = codec.encode("payload", dict(stored), max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
         return {
             "run_id": checks.run_id(run_id),
@@ -169,8 +171,7 @@ def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
         instance = adapter.validate_python(given, by_alias=by_alias, by_name=True)
     except ValidationError as error:
         raise invalid(error, where="payload") from None
-    dumped = adapter.dump_python(instance, mode="json", by_alias=False)
-    return codec.in_one_order(adapter.dump_python(instance, by_alias=False), dumped) if has_sets(model) else dumped
+    return written("payload", adapter, instance, has_sets=has_sets(model), is_open=True)
 
 
 def _changed(given: Any, text: str) -> str | None:

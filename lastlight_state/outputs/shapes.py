@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import orjson
 from pydantic import BaseModel, RootModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
@@ -64,6 +65,11 @@ class Shape:
     def fields(self) -> frozenset[str]:
         """The names of the fields that are columns."""
         return frozenset(str(column.field) for column in self.columns)
+
+    @cached_property
+    def has_json(self) -> bool:
+        """Whether a column holds JSON."""
+        return any(column.type == "json" for column in self.columns)
 
     @cached_property
     def holds_model(self) -> bool:
@@ -196,7 +202,7 @@ def _schema_of(model: Any) -> dict[str, Any]:
 def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
     """Raise `InvalidValue` for a schema that the registry cannot hold: a lone surrogate, NUL, a very large bound."""
     try:
-        text = codec.encode_sound(schema)
+        text = orjson.dumps(schema)
     except TypeError as error:
         codec.encode_bytes(name, schema, max_depth=words.SCHEMA_DEPTH)
         raise InvalidValue(name, f"its JSON Schema cannot be stored: {error}") from None

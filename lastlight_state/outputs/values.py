@@ -11,7 +11,6 @@ from math import isfinite
 from operator import attrgetter
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, ValidationError
 
 from lastlight_state import codec
@@ -21,6 +20,7 @@ from lastlight_state.db.records import Record
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.outputs import words
 from lastlight_state.outputs.shapes import OutputColumn, Shape
+from lastlight_state.outputs.strict import written
 
 _WHERE = "value"
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
@@ -94,7 +94,7 @@ def instance_of(shape: Shape, data: Any) -> Any:
             if data.get(column.field) is not None or column.field in shape.optional
         }
     try:
-        return shape.adapter.validate_json(orjson.dumps(plain), by_alias=False, by_name=True)
+        return shape.adapter.validate_json(codec.encode_sound(plain), by_alias=False, by_name=True)
     except ValidationError as error:
         raise invalid(error, "the row was written under an earlier shape of the model") from None
 
@@ -186,12 +186,7 @@ def _bare(value: Any) -> Any:
 
 def _dumped(shape: Shape, instance: Any) -> Any:
     """The instance as JSON by field name; for a payload, the payload."""
-    try:
-        dumped = shape.adapter.serializer.to_python(instance, mode="json", by_alias=False)
-        if shape.has_sets:
-            dumped = codec.in_one_order(shape.adapter.dump_python(instance, by_alias=False), dumped)
-    except (ValueError, TypeError) as error:
-        raise InvalidValue(_WHERE, f"cannot be written as JSON: {error}") from None
+    dumped = written(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
     if shape.kind == "payload" and not shape.holds_model:
         return {words.PAYLOAD: dumped}
     if dumped.__class__ is not dict or not shape.fields <= dumped.keys():

@@ -282,7 +282,7 @@ def test_the_server_gets_the_timeout_to_the_millisecond(postgres_database: Datab
         assert checkout.driver.execute(asked).fetchone() == ("11s",)
 
 
-@pytest.mark.parametrize("value", ["'1e400'::jsonb", "'infinity'::timestamptz"])
+@pytest.mark.parametrize("value", ["'1e5000'::jsonb", "'infinity'::timestamptz"])
 def test_a_value_that_the_driver_cannot_read_is_refused(postgres_database: Database, value: str) -> None:
     """outputs A-2: by an error of the library, and the next query is answered."""
     store = postgres_database.open()

@@ -43,7 +43,7 @@ def maker(url: URL, options: Options) -> Engine:
             poolclass=NullPool,
             pool_reset_on_return=None,
             isolation_level="AUTOCOMMIT",
-            json_deserializer=codec.decode,
+            json_deserializer=codec.decode_jsonb,
             use_native_hstore=False,
             connect_args={**arguments, **options.extra},
         )
@@ -105,7 +105,7 @@ def give_back(checkout: Checkout) -> None:
 @cache
 def _json_loader() -> type[Loader]:
     adapters = psycopg.adapt.AdaptersMap(psycopg.adapters)
-    set_json_loads(codec.decode, adapters)
+    set_json_loads(codec.decode_jsonb, adapters)
     return cast("type[Loader]", adapters.get_loader(_JSONB, Format.TEXT))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import click
-import orjson
 
+from lastlight_state import codec
 from lastlight_state.cli.actors import BY, acting
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
@@ -81,7 +81,7 @@ def _response(given: _Given) -> Any:
     """What is answered to a request."""
     if given.flag == "--value":
         try:
-            return orjson.loads(given.value)
+            return codec.decode(given.value)
         except ValueError as error:
             raise InvalidValue("--value", f"is not JSON: {error}") from None
     return given.value if given.flag == "--reply" else given.flag == "--approve"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
+from lastlight_state import codec
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
 
@@ -29,7 +28,7 @@ def _long(value: Any) -> str | None:
     if isinstance(value, str):
         return value if len(value) > SHORT or "\n" in value else None
     if isinstance(value, dict | list):
-        text = orjson.dumps(plain(value), option=orjson.OPT_INDENT_2).decode()
+        text = codec.encode_sound(plain(value), indented=True).decode()
         return text if len(text) > SHORT else None
     return None
 

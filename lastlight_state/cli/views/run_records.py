@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
 from rich.text import Text
 
+from lastlight_state import codec
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import GAP, Screen
@@ -51,7 +51,7 @@ def of_message(message: dict[str, Any], screen: Screen) -> Text:
 
 
 def _line(screen: Screen, when: str | None, kind: str, width: int, told: Any) -> Text:
-    text = told if isinstance(told, str) else orjson.dumps(plain(told)).decode()
+    text = told if isinstance(told, str) else codec.encode_sound(plain(told)).decode()
     short = screen.shown(text if len(text) <= SHORT else f"{text[:SHORT]}… [{len(text):,} characters]")
     marked = f"{screen.shown(kind[:SHORT]):<{width}}"
     line = Text.assemble((marked, "bold"), GAP, short)

@@ -146,7 +146,9 @@ class Copy(Repository):
         given = numbers(source, copied)
         target = context.scope.backend
         judge = (
-            contents.not_for_postgres if source.backend.large_values_in_rows != target.large_values_in_rows else None
+            contents.not_for_postgres
+            if source.backend.large_values_in_rows and not target.large_values_in_rows
+            else None
         )
         tables: list[CopiedTable] = []
         for subject in copied:

@@ -83,9 +83,9 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
 
 
 def not_for_postgres(subject: Subject, row: Row) -> str | None:
-    """What Postgres refuses of a row of SQLite: NUL characters and halves of surrogate pairs."""
+    """What Postgres refuses of a row of SQLite, or changes: NUL, halves of surrogate pairs, some long integers."""
     for column, value in zip(subject.columns, row, strict=True):
-        if value.__class__ is str and ("\0" in value or "\\u" in value):
+        if value.__class__ is str and ("\0" in value or "\\u" in value or _may_be_rounded(column, value)):
             problem = _problem(column, value)
             if problem:
                 return problem
@@ -107,10 +107,18 @@ def _problem(column: sa.Column[Any], text: str) -> str | None:
     try:
         codec.check_text(column.name, text)
         if is_json(column):
-            codec.encode(column.name, codec.decode(text), max_bytes=_NO_LIMIT, max_depth=_DEEPEST)
+            value = codec.decode(text)
+            if codec.canonical(value) != codec.canonical(codec.decode_jsonb(text)):
+                return f"{column.name}: an integer beyond 64 bits that Postgres gives back as a float"
+            if "\\u" in text:
+                codec.encode(column.name, value, max_bytes=_NO_LIMIT, max_depth=_DEEPEST)
     except InvalidValue as error:
         return str(error)
     return None
+
+
+def _may_be_rounded(column: sa.Column[Any], text: str) -> bool:
+    return is_json(column) and codec.may_hold_long_integers(text.encode("utf-8", "replace"))
 
 
 def _portable(value: Any) -> Any:

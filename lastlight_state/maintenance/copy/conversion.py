@@ -56,7 +56,7 @@ def _time_text(moment: datetime) -> str:
 
 def _json_text(text: str) -> str:
     """JSON in the form in which this library writes it: Postgres puts blanks into it."""
-    return codec.encode_sound(codec.decode(text)).decode()
+    return codec.encode_sound(codec.decode_jsonb(text)).decode()
 
 
 def _decimal_text(value: Decimal) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db import columns
-from lastlight_state.db.columns import TextJson, in_code_points
+from lastlight_state.db.columns import JsonbText, in_code_points
 from lastlight_state.db.statements import Compiled, Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.migrations.metadata import METADATA
@@ -117,7 +117,7 @@ def is_json(column: sa.Column[Any]) -> bool:
 
 
 def _text_of(column: sa.Column[Any]) -> Any:
-    return sa.type_coerce(sa.cast(column, sa.Text), TextJson()).label(column.name)
+    return sa.type_coerce(sa.cast(column, sa.Text), JsonbText()).label(column.name)
 
 
 def _sorted(column: sa.Column[Any]) -> Any:

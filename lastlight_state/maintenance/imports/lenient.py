@@ -7,6 +7,7 @@ field is empty then. Reasons of statuses have no ``extra``: their texts stand in
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -34,7 +35,7 @@ _FIELD = re.compile(r"\w+\.(\w+)(?:\.(\w+))?")
 
 
 def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
-    """The value of a JSON text. With ``noticed``, NaN and infinities are read as these words, and counted.
+    """The value of a JSON text. With ``noticed``, NaN and numbers beyond all floats are read as texts, and counted.
 
     Raises `InvalidValue` for any other text.
     """
@@ -50,8 +51,11 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
         words.append(found)
         return found
 
+    def real(found: str) -> float | str:
+        return number if math.isfinite(number := float(found)) else word(found)
+
     try:
-        value = json.loads(text, parse_constant=word)
+        value = json.loads(text, parse_constant=word, parse_float=real)
     except (ValueError, TypeError, RecursionError):
         raise InvalidValue(where, problem) from None
     if not words:  # refused for what is not JSON by any reading

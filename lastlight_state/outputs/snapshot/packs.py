@@ -63,7 +63,7 @@ def _registered(stamp: tuple[Any, ...]) -> Registered:
 def input_of(texts: Sequence[Any]) -> RunInput:
     row = dict(zip((column.name for column in inputs.FULL), texts, strict=True))
     created = parse_time(codec.decode(row["created_at"]))
-    changed = {"revision": int(row["revision"]), "created_at": created, "payload": codec.decode(row["payload"])}
+    changed = {"revision": int(row["revision"]), "created_at": created, "payload": codec.decode_jsonb(row["payload"])}
     return RunInput.of({**row, **changed})
 
 
@@ -89,7 +89,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "boolean": lambda text: text == "true",
     "decimal": Decimal,
     "timestamp": _time,
-    "json": codec.decode,
+    "json": codec.decode_jsonb,
     "blob": lambda text: bytes.fromhex(text.removeprefix("\\x")),
 }
 

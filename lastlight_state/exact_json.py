@@ -1,0 +1,90 @@
+"""Reads JSON without changing a number.
+
+orjson reads an integer beyond 64 bits as the nearest float, without a word. Here it is that integer. What is beyond
+every float, such as ``1e400``, is no JSON. A number with a fraction or an exponent is the nearest float, as everywhere
+in Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+#: The integers that orjson reads and writes.
+SMALLEST, GREATEST = -(2**63), 2**64 - 1
+
+_DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+#: A text, or a whole number that 64 bits may be too few for.
+_TEXT_OR_LONG = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(?<![0-9.eE+-])(-?[1-9][0-9]{18,}+)(?![.eE])', re.DOTALL)
+#: Stands for such a number while the rest is parsed; nobody can write it into a file beforehand.
+_STAND_IN = os.urandom(16).hex()
+
+
+def decode(text: str | bytes) -> Any:
+    """The value of JSON text, integers of any size exact. Raises ValueError on text that is no JSON.
+
+    A number that is beyond every float, such as ``1e400``, is no JSON here.
+    """
+    return _decoded(text, int)
+
+
+def decode_jsonb(text: str | bytes) -> Any:
+    """Like `decode`, for text that Postgres made of JSONB, in which a large float has the digits of an integer."""
+    return _decoded(text, _as_stored)
+
+
+def may_hold_long_integers(data: bytes) -> bool:
+    """False if no integer in JSON text has 19 digits, as all have that are beyond 64 bits. True is a guess.
+
+    Looks at every fourth byte first, and then at every second: a time or an id has no such row of digits there. A
+    search for the digits would take ten times as long as parsing does.
+    """
+    return b"0" * 4 in data[::4].translate(_DIGITS) and b"0" * 9 in data[::2].translate(_DIGITS)
+
+
+def _decoded(text: Any, number: Callable[[int], Any]) -> Any:
+    data = text.encode() if isinstance(text, str) else text
+    is_long = isinstance(data, bytes) and may_hold_long_integers(data)  # of anything else orjson says what is wrong
+    return _exact(data, number) if is_long else orjson.loads(data)
+
+
+def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
+    """The value of JSON text, each integer beyond 64 bits as ``number`` makes it."""
+    long: list[int] = []
+
+    def stand_in(found: re.Match[bytes]) -> bytes:
+        if found[1] is None or SMALLEST <= (value := int(found[1])) <= GREATEST:
+            return found[0]
+        long.append(value)
+        return b'["%s",%d]' % (_STAND_IN.encode(), len(long) - 1)  # an array cannot be the key of an object
+
+    root = [orjson.loads(_TEXT_OR_LONG.sub(stand_in, data))]
+    containers: list[Any] = [root] if long else []
+    for container in containers:
+        for key, child in container.items() if type(container) is dict else enumerate(container):
+            if type(child) is list and len(child) == 2 and child[0] == _STAND_IN:
+                container[key] = number(long[child[1]])
+            elif type(child) is dict or type(child) is list:
+                containers.append(child)
+    return root[0]
+
+
+def _as_stored(whole: int) -> Any:
+    """The float whose shortest digits these are, or else the integer, which another program stored."""
+    try:
+        number = float(whole)
+    except OverflowError:
+        return whole
+    return number if int(Decimal(repr(number))) == whole else whole
+
+
+def dumped_with_long_integers(value: Any, *, sort_keys: bool = False, indent: int | None = None) -> bytes:
+    """The JSON text of a value that orjson refuses for its integers."""
+    separators = (",", ":" if indent is None else ": ")
+    return json.dumps(value, ensure_ascii=False, separators=separators, sort_keys=sort_keys, indent=indent).encode()

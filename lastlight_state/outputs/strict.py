@@ -1,0 +1,63 @@
+"""The one way from what pydantic has validated to JSON: a value that pydantic would write as another one is refused."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Set as AbstractSet
+from math import isfinite
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from lastlight_state import codec
+from lastlight_state.errors import InvalidValue
+
+_LISTS = (list, tuple, deque)
+_NO_TEXT = (bytes, bytearray, memoryview)
+
+
+def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: bool, is_open: bool) -> Any:
+    """The instance as JSON by field name, sets in one order where it ``has_sets``.
+
+    ``is_open``: there may be values in it that its types say nothing of. Raises `InvalidValue` naming the path of one
+    that pydantic would write as another one: NaN and infinities, bytes, and two keys of one text.
+    """
+    try:
+        dumped = adapter.serializer.to_python(instance, mode="json", by_alias=False)
+        if not has_sets and not is_open:
+            return dumped
+        given = adapter.serializer.to_python(instance, by_alias=False, warnings=False)
+    except (ValueError, TypeError) as error:  # half of a surrogate pair is a ValueError
+        raise InvalidValue(where, f"cannot be written as JSON: {_reason(error)}") from None
+    if is_open:
+        _refuse_changed(where, given, dumped)
+    return codec.in_one_order(given, dumped) if has_sets else dumped
+
+
+def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
+    """Compare what has the same place in both. What a serializer of the model's own has rearranged is left to it."""
+    if isinstance(given, Mapping) and isinstance(dumped, dict):
+        if len(dumped) < len(given):
+            raise InvalidValue(where, "two keys are written as one text")
+        for value, (key, child) in zip(given.values(), dumped.items(), strict=False):
+            _refuse_changed(f"{where}.{key[:80]}", value, child)
+    elif isinstance(given, _LISTS) and isinstance(dumped, list):
+        for index, (value, child) in enumerate(zip(given, dumped, strict=False)):
+            _refuse_changed(f"{where}[{index}]", value, child)
+    elif isinstance(given, AbstractSet):  # its members are written in an order of its own
+        for value in given if isinstance(dumped, list) else ():
+            _refuse_scalar(where, value)
+    elif dumped is None or isinstance(dumped, str):
+        _refuse_scalar(where, given)
+
+
+def _refuse_scalar(where: str, given: Any) -> None:
+    if isinstance(given, float) and not isfinite(given):
+        raise InvalidValue(where, "NaN or infinity")
+    if isinstance(given, _NO_TEXT):
+        raise InvalidValue(where, f"{type(given).__name__} is not a JSON type")
+
+
+def _reason(error: Exception) -> str:
+    """The error's text; what cannot be encoded would stand in that of a `UnicodeError`."""
+    return "lone surrogate, or bytes that are not UTF-8" if isinstance(error, UnicodeError) else str(error)

@@ -1,0 +1,97 @@
+"""The one strict way from what a model has accepted to JSON."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, create_model, field_serializer
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.outputs import CacheKey
+from lastlight_state.store import StateStore
+
+NAN, INFINITY = float("nan"), float("-inf")
+CHANGED: list[tuple[Any, str]] = [
+    (NAN, "NaN or infinity"),
+    ([INFINITY], "NaN or infinity"),
+    ({"a": [1, {"b": NAN}]}, "NaN or infinity"),
+    (deque([NAN]), "NaN or infinity"),
+    ({1.5, INFINITY}, "NaN or infinity"),
+    (b"bytes", "bytes is not a JSON type"),
+    ({"a": (1, bytearray(b"x"))}, "bytearray is not a JSON type"),
+    ({1: "a", "1": "b"}, "two keys are written as one text"),
+    ("half \ud83d", "surrogate"),
+    ({"\ud83d": 1}, "surrogate"),
+]
+#: Types that say nothing of what they hold, each with what makes a value of the type of any value.
+OPEN: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "a field of Any": (create_model("OfAny", v=(Any, ...)), lambda value: {"v": value}),
+    "a field of a list": (create_model("OfList", v=(list[Any], ...)), lambda value: {"v": [value]}),
+    "a field of a dict": (create_model("OfDict", v=(dict[str, Any], ...)), lambda value: {"v": {"in": value}}),
+    "a dict": (dict, lambda value: {"in": value}),
+    "a payload": (create_model("Payload", payload=(Any, ...)), lambda value: value),
+}
+
+
+@pytest.mark.parametrize(("value", "problem"), CHANGED, ids=[f"{n}" for n in range(len(CHANGED))])
+def test_a_value_that_pydantic_would_write_as_another_is_refused(
+    every_backend: StateStore, run_id: str, value: Any, problem: str
+) -> None:
+    """outputs R-12: in outputs and the cache."""
+    for name, (model, holding) in OPEN.items():
+        made = every_backend.outputs.define(name.replace(" ", "_"), model)
+        key = CacheKey("w", "n", name)
+        with pytest.raises(InvalidValue, match=problem):
+            every_backend.outputs.results.put(made, run_id, "n", holding(value))
+        with pytest.raises(InvalidValue, match=problem):
+            every_backend.outputs.cache.ensure(key, made, holding(value))
+        assert every_backend.outputs.results.find(made, run_id, "n") is None
+        assert every_backend.outputs.cache.find(key, made) is None
+
+
+@pytest.mark.parametrize(("value", "problem"), CHANGED, ids=[f"{n}" for n in range(len(CHANGED))])
+def test_an_input_with_a_model_is_as_strict(every_backend: StateStore, run_id: str, value: Any, problem: str) -> None:
+    """outputs R-12."""
+    model = OPEN["a field of Any"][0]
+    with pytest.raises(InvalidValue, match=problem) as refused:
+        every_backend.outputs.inputs.ensure(run_id, {"v": value}, model=model)
+    assert refused.value.where.startswith("payload")
+    assert every_backend.outputs.inputs.find(run_id) is None
+
+
+@dataclass
+class Point:
+    x: int = 0
+
+
+class Wide(BaseModel):
+    x: int = 0
+
+
+def test_an_input_without_a_model_takes_json_values_alone(store: StateStore, run_id: str) -> None:
+    """outputs R-12: as events, contexts, messages and all others do; with the model the instance is stored."""
+    for payload in ({"p": Point()}, {"p": [Wide()]}, Point(), Wide()):
+        with pytest.raises(InvalidValue, match=r"Point|Wide"):
+            store.outputs.inputs.ensure(run_id, payload)
+        with pytest.raises(InvalidValue, match=r"Point|Wide"):
+            store.journal.events.append(run_id, "e", {"p": payload})
+    assert store.outputs.inputs.find(run_id) is None
+    assert store.outputs.inputs.ensure(run_id, Wide(x=3), model=Wide).payload == {"x": 3}
+
+
+def test_a_serializer_of_the_models_own_may_say_what_a_number_is_in_json(store: StateStore, run_id: str) -> None:
+    """outputs R-12: what it writes is no loss."""
+
+    class Named(BaseModel):
+        v: Any
+
+        @field_serializer("v", when_used="json")
+        def named(self, value: Any) -> Any:
+            return {"number": str(value)}
+
+    made = store.outputs.define("named", Named)
+    assert store.outputs.results.put(made, run_id, "n", {"v": NAN}).data == {"v": {"number": "nan"}}

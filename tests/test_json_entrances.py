@@ -1,0 +1,195 @@
+"""JSON values through every entrance: what was accepted comes back equal; what was refused is not there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+from pydantic import BaseModel
+from support.run_log.logs import id_of, run_log, start
+
+from lastlight_state.conversations import NewMessage
+from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge
+from lastlight_state.mailbox import Mailboxes
+from lastlight_state.outputs import CacheKey
+from lastlight_state.run_log import SessionState
+from lastlight_state.store import StateStore
+from lastlight_state.testing import Database
+from lastlight_state.workflows import RunOptions, Trigger
+
+TRIGGER = Trigger("t-1", type="api")
+ODD_TEXTS = ["\0", "\ud800", "a\udfffb", "é👩", "\\u0000", "12345678901234567890", ""]
+TEXTS = st.text(max_size=6) | st.sampled_from(ODD_TEXTS)
+NUMBERS = (
+    st.integers()
+    | st.integers(2**62, 2**66)
+    | st.integers(-(2**66), -(2**62))
+    | st.sampled_from([2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**23, 10**310])
+    | st.floats()
+    | st.sampled_from([-0.0, 5e-324, 1.7976931348623157e308, 2.0**53, 1e19, 1e20, 1e23, 0.1 + 0.2])
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture
+def defining(database: Database) -> StateStore:
+    """A store on each database that may define outputs."""
+    return database.open(migrate=True)
+
+
+#: What stores a value under a number of its own, and what finds it, None where nothing is stored.
+Entrance = tuple[Callable[[int, Any], Any], Callable[[int], Any]]
+
+#: Files of lines record what has happened: of some values they have something else, which the promises page names.
+LINES = ("run_log event", "states.put")
+
+
+def entrances(store: StateStore, folder: Path) -> dict[str, Entrance]:
+    """The ways in: columns of every domain, a log, a state and a mailbox."""
+    runs, journal, outputs = store.workflows.runs, store.journal, store.outputs
+    run = runs.create("w", trigger=TRIGGER, phase="p").id
+    raw, listed = outputs.define("raw", dict), outputs.define("listed", list[Any])
+    log = run_log(folder)
+    mailbox = Mailboxes(folder / "mail").create("g", "s")
+
+    def create(name: str, context: Any = None) -> str:
+        return runs.create("w", trigger=TRIGGER, phase="p", context=context, options=RunOptions(id=name)).id
+
+    def context_of(name: str) -> Any:
+        try:
+            return runs.get(name).context
+        except NotFound:
+            return None
+
+    def write_log(n: int, value: Any) -> None:
+        with start(log, id_of(n)) as writer:
+            writer.event({"type": "x", "v": value})
+
+    def logged(n: int) -> Any:
+        return next((one.event for one in log.runs.read(id_of(n), types=["agent.event"])), None)  # type: ignore[union-attr]
+
+    def put_state(n: int, value: Any) -> None:
+        log.states.put(SessionState.model_validate({"session_id": id_of(n), "messages": [{"v": value}]}))
+
+    def key(n: int) -> CacheKey:
+        return CacheKey("w", "n", f"basis {n}")
+
+    return {
+        "runs.create": (lambda n, v: create(f"c{n}", {"v": v}), lambda n: context_of(f"c{n}")),
+        "events.append": (
+            lambda n, v: journal.events.append(run, "e", {"v": v}, event_id=f"e{n}"),
+            lambda n: part(journal.events.find(run, f"e{n}"), "payload"),
+        ),
+        "signals.send": (
+            lambda n, v: journal.signals.send(run, "s", {"v": v}, signal_id=f"s{n}"),
+            lambda n: part(journal.signals.find(run, f"s{n}"), "payload"),
+        ),
+        "tool_calls.create": (
+            lambda n, v: journal.tool_calls.create(run, "t", input={"v": v}, call_id=f"t{n}"),
+            lambda n: part(journal.tool_calls.find(run, f"t{n}"), "input"),
+        ),
+        "messages.create": (
+            lambda n, v: store.conversations.messages.create(NewMessage("user", {"v": v}, id=f"m{n}")),
+            lambda n: part(store.conversations.messages.find(f"m{n}"), "content"),
+        ),
+        "inputs.ensure": (
+            lambda n, v: outputs.inputs.ensure(create(f"i{n}"), {"v": v}),
+            lambda n: part(outputs.inputs.find(f"i{n}"), "payload"),
+        ),
+        "inputs.ensure(model=)": (
+            lambda n, v: outputs.inputs.ensure(create(f"j{n}"), {"v": v}, model=Open),
+            lambda n: part(outputs.inputs.find(f"j{n}"), "payload"),
+        ),
+        "results.put, dict": (
+            lambda n, v: outputs.results.put(raw, run, "n", {"v": v}, iteration=n),
+            lambda n: part(outputs.results.find(raw, run, "n", iteration=n), "data"),
+        ),
+        "results.put, list[Any]": (
+            lambda n, v: outputs.results.put(listed, run, "n", [{"v": v}], iteration=n),
+            lambda n: (part(outputs.results.find(listed, run, "n", iteration=n), "data") or [None])[0],
+        ),
+        "results.put, a field of Any": (
+            lambda n, v: outputs.results.put(outputs.define("open", Open), run, "n", {"v": v}, iteration=n),
+            lambda n: part(outputs.results.find("open", run, "n", iteration=n), "data"),
+        ),
+        "cache.ensure": (
+            lambda n, v: outputs.cache.ensure(key(n), raw, {"v": v}),
+            lambda n: part(outputs.cache.find(key(n), raw), "data"),
+        ),
+        "inbox.send": (
+            lambda n, v: mailbox.inbox.send(message_id=f"x{n}", kind="chat", content={"v": v}),
+            lambda n: part(mailbox.inbox.find(f"x{n}"), "content"),
+        ),
+        "run_log event": (write_log, logged),
+        "states.put": (put_state, lambda n: (part(log.states.find(id_of(n)), "messages") or [None])[0]),
+    }
+
+
+class Open(BaseModel):
+    v: Any
+
+
+def part(found: Any, name: str) -> Any:
+    return None if found is None else getattr(found, name)
+
+
+def as_in_a_line(value: Any) -> Any:
+    """What a line has of a value: null for what is no number, U+FFFD for half of a character."""
+    if isinstance(value, dict):
+        return {as_in_a_line(key): as_in_a_line(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return list(map(as_in_a_line, value))
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def through_all(store: StateStore, folder: Path, examples: int) -> Counter[str]:
+    """How many values each entrance accepted and refused."""
+    ways, told, n = entrances(store, folder), Counter[str](), 0
+
+    @settings(max_examples=examples, deadline=None)
+    @given(VALUES)
+    @example({"a": [10**310, 2**64, -(2**63) - 1, 10**23]})
+    @example({"a": [float("nan"), float("inf")]})
+    @example(["a\0b", {"\0": 1}])
+    @example([{"\ud800": "\udfff"}])
+    def each(value: Any) -> None:
+        nonlocal n
+        n += 1
+        for name, (put, find) in ways.items():
+            try:
+                put(n, value)
+            except (InvalidValue, PayloadTooLarge):
+                told[f"{name} refused"] += 1
+                assert find(n) is None, name
+                continue
+            told[f"{name} accepted"] += 1
+            found = find(n)
+            expected = as_in_a_line(value) if name in LINES else value
+            assert {"v": expected} == {"v": found["v"]}, name
+
+    each()
+    return told
+
+
+def test_json_values_come_back_equal_or_are_refused_by_name(defining: StateStore, tmp_path: Path) -> None:
+    """house H-58: through every entrance, and whatever they hold."""
+    told = through_all(defining, tmp_path, 25)
+    assert all(told[f"{name} accepted"] >= 10 for name in entrances(defining, tmp_path / "again"))
+
+
+@pytest.mark.soak
+def test_thousands_of_json_values_come_back_equal_or_are_refused_by_name(defining: StateStore, tmp_path: Path) -> None:
+    """house H-58."""
+    print(through_all(defining, tmp_path, 1_000))  # noqa: T201 - the counts, with -s
