@@ -38,13 +38,13 @@ SAID = {"server_version": "17.0", "TimeZone": "UTC"}
 def test_opening_names_the_setting_that_a_server_needs(
     said: dict[str, str], refusal: str, error: type[StateError], text: str
 ) -> None:
-    """backends B-90."""
+    """backends B-95."""
     with server_that_says(said, refusal=refusal) as url, pytest.raises(error, match=text):
         StateStore.open(url)
 
 
 def test_a_server_that_only_reads_is_opened_for_reading(postgres_database: Database) -> None:
-    """backends B-90."""
+    """backends B-95."""
     reads_only = make_url(postgres_database.url).update_query_dict({"options": "-c default_transaction_read_only=on"})
     url = reads_only.render_as_string(hide_password=False)
     with pytest.raises(ReadOnlyTransaction, match="open with read_only=True"):
@@ -61,7 +61,7 @@ def test_a_database_that_does_not_exist_is_said_as_such(postgres_server: Throwaw
 
 
 def test_statements_that_were_prepared_elsewhere_name_the_pooler(postgres_database: Database) -> None:
-    """backends B-90: a pooler that ignores what is given at connect is met by its first mistake."""
+    """backends B-95: a pooler that ignores what is given at connect is met by its first mistake."""
     raw = postgres_database.raw()
     raw.execute("PREPARE taken AS SELECT 1")
     for sql in ("PREPARE taken AS SELECT 1", "EXECUTE none"):
@@ -71,7 +71,7 @@ def test_statements_that_were_prepared_elsewhere_name_the_pooler(postgres_databa
 
 
 def test_pgbouncer_is_named_unless_the_setting_is_given(postgres_database: Database) -> None:
-    """backends B-90: with a real one, where it is installed."""
+    """backends B-95: with a real one, where it is installed."""
     if PGBOUNCER is None:
         return
     with pooled(postgres_database) as url:
