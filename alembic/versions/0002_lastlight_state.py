@@ -287,6 +287,70 @@ def _on_postgres(guard: Guard) -> Iterator[str]:
         )
 
 
+# On SQLite times are texts and are compared as such, so all are spelled alike.
+
+_TIMES = {
+    "cron_fires": "scheduled_for lease_until started_at finished_at",
+    "cron_overrides": "updated_at",
+    "cron_schedules": "created_at updated_at last_run_at next_run_at retired_at",
+    "exchange_inboxes": "created_at",
+    "exchange_members": "joined_at left_at",
+    "executions": "started_at finished_at heartbeat_at",
+    "import_ledger": "imported_at",
+    "maintenance_receipts": "started_at updated_at finished_at",
+    "messaging_sessions": "created_at last_activity_at deactivated_at",
+    "output_cache": "created_at expires_at",
+    "output_tables": "created_at updated_at",
+    "progressions": "created_at",
+    "session_transitions": "created_at",
+    "tombstones": "deleted_at",
+    "vector_namespaces": "created_at",
+    "workflow_approvals": "responded_at created_at expires_at consumed_at",
+    "workflow_overrides": "updated_at",
+    "workflow_runs": (
+        "started_at updated_at finished_at queued_at admitted_at wake_at cancel_requested_at "
+        "deadline_at claimed_at heartbeat_at lease_expires_at previous_heartbeat_at previous_lease_expires_at"
+    ),
+    "human_requests": "requested_at expires_at answered_at",
+    "messages": "created_at revised_at",
+    "messaging_messages": "timestamp",
+    "output_history": "written_at removed_at",
+    "run_events": "occurred_at",
+    "run_frames": "created_at",
+    "run_inputs": "created_at",
+    "run_loops": "updated_at",
+    "run_nodes": "wake_at updated_at",
+    "run_signals": "received_at consumed_at",
+    "run_transitions": "at",
+    "sandboxes": "shipped_at completed_at created_at updated_at",
+    "scores": "scored_at superseded_at",
+    "tool_calls": "started_at finished_at",
+    "vectors": "created_at updated_at",
+    "exchange_deliveries": "delivered_at taken_until acked_at",
+    "sessions": "created_at updated_at started_at ended_at last_message_at heartbeat_at",
+    "branches": "created_at started_at ended_at",
+    "session_changes": "at",
+}
+
+
+def _spelled_alike(table: str) -> Iterator[str]:
+    odd = {
+        name: f"strftime('%Y-%m-%dT%H:%M:%fZ', NEW.{name}, '+0 days') IS NOT NEW.{name}"
+        for name in _TIMES[table].split()
+    }
+    refuse = f"SELECT RAISE(ABORT, 'times of {table} are spelled like 2026-02-03T12:34:56.789Z')"
+    yield (
+        f"CREATE TRIGGER {table}_times_new BEFORE INSERT ON {table} FOR EACH ROW WHEN {' OR '.join(odd.values())} "
+        f"BEGIN {refuse}; END"
+    )
+    if f"{table}_no_update" not in {guard.name for guard in _GUARDS}:
+        when = " OR ".join(f"(NEW.{name} IS NOT OLD.{name} AND {one})" for name, one in odd.items())
+        yield (
+            f"CREATE TRIGGER {table}_times_set BEFORE UPDATE OF {', '.join(odd)} ON {table} FOR EACH ROW WHEN {when} "
+            f"BEGIN {refuse}; END"
+        )
+
+
 # On SQLite a statement with OR REPLACE deletes the row that has the new key, and fires no delete trigger for it.
 
 # The keys of each table that an update may change: columns, and the rows among which they are unique. None for tables
@@ -407,6 +471,8 @@ def _sqlite() -> Iterator[str]:
     )
     for table in _KEYS:
         yield from _never_replaced(table)
+    for table in _TIMES:
+        yield from _spelled_alike(table)
     for column, words in (("invocation_kind", "invocation_kinds"), ("source_kind", "source_kinds")):
         for name, event in (("insert", "INSERT"), ("update", f"UPDATE OF {column}")):
             yield (
@@ -642,8 +708,12 @@ def _columns_of_executions() -> None:
     op.add_column("executions", _count("iteration", 0))
     _add("executions", ("attempt", INTEGER), ("outcome", TEXT), ("heartbeat_at", TIME), ("claim_epoch", INTEGER))
     op.add_column("executions", sa.Column("cached", FLAG, server_default=sa.false(), nullable=False))
-    _add("executions", ("model", TEXT), ("price_table", TEXT), ("cost_micros", INTEGER), ("vcs_pointer", TEXT))
-    _add("executions", ("work_dir", TEXT), ("checkpoint", JSON), ("error_detail", JSON), ("details", JSON))
+    _add("executions", ("model", TEXT), ("price_table", TEXT), ("cost_micros", INTEGER), ("cost_picos", INTEGER))
+    op.add_column(
+        "executions", sa.Column("input_includes_cache_reads", FLAG, server_default=sa.false(), nullable=False)
+    )
+    _add("executions", ("vcs_pointer", TEXT), ("work_dir", TEXT))
+    _add("executions", ("checkpoint", JSON), ("error_detail", JSON), ("details", JSON))
 
 
 def _columns_of_approvals() -> None:
@@ -1385,8 +1455,8 @@ _SUMMARY = (
 )
 _USAGE = (
     "skill, owner, repo, model, trigger_type, success, outcome, stop_reason, finished_at, input_tokens, "
-    "output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, cost_micros, node_id, "
-    "iteration, attempt, cached"
+    "output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, cost_micros, cost_picos, "
+    "input_includes_cache_reads, node_id, iteration, attempt, cached"
 )
 _APPROVAL = (
     "created_at DESC, id DESC, workflow_run_id, gate, status, kind, requested_by, responded_by, responded_at, "

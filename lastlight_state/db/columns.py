@@ -33,7 +33,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lastlight_state import codec
 from lastlight_state.backends.facts import Form
-from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.clock import aware_utc, iso_text, spelled
 
 _NO_LIMIT = 2**40
 
@@ -49,6 +49,15 @@ class IsoTimestamp(TypeDecorator[datetime]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         return read_time
+
+
+class SpelledIsoTimestamp(IsoTimestamp):
+    """A time in a table that other programs may write to, read in any spelling. Statements must not compare it."""
+
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        return _read_spelled
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -127,7 +136,7 @@ class IntegerFlag(TypeDecorator[bool]):
         return None if value is None else int(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return lambda value: None if value is None else bool(value)
+        return _read_flag
 
 
 class NumericFlag(IntegerFlag):
@@ -210,12 +219,35 @@ def in_code_points(column: sa.ColumnElement[str]) -> CodePoints:
     return CodePoints(column)
 
 
+#: What stands between the numbers of a stored time.
+_MARKS = "--T::."
+
+
 def read_time(text: str | None) -> datetime | None:
-    """The time of a stored text, or None."""
+    """Return the time of a stored text, or None. Raises ValueError for a time that is spelled another way.
+
+    Such a text would be compared as it stands, and so come before or after the wrong ones.
+    """
     if text is None:
         return None
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo is UTC else parse_time(text)
+    if text[4:20:3] != _MARKS or text[23:] != "Z":
+        raise ValueError("not spelled as times are stored")
+    return datetime.fromisoformat(text)
+
+
+def _read_spelled(text: str | None) -> datetime | None:
+    moment = spelled(text)
+    if moment is None and text is not None:
+        raise ValueError("no time")
+    return moment
+
+
+def _read_flag(stored: int | None) -> bool | None:
+    if stored is None:
+        return None
+    if stored not in (0, 1):
+        raise ValueError("neither true nor false")
+    return stored == 1
 
 
 def _read_decimal(text: str | None) -> Decimal | None:
@@ -274,6 +306,8 @@ Exact: TypeEngine[Decimal] = ExactNumeric().with_variant(TextDecimal(), "sqlite"
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
 #: For the parameters of keys: a page that begins after a time that was cut off repeats rows, or leaves some out.
 KeyTimestamp: TypeEngine[datetime] = ExactUtcTimestamp().with_variant(ExactIsoTimestamp(), "sqlite")
+#: For values that are only read: another program may spell them in its way.
+SpelledTimestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(SpelledIsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 Bytes: TypeEngine[bytes] = RawBytes()
 

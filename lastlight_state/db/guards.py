@@ -5,13 +5,14 @@ Revisions spell the triggers out in SQL for each product. Tests render the decla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, Table
 
 from lastlight_state.db.base import Base
+from lastlight_state.db.columns import Timestamp
 
 Event = Literal["insert", "update", "delete", "truncate"]
 
@@ -130,6 +131,29 @@ def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
         only="sqlite",
         replacing=True,
     )
+
+
+def keep_spelling(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
+    """Add the guards that refuse times in another spelling than ours, for every table that has times.
+
+    SQLite compares times as texts, so another spelling has another order. Call it when all models are there. An update
+    is refused only if it changes the time.
+    """
+    made = (guard for table in metadata.sorted_tables for guard in _spelling_of(table))
+    return declare(guard for guard in made if guard.name not in _declared(metadata))
+
+
+def _spelling_of(table: Table) -> Iterator[Guard]:
+    names = tuple(column.name for column in table.columns if column.type is Timestamp)
+    if not names:
+        return
+    message = f"times of {table.name} are spelled like 2026-02-03T12:34:56.789Z"
+    odd = [f"strftime('%Y-%m-%dT%H:%M:%fZ', NEW.{name}, '+0 days') IS DISTINCT FROM NEW.{name}" for name in names]
+    changed = [f"(NEW.{name} IS DISTINCT FROM OLD.{name} AND {one})" for name, one in zip(names, odd, strict=True)]
+    yield Guard(f"{table.name}_times_new", table.name, "insert", message, when=" OR ".join(odd), only="sqlite")
+    if f"{table.name}_no_update" not in _declared(table.metadata):
+        when = " OR ".join(changed)
+        yield Guard(f"{table.name}_times_set", table.name, "update", message, when=when, of=names, only="sqlite")
 
 
 def _declared(metadata: MetaData) -> dict[str, Guard]:

@@ -10,7 +10,7 @@ SQL puts them there. A combination of types that was met before costs one look i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from types import NoneType
 from typing import Any
 
@@ -21,8 +21,8 @@ from lastlight_state.db.parameters import Convert
 Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
 
-#: `read_time` inlined for the usual case, a time in UTC.
-_TIME = "(t if (t := iso({0})).tzinfo is utc else read_time({0}))"
+#: `read_time` inlined for the usual case, a time that is spelled as ours.
+_TIME = "(iso({0}) if {0}[4:20:3] == '--T::.' and {0}[23:] == 'Z' else read_time({0}))"
 
 
 #: What converters raise for stored values that they cannot read, a value of another type included.
@@ -70,7 +70,7 @@ def builders(
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
     given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}
-    scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "utc": UTC, "read_time": read_time}
+    scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "read_time": read_time}
     sound = sound or Sound([None] * len(keys))
     scope |= {"known": sound.known, "sound": sound}
     names = ", ".join(f"{name}={name}" for name in scope)

@@ -8,7 +8,7 @@ from lastlight_state.conversations import (
     views as conversations_views,
 )
 from lastlight_state.db.base import Base
-from lastlight_state.db.guards import declared_guards
+from lastlight_state.db.guards import declared_guards, keep_spelling
 from lastlight_state.db.reactions import declared_reactions
 from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
@@ -48,6 +48,8 @@ DECLARED_BY = (
 
 #: Every table and index of the central schema.
 METADATA = Base.metadata
+
+keep_spelling(METADATA)
 
 #: Every trigger of the central schema that refuses something.
 GUARDS = declared_guards()

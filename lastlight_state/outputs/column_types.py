@@ -31,7 +31,7 @@ TYPES: dict[str, sa.types.TypeEngine[Any]] = {
     "real": columns.Real,
     "boolean": columns.Boolean,
     "decimal": columns.Exact,
-    "timestamp": columns.Timestamp,
+    "timestamp": columns.SpelledTimestamp,
     "json": columns.Json,
     "blob": sa.LargeBinary(),
 }

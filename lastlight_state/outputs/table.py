@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.db.base import NAMING
+from lastlight_state.db.columns import Timestamp
 from lastlight_state.errors import MisuseError
 from lastlight_state.outputs import words
 from lastlight_state.outputs.column_types import TYPES
@@ -92,12 +93,17 @@ class OutputTable(Generic[M]):
 
 
 def sql_table(
-    name: str, columns: Sequence[OutputColumn], *, comment: str | None = None, comments: dict[str, str] | None = None
+    name: str,
+    columns: Sequence[OutputColumn],
+    *,
+    comment: str | None = None,
+    comments: dict[str, str] | None = None,
+    is_foreign: bool = False,
 ) -> sa.Table:
-    """The SQLAlchemy table of an output table, in metadata of its own."""
+    """The SQLAlchemy table of an output table, in metadata of its own. ``is_foreign``: a caller made it."""
     metadata = sa.MetaData(naming_convention=NAMING)
     sa.Table("workflow_runs", metadata, sa.Column("id", TYPES["text"], primary_key=True))
-    made = [_sql_column(column, (comments or {}).get(column.name)) for column in columns]
+    made = [_sql_column(column, (comments or {}).get(column.name), is_foreign=is_foreign) for column in columns]
     table = sa.Table(name, metadata, *made, sa.ForeignKeyConstraint(["run_id"], ["workflow_runs.id"]), comment=comment)
     known = table.c
     if set(words.BOOKKEEPING[:4]).issubset(known.keys()):  # a table of the caller's making may have some of them
@@ -107,11 +113,12 @@ def sql_table(
     return table
 
 
-def _sql_column(column: OutputColumn, comment: str | None) -> sa.Column[Any]:
+def _sql_column(column: OutputColumn, comment: str | None, *, is_foreign: bool) -> sa.Column[Any]:
     default = sa.text("0") if column.name == "iteration" and column.primary_key else None
+    is_ordered = column.name in words.BOOKKEEPING and column.type == "timestamp" and not is_foreign
     return sa.Column(
         column.name,
-        TYPES[column.type],
+        Timestamp if is_ordered else TYPES[column.type],
         primary_key=column.primary_key,
         nullable=column.nullable,
         server_default=default,

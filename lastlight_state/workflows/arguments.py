@@ -100,7 +100,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Usage:
-    """What an execution consumed, as running totals. ``cost_usd`` is exact to a micro-dollar."""
+    """What an execution consumed, as running totals. ``cost_usd`` is exact to a picodollar.
+
+    ``input_includes_cache_reads``: whether the provider counts tokens that were read from a cache as input, too. Totals
+    then count them once. It is kept with the tokens of the last report that had any.
+    """
 
     turns: int | None = None
     input_tokens: int | None = None
@@ -111,6 +115,7 @@ class Usage:
     cost_usd: Decimal | None = None
     model: str | None = None
     price_table: str | None = None
+    input_includes_cache_reads: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ USAGE = (
     "cache_creation_input_tokens",
     "cost_usd",
     "cost_micros",
+    "cost_picos",
+    "input_includes_cache_reads",
     "node_id",
     "iteration",
     "attempt",

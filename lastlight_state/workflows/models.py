@@ -123,6 +123,8 @@ class ExecutionModel(Base):
     model: Mapped[str | None]
     price_table: Mapped[str | None]
     cost_micros: Mapped[int | None]
+    cost_picos: Mapped[int | None]
+    input_includes_cache_reads: Mapped[bool] = mapped_column(server_default=false())
     vcs_pointer: Mapped[str | None]
     work_dir: Mapped[str | None]
     checkpoint: Mapped[Any] = json_column(nullable=True)

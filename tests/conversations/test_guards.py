@@ -116,7 +116,10 @@ def test_nobody_replaces_a_message_by_its_id(sqlite_database: Database) -> None:
     store.conversations.messages.create(said("a")[0])
     raw = sqlite_database.raw()
     with pytest.raises(sqlite3.IntegrityError, match="never replaced"):
-        raw.execute("INSERT OR REPLACE INTO messages (id, created_at, role, content) VALUES ('a', 'x', 'user', '1')")
+        raw.execute(
+            "INSERT OR REPLACE INTO messages (id, created_at, role, content) VALUES ('a', ?, 'user', '1')",
+            ["2026-02-03T12:34:56.789Z"],
+        )
 
 
 def _ended(store: StateStore) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.guards import unguarded
 from support.scratch import THINGS
 
 from lastlight_state.backends.base import Checkout, Mode
@@ -36,7 +37,7 @@ def runs(store: StateStore, count: int = 5) -> None:
 
 
 def damage(database: Database, column: str, value: str) -> None:
-    database.raw().execute(f"UPDATE workflow_runs SET {column} = {value} WHERE id = 'run-2'")
+    unguarded(database).execute(f"UPDATE workflow_runs SET {column} = {value} WHERE id = 'run-2'")
 
 
 @pytest.mark.parametrize("which", range(6))
@@ -77,7 +78,7 @@ def test_taking_the_next_run_passes_one_that_cannot_be_read(database: Database) 
     store = database.open()
     runs(store, 3)
     value = "'infinity'" if database.name == "postgresql" else "'soon'"
-    database.raw().execute(f"UPDATE workflow_runs SET deadline_at = {value} WHERE id = 'run-0'")
+    unguarded(database).execute(f"UPDATE workflow_runs SET deadline_at = {value} WHERE id = 'run-0'")
     database.clock.advance(seconds=7200)
     taken = store.workflows.claims.take_next(owner="w", limit=3)
     assert {"run-1", "run-2"} <= {claim.run_id for claim in taken}
@@ -92,7 +93,7 @@ def test_expiring_gates_passes_one_that_cannot_be_read(database: Database) -> No
         store.workflows.approvals.create(f"run-{n}", Gate("g", "Sure?", id=f"ap-{n}"))
     database.clock.advance(seconds=3600)
     late = "'-infinity'" if database.name == "postgresql" else "'0000'"
-    raw = database.raw()
+    raw = unguarded(database)
     raw.execute(f"UPDATE workflow_approvals SET expires_at = {late} WHERE id = 'ap-0'")
     for n in (1, 2):
         moment = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -106,16 +107,7 @@ NEVER = {"sqlite": "'soon'", "postgresql": "'infinity'"}
 
 def broken(database: Database, table: str, column: str, key: str) -> None:
     """Put a value into a column of a time that cannot be read."""
-    database.raw().execute(f"UPDATE {table} SET {column} = {NEVER[database.name]} WHERE id = '{key}'")
-
-
-def unguarded(database: Database, table: str) -> Any:
-    """A plain connection that may change rows which never change."""
-    raw = database.raw()
-    raw.execute(
-        f"DROP TRIGGER {table}_no_update" if database.name == "sqlite" else "SET session_replication_role = replica"
-    )
-    return raw
+    unguarded(database).execute(f"UPDATE {table} SET {column} = {NEVER[database.name]} WHERE id = '{key}'")
 
 
 def test_taking_one_run_passes_bad_rows_at_the_head(database: Database) -> None:
@@ -174,7 +166,7 @@ def test_messages_behind_one_that_cannot_be_read_are_given(database: Database) -
     for n in range(5):
         messages.append(session, role="user", content=f"message {n}")
     ids = [message.id for message in messages.since(session, after=0)]
-    raw = unguarded(database, "messaging_messages")
+    raw = unguarded(database)
     for bad in ids[1:4]:
         raw.execute(f"UPDATE messaging_messages SET timestamp = {NEVER[database.name]} WHERE id = {bad}")
     assert [message.id for message in messages.since(session, after=ids[0], limit=1)] == [ids[4]]
@@ -189,7 +181,7 @@ def test_a_follower_goes_on_behind_an_event_that_cannot_be_read(database: Databa
     store = database.open()
     runs(store, 1)
     store.journal.events.append_many("run-0", [NewEvent("e", {"n": n}) for n in range(3)])
-    unguarded(database, "run_events").execute("UPDATE run_events SET payload = '[1]' WHERE seq = 1")
+    unguarded(database).execute("UPDATE run_events SET payload = '[1]' WHERE seq = 1")
     assert [event.seq for event in store.journal.events.follow("run-0", idle_timeout=0)] == [0, 2]
 
 

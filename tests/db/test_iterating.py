@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.guards import unguarded
 from support.workflows.steps import started
 
 from lastlight_state import AsyncStateStore, Conflict, StateStore, aiterate, iterate
@@ -36,7 +37,7 @@ def test_rows_that_cannot_be_read_are_logged_and_passed_over(
     """house H-42."""
     store = sqlite_database.open()
     runs = [started(store).id for _ in range(3)]
-    sqlite_database.raw().execute("UPDATE workflow_runs SET started_at = 'soon' WHERE id = ?", [runs[1]])
+    unguarded(sqlite_database).execute("UPDATE workflow_runs SET started_at = 'soon' WHERE id = ?", [runs[1]])
     assert [run.id for run in iterate(store.workflows.runs.list, limit=1)] == [runs[2], runs[0]]
     [record] = caplog.records
     assert record.levelname == "ERROR"

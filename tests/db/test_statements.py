@@ -196,16 +196,14 @@ def test_what_cannot_be_read_names_its_table_its_row_and_its_column(
 
 
 @pytest.mark.parametrize("literal", ["'2026-02-03T12:34:56.789123+00:00'", "'2026-02-03 13:34:56.789+01:00'"])
-def test_times_in_the_words_of_other_writers_are_understood(sqlite_database: Database, literal: str) -> None:
-    """house H-31: byte-compatible with existing files, tolerant on read."""
+def test_times_in_the_words_of_other_writers_are_damage(sqlite_database: Database, literal: str) -> None:
+    """house H-57: read as they are meant, they would still be compared as they stand."""
     store = sqlite_database.open()
     with scratch_tables(store):
         insert(store)
         spoil(store, "at", literal)
-        found = get(store)
-    assert found is not None
-    assert found["at"].replace(microsecond=789_000) == AT
-    assert found["at"].tzinfo is UTC
+        with pytest.raises(CorruptData, match=r"scratch_things\.at of 't1'"):
+            get(store)
 
 
 def test_what_the_database_keeps_is_what_the_page_says(scratch: StateStore) -> None:

@@ -12,6 +12,8 @@ from support.migrations.golden import FOLDER
 from lastlight_state.migrations.metadata import GUARDS
 from lastlight_state.migrations.scripts import head
 
+#: Times whose names do not tell that they are some.
+TIMES = ("scheduled_for", "lease_until", "taken_until", "timestamp", "at")
 #: Tables of which the database refuses to delete rows.
 TABLES = sorted({guard.table for guard in GUARDS if guard.event == "delete"})
 
@@ -83,7 +85,9 @@ def _other(name: str, value: Any, kind: str, number: int) -> Any:
         return value
     if name in ("seq", "frame_no", "revision", "iteration", "attempt", "id") and kind == "INTEGER":
         return 900 + number
-    return value if kind != "TEXT" or name.endswith("_at") else f"other-{number}"
+    if kind != "TEXT" or name.endswith("_at"):
+        return value
+    return f"2026-02-03T12:00:00.{number:03}Z" if name in TIMES else f"other-{number}"
 
 
 def prepared(raw: sqlite3.Connection, key: Unique) -> tuple[str, tuple[Any, ...], str, tuple[Any, ...]]:

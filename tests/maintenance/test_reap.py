@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.cli.calls import lastlight_state
 from support.conversations.talk import running_hours_apart
+from support.guards import unguarded
 
 from lastlight_state import AsyncStateStore, InvalidValue
 from lastlight_state.conversations import NewSession
@@ -42,7 +43,7 @@ def test_silent_sessions_end_at_their_last_sign_of_life(
 def test_a_session_that_cannot_be_read_holds_up_no_other(sqlite_database: Database) -> None:
     """maintenance OP-33."""
     store = running_hours_apart(sqlite_database, "a", "b")
-    sqlite_database.raw().execute("UPDATE sessions SET status_reason = x'ff', ended_at = 'never' WHERE id = 'a'")
+    unguarded(sqlite_database).execute("UPDATE sessions SET status_reason = x'ff', ended_at = 'never' WHERE id = 'a'")
     assert store.maintenance.reap.run(older_than=timedelta(0)).counts == {"retired": 1, "skipped": 1}
     assert store.conversations.sessions.get("b").status == "aborted"
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
+from support.guards import unguarded
 from support.outputs.shapes import Analysis, Grown, a_run, no_time
 from support.workflows.steps import together
 
@@ -107,7 +108,7 @@ def test_an_entry_that_cannot_be_read_is_no_hit(database: Database) -> None:
     store = database.open(migrate=True)
     made = store.outputs.define("analysis", Analysis)
     store.outputs.cache.ensure(KEY, made, {"summary": "x"})
-    database.raw().execute(f"UPDATE output_cache SET created_at = {no_time(database)}")
+    unguarded(database).execute(f"UPDATE output_cache SET created_at = {no_time(database)}")
     assert store.outputs.cache.find(KEY, made) is None
 
 

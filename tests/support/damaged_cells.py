@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from support.filled_store import AT, ROWS, scene
+from support.guards import without_guards
 from support.shown import bundles, lists, looks
 
 from lastlight_state import StateStore
@@ -84,9 +85,7 @@ class Attack:
         self.store, self.tables = scene(database)
         self._sqlite = database.name == "sqlite"
         if self._sqlite:
-            raw = database.raw()
-            for [trigger] in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-                raw.execute(f"DROP TRIGGER {trigger}")
+            without_guards(database.raw())
         self._sound: dict[str, Any] = {}
         self._sound = self._shown(None)
         #: How many cells the database would not damage, and how many damaged ones were named by a list or look-up.

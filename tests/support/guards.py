@@ -7,6 +7,7 @@ from typing import Any
 
 from lastlight_state.db.guards import Guard
 from lastlight_state.db.reactions import EVENTS, Reaction
+from lastlight_state.testing import Database
 
 #: Inserts nothing, unless the statement that fired the trigger replaces rows: its policy becomes that of the trigger's
 #: own statements, and REPLACE stores a column's default instead of NULL.
@@ -105,6 +106,16 @@ def _reacting_function(reaction: Reaction) -> str:
         f"PERFORM {reaction.key} FROM {reaction.target} WHERE {reaction.key} IN ({keys}) FOR NO KEY UPDATE; "
         f"{reaction.statement(keys)}; END IF; RETURN NULL; END $reaction$"
     )
+
+
+def unguarded(database: Database) -> Any:
+    """A plain connection that no guard refuses anything; on SQLite the guards are gone for all."""
+    raw = database.raw()
+    if database.name == "sqlite":
+        without_guards(raw)
+    else:
+        raw.execute("SET session_replication_role = replica")
+    return raw
 
 
 def without_guards(raw: Any) -> None:

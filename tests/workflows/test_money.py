@@ -11,82 +11,86 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows.money import MOST_MIRRORED, dollars_of, micros_of, mirrored, stored_cost
+from lastlight_state.workflows.money import MILLION, MOST_MIRRORED, Cost, cost_of, dollars_of, mirrored, stored_cost
 from lastlight_state.workflows.words import MOST_REPORTED
 
 
 @pytest.mark.parametrize(
-    ("dollars", "micros"),
+    ("dollars", "cost"),
     [
-        ("0", 0),
-        ("0.0000005", 0),
-        ("0.0000015", 2),
-        ("0.0000025", 2),
-        ("0.00000250000000000000000000000000000001", 3),
-        ("1.5", 1_500_000),
-        ("1000000", 1_000_000_000_000),
-        ("1E-30", 0),
+        ("0", (0, 0)),
+        ("0.0000000000005", (0, 0)),
+        ("0.0000000000015", (0, 2)),
+        ("0.0000000000025", (0, 2)),
+        ("0.00000000000250000000000000000000000001", (0, 3)),
+        ("0.0000004", (0, 400_000)),
+        ("0.0000126", (12, 600_000)),
+        ("1.5", (1_500_000, 0)),
+        ("0.9999999999999", (1_000_000, 0)),
+        ("1000000", (1_000_000_000_000, 0)),
+        ("1E-30", (0, 0)),
     ],
 )
-def test_a_half_of_a_micro_dollar_goes_to_the_even_one(dollars: str, micros: int) -> None:
+def test_a_half_of_a_picodollar_goes_to_the_even_one(dollars: str, cost: tuple[int, int]) -> None:
     """workflows W-60."""
-    assert micros_of("cost", Decimal(dollars)) == micros
+    assert cost_of("cost", Decimal(dollars)) == cost
 
 
-@given(st.integers(0, MOST_REPORTED) | st.integers(0, 2**63 - 1))
-def test_what_is_stored_comes_back(micros: int) -> None:
+@given(st.integers(0, MOST_REPORTED - 1), st.integers(0, MILLION - 1))
+def test_what_is_stored_comes_back(micros: int, picos: int) -> None:
     """workflows W-60."""
-    if micros <= MOST_REPORTED:
-        assert micros_of("cost", dollars_of(micros)) == micros
-    assert stored_cost(micros, None) == dollars_of(micros)
+    assert cost_of("cost", dollars_of(micros, picos)) == (micros, picos)
+    assert stored_cost(micros, picos, None) == dollars_of(micros, picos)
+    assert stored_cost(micros, None, None) == dollars_of(micros)
 
 
-@given(st.integers(0, 10**12))
+@given(st.integers(0, MOST_REPORTED))
 def test_a_mirror_tells_the_same_micro_dollars(micros: int) -> None:
-    """workflows W-60."""
-    assert stored_cost(None, mirrored(micros)) == dollars_of(micros)
+    """workflows W-60: what other programs wrote in millionths of a dollar is read as they wrote it."""
+    assert stored_cost(None, None, mirrored(Cost(micros, 0))) == dollars_of(micros)
 
 
 @pytest.mark.parametrize("bad", [Decimal("-0.01"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), 1.5, 1, "1"])
 def test_what_is_no_amount_is_refused(bad: Decimal) -> None:
     """workflows W-7, W-60."""
     with pytest.raises(InvalidValue, match="cost"):
-        micros_of("cost", bad)
+        cost_of("cost", bad)
 
 
 def test_the_callers_decimal_context_changes_nothing() -> None:
     """workflows W-60."""
     with localcontext(prec=2, rounding=ROUND_UP) as context:
         context.traps[Inexact] = True
-        assert micros_of("cost", Decimal("123.4567895")) == 123_456_790
-        assert dollars_of(123_456_789) == Decimal("123.456789")
+        assert cost_of("cost", Decimal("123.4567890123455")) == (123_456_789, 12_346)
+        assert dollars_of(123_456_789, 12_345) == Decimal("123.456789012345")
 
 
 def test_no_cost_is_none() -> None:
     """workflows W-60."""
-    assert stored_cost(None, None) is None
-    assert stored_cost(0, 3.5) == 0
+    assert stored_cost(None, None, None) is None
+    assert stored_cost(0, 0, 3.5) == 0
 
 
-HALVES = (0.0000005, 0.0000015, 0.0000025, 0.1234565, 0.1234575, -0.0000015, -0.0000025, 0.49999999999999994e-6, 7e5)
+HALVES = (0.5e-12, 1.5e-12, 2.5e-12, 4e-7, 0.1234565, 0.1234575, -1.5e-6, 0.49999999999999994e-12, 999.9999995, 7e5)
+#: From 1,000 dollars on a float tells micro-dollars.
+LARGE = (1000.0000005, 1000.0000015, 123456.7890125, -2000.0000015)
 #: The last float that is believed.
 GREATEST = MOST_MIRRORED
 UNBELIEVABLE = (nextafter(MOST_MIRRORED, 1e300), 2**53 / 1_000_000, 1e300, float("inf"))
 
 
 def test_a_float_alone_says_the_same_amount_in_sql_as_in_a_record(store: StateStore, raw: Raw) -> None:
-    """workflows W-60, case 52: halves of a micro-dollar too, and amounts that no one can have spent."""
+    """workflows W-60, case 52: halves of a picodollar too, and amounts that no one can have spent."""
     run = started(store)
-    for index, dollars in enumerate((*HALVES, GREATEST, *UNBELIEVABLE)):
+    for index, dollars in enumerate((*HALVES, *LARGE, GREATEST, *UNBELIEVABLE)):
         raw.execution(run.id, f"e-{index:02}")
         raw("UPDATE executions SET cost_usd = ? WHERE id = ?", dollars, f"e-{index:02}")
     costs = [each.cost_usd for each in reversed(store.workflows.executions.list(run_id=run.id).items)]
     assert costs == [
-        *(dollars_of(round(dollars * 1e6)) for dollars in (*HALVES, GREATEST)),
+        *(dollars_of(0, round(dollars * 1e12)) for dollars in HALVES[:-1]),
+        *(dollars_of(round(dollars * 1e6)) for dollars in (HALVES[-1], *LARGE, GREATEST)),
         *[None] * len(UNBELIEVABLE),
     ]
-    assert costs[:7] == [
-        Decimal(each) for each in ("0 0.000002 0.000002 0.123456 0.123458 -0.000002 -0.000002".split())
-    ]
+    assert costs[:5] == [Decimal(each) for each in "0 0.000000000002 0.000000000002 0.0000004 0.1234565".split()]
     [summary] = store.workflows.runs.list()
     assert summary.totals.cost_usd == sum(cost for cost in costs if cost is not None)

@@ -51,7 +51,7 @@ class Registered(Record):
             columns=self.columns,
             signature=self.signature,
             model_digest=self.model_digest,
-            table=sql_table(self.table_name, self.columns),
+            table=sql_table(self.table_name, self.columns, is_foreign=self.kind == "custom"),
         )
 
 

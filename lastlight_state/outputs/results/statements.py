@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.columns import ExactNumeric, Real, Timestamp, in_code_points
+from lastlight_state.db.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.outputs.shapes import OutputColumn
@@ -152,7 +152,8 @@ class TableStatements:
     @cached_property
     def _written(self) -> Any:
         written = self._table.c.row_created_at
-        return sa.func.coalesce(written, _NEVER, type_=Timestamp).label("written") if written.nullable else written
+        kind = SpelledTimestamp if self.of.kind == "custom" else Timestamp
+        return sa.func.coalesce(written, _NEVER, type_=kind).label("written") if written.nullable else written
 
     @cached_property
     def _times(self) -> tuple[Any, ...]:

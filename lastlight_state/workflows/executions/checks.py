@@ -17,7 +17,7 @@ from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure
 from lastlight_state.workflows.checks import failure_columns, no_success, node_columns, presented, trigger_columns
 from lastlight_state.workflows.executions.lists import ANY_OUTCOME
 from lastlight_state.workflows.executions.statements import COUNTERS, GIVEN
-from lastlight_state.workflows.money import micros_of, mirrored
+from lastlight_state.workflows.money import cost_of, mirrored
 
 CHAT = "chat"
 ENDED = words.OUTCOMES - {"running"}
@@ -78,10 +78,14 @@ def usage_columns(usage: Usage | None) -> dict[str, Any]:
         name: None if value is None else valid.number(f"usage.{name}", value, most=words.MOST_REPORTED)
         for name, value in ((name, getattr(usage, name)) for name in COUNTERS)
     }
-    micros = None if usage.cost_usd is None else micros_of("usage.cost_usd", usage.cost_usd)
+    cost = None if usage.cost_usd is None else cost_of("usage.cost_usd", usage.cost_usd)
+    includes = valid.flag("usage.input_includes_cache_reads", usage.input_includes_cache_reads)
+    says_nothing = usage.input_tokens is None and usage.cache_read_input_tokens is None
     return row | {
-        "cost_micros": micros,
-        "cost_usd": None if micros is None else mirrored(micros),
+        "cost_micros": None if cost is None else cost.micros,
+        "cost_picos": None if cost is None else cost.picos,
+        "cost_usd": None if cost is None else mirrored(cost),
+        "input_includes_cache_reads": None if says_nothing else includes,
         "model": valid.optional("usage.model", usage.model, words.MODEL),
         "price_table": valid.optional("usage.price_table", usage.price_table, words.MODEL),
     }

@@ -16,7 +16,8 @@ class ExecutionSummary(Record):
     """An execution as lists show it: nothing large, the error cut to 500 characters.
 
     ``success`` is None and ``outcome`` is ``running`` while it is in flight. Durations are in milliseconds, the cost is
-    exact to a micro-dollar. Figures that were not reported are None.
+    exact to a picodollar. Figures that were not reported are None. ``input_includes_cache_reads``: whether the input
+    tokens contain those that were read from a cache.
     """
 
     id: str
@@ -46,13 +47,14 @@ class ExecutionSummary(Record):
     output_tokens: int | None
     cache_creation_input_tokens: int | None
     cache_read_input_tokens: int | None
+    input_includes_cache_reads: bool
     cost_usd: Decimal | None
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         values["outcome"] = outcome_of(values)
-        values["cost_usd"] = stored_cost(values.pop("cost_micros"), values["cost_usd"])
+        values["cost_usd"] = stored_cost(values.pop("cost_micros"), values.pop("cost_picos"), values["cost_usd"])
         return super().of(values)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.workflows.executions.records import ExecutionSummary
-from lastlight_state.workflows.kernel.executions import COLUMNS, HERE, IN_FLIGHT, MICROS, OUTCOME, duration
+from lastlight_state.workflows.kernel.executions import COLUMNS, HERE, IN_FLIGHT, MICROS, OUTCOME, PICOS, duration
 from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
 from lastlight_state.workflows.kernel.nodes import AT, KEY, NO_WAIT, TOUCHED
 from lastlight_state.workflows.kernel.rows import locking
@@ -24,7 +24,7 @@ _c = EXECUTIONS.c
 SUMMARY = tuple(
     sa.func.substr(_c.error, 1, 500).label("error") if column.name == "error" else column
     for column in COLUMNS
-    if column.name in (*ExecutionSummary.model_fields, "cost_micros")
+    if column.name in (*ExecutionSummary.model_fields, "cost_micros", "cost_picos")
 )
 
 _SIBLING = EXECUTIONS.alias("sibling")
@@ -138,7 +138,10 @@ def _grown(name: str) -> sa.ColumnElement[Any]:
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
 
 
-_costs_more = sa.and_(_param("cost_micros").is_not(None), sa.or_(MICROS.is_(None), _param("cost_micros") > MICROS))
+_more_picos = sa.and_(_param("cost_micros") == MICROS, _param("cost_picos") > PICOS)
+_costs_more = sa.and_(
+    _param("cost_micros").is_not(None), sa.or_(MICROS.is_(None), _param("cost_micros") > MICROS, _more_picos)
+)
 
 _at = bind("at", _c.heartbeat_at)
 
@@ -153,9 +156,10 @@ def _or_kept(*names: str) -> dict[str, sa.ColumnElement[Any]]:
 
 USAGE: dict[str, sa.ColumnElement[Any]] = {
     **{name: _grown(name) for name in COUNTERS},
-    "cost_micros": sa.case((_costs_more, _param("cost_micros")), else_=_c.cost_micros),
-    "cost_usd": sa.case((_costs_more, _param("cost_usd")), else_=_c.cost_usd),
-    **_or_kept("model", "price_table"),
+    **{
+        name: sa.case((_costs_more, _param(name)), else_=_c[name]) for name in ("cost_micros", "cost_picos", "cost_usd")
+    },
+    **_or_kept("model", "price_table", "input_includes_cache_reads"),
 }
 
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.scalars import millis_between, nearest
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.workflows.money import MOST_MIRRORED
+from lastlight_state.workflows.money import FINE, MILLION, MOST_MIRRORED, dollars_of
 from lastlight_state.workflows.tables import EXECUTIONS, shown
 from lastlight_state.workflows.words import MOST_REPORTED, Outcome
 
@@ -90,20 +90,40 @@ def close(
     return unit.change(CLOSE, facts)
 
 
-_mirrored = nearest(_c.cost_usd * sa.literal_column("1000000.0"))
-_believable = sa.func.abs(_c.cost_usd) <= sa.literal_column(f"{MOST_MIRRORED!r}")
+def _divided(amount: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """Whole millions of a whole amount; as on both databases, what is below zero is cut towards it."""
+    return amount.op("/", return_type=sa.BigInteger())(_million)
 
-#: The cost in whole micro-dollars. For rows that have only the float, the same as `money.stored_cost`.
-MICROS = sa.func.coalesce(_c.cost_micros, sa.case((_believable, _mirrored)))
+
+_million = number(MILLION)
+_mirrored = nearest(_c.cost_usd * sa.literal_column("1000000.0"))
+_finely = nearest(_c.cost_usd * sa.literal_column("1000000000000.0"))
+_believable = sa.func.abs(_c.cost_usd) <= sa.literal_column(f"{MOST_MIRRORED!r}")
+_is_fine = sa.func.abs(_c.cost_usd) < sa.literal_column(f"{FINE!r}")
+
+#: The whole micro-dollars of the cost. For rows that have only the float, the same as `money.stored_cost`.
+MICROS: sa.ColumnElement[int] = sa.func.coalesce(
+    _c.cost_micros, sa.case((_is_fine, _divided(_finely)), (_believable, _mirrored))
+)
+
+#: What the cost has below a micro-dollar, in picodollars.
+PICOS: sa.ColumnElement[int] = sa.case(
+    (_c.cost_micros.is_not(None), sa.func.coalesce(_c.cost_picos, number(0))),
+    (_is_fine, _finely % _million),
+    else_=number(0),
+)
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+#: The name of the sum of those cache reads that are part of the input already.
+INCLUDED = "included_cache_reads"
 
 _BELIEVED = number(-MOST_REPORTED), number(MOST_REPORTED)
 
 #: Whether another program's row says more than totals count.
 OVERSTATED = sa.or_(
     sa.and_(_c.cost_micros.is_(None), sa.not_(_believable)),
-    *(sa.not_(_c[name].between(*_BELIEVED)) for name in ("cost_micros", *TOKENS)),
+    *(sa.not_(_c[name].between(*_BELIEVED)) for name in ("cost_micros", "cost_picos", *TOKENS)),
 )
 
 
@@ -117,8 +137,18 @@ def _sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
 SUMS = (
     sa.func.count().label("executions"),
     _sum(MICROS).label("cost_micros"),
+    _sum(PICOS).label("cost_picos"),
     *(_sum(_c[name]).label(name) for name in TOKENS),
+    _sum(sa.case((_c.input_includes_cache_reads == sa.true(), _c.cache_read_input_tokens))).label(INCLUDED),
 )
 
 #: The names of the sums.
-COUNTED = ("executions", "cost_micros", *TOKENS)
+COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
+
+
+def summed(values: dict[str, Any]) -> dict[str, Any]:
+    """The sums of a row as totals have them: the cost in dollars, and the tokens in all, each counted once."""
+    values["cost_usd"] = dollars_of(int(values.pop("cost_micros")), int(values.pop("cost_picos")))
+    read = sum(values[name] for name in ("input_tokens", "output_tokens", "cache_read_input_tokens"))
+    values["total_tokens"] = read - values.pop(INCLUDED)
+    return values

@@ -12,7 +12,7 @@ from lastlight_state.db.records import DamagedRow, Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Row, parted, window
 from lastlight_state.workflows.indexes import RUN_SUMMARY
-from lastlight_state.workflows.money import dollars_of
+from lastlight_state.workflows.kernel.executions import summed
 from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.words import TERMINAL
@@ -110,5 +110,6 @@ def summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, .
 
 def _totals(found: dict[str, Any]) -> Totals:
     del found["workflow_run_id"]
-    found["cost_usd"] = dollars_of(int(found.pop("cost_micros")))
-    return Totals.of(found)
+    values = summed(found)
+    del values["total_tokens"]
+    return Totals.of(values)

@@ -6,24 +6,22 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.db.records import Record
-from lastlight_state.workflows.money import dollars_of
+from lastlight_state.workflows.kernel.executions import summed
 from lastlight_state.workflows.records import Totals
 
 
 class UsageTotals(Totals):
     """Sums over executions. Those in flight count with what they reported so far.
 
-    ``total_tokens`` is input, output and cache reads; cache writes are in ``cache_creation_input_tokens`` only.
+    ``total_tokens`` is input, output and cache reads, each counted once: cache reads of a report whose input includes
+    them are not added. Cache writes are in ``cache_creation_input_tokens`` only.
     """
 
     total_tokens: int = 0
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        values["cost_usd"] = dollars_of(int(values.pop("cost_micros")))
-        read = ("input_tokens", "output_tokens", "cache_read_input_tokens")
-        values["total_tokens"] = sum(values[name] for name in read)
-        return super().of(values)
+        return super().of(summed(values))
 
 
 class UsageBucket(UsageTotals):

@@ -18,6 +18,7 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS
+from lastlight_state.workflows.money import MILLION
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
 MOST_GROUPS = 500
@@ -90,12 +91,14 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 
 def _grouped(key: sa.ColumnElement[Any]) -> Statement:
     """The most expensive groups. The key is sorted through ``coalesce``: the databases sort NULL to opposite ends."""
-    cost = SUMS[1].element
+    micros, picos = SUMS[1].element, SUMS[2].element
+    million = number(MILLION)
+    cost = micros + picos.op("/")(million), picos % million
     return prepared(
         _over_all(key.label("key"), *SUMS)
         .where(_since, _until)
         .group_by(key)
-        .order_by(cost.desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
+        .order_by(cost[0].desc(), cost[1].desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
         .limit(number(MOST_GROUPS))
     )
 

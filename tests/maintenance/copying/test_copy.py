@@ -377,7 +377,7 @@ def test_what_postgres_cannot_hold_is_named_before_anything_is_written(
         store.workflows.overrides.put(f"workflow-{n}", enabled=False, by="ana")
     raw.execute("UPDATE workflow_overrides SET reason = 'a' || char(0) WHERE name = 'workflow-1'")
     raw.execute("UPDATE workflow_overrides SET updated_by = CAST(x'ff' AS TEXT) WHERE name = 'workflow-2'")
-    raw.execute("UPDATE workflow_overrides SET updated_at = '2026-01-01 00:00:00' WHERE name = 'workflow-3'")
+    raw.execute("UPDATE workflow_overrides SET updated_at = '2026-01-01T00:00:00.000Z' WHERE name = 'workflow-3'")
     raw.execute("UPDATE workflow_overrides SET reason = '[\"\\u0041 is no JSON' WHERE name = 'workflow-4'")
     run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
     raw.execute('UPDATE workflow_runs SET scratch = \'{"a": "\\u0000"}\' WHERE id = ?', [run.id])

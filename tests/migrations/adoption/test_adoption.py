@@ -102,9 +102,10 @@ def test_foreign_keys_are_kept_afterwards(sqlite_place: Place) -> None:
     original(sqlite_place, SEED, ROWS)
     backend = sqlite_place.backend()
     migrate(backend)
+    values = "('no', 'user', 'x', '2026-06-30T09:12:41.007Z')"
     with pytest.raises(Conflict) as caught, backend.migration(1) as connection:
         connection.connection.dbapi_connection.execute(  # type: ignore[union-attr]
-            "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES ('no', 'user', 'x', 'y')"
+            f"INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES {values}"
         )
     assert caught.value.code == "foreign_key"
 

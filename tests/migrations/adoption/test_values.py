@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.migrations.originals import ROWS, SEED, dump, original
 from support.migrations.support import Place, tables
+from support.stored_times import SPELLINGS, STORED, UNREADABLE
 
 from lastlight_state import StateStore
 from lastlight_state.db.columns import form_of
@@ -16,25 +17,6 @@ from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, migrate
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.state import SEED_TABLES
-
-#: Spellings of one instant.
-SPELLINGS = (
-    "2026-07-27 23:00:00",
-    "2026-07-27 23:00",
-    "2026-07-27T23:00:00",
-    "2026-07-27T23:00:00Z",
-    "2026-07-28T01:00:00.000+02:00",
-    "2026-07-28 01:00:00+0200",
-    "2026-07-27T23:00:00.000999+00:00",
-    "2026-07-27 16:00:00.0-07:00",
-    "2026-07-27 23:00:00,000",
-)
-STORED = "2026-07-27T23:00:00.000Z"
-#: What is no time, or would be a guess.
-UNREADABLE = (
-    "soon", "", "1785193200", "1785193200000", "2026-07-27", "20260727T230000Z", "2026-02-30T00:00:00.000Z",
-    "2026-07-27T24:00:00.000Z", "2026-07-27 23:00:00 +02:00", "27.7.2026 23:00", "now",
-)  # fmt: skip
 
 
 def columns_of(form: str) -> list[tuple[str, str]]:

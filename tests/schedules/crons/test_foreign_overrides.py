@@ -98,7 +98,8 @@ def test_a_replaced_override_is_noticed_too(sqlite_database: Database) -> None:
     store = sqlite_database.open()
     put(store)
     store.schedules.overrides.put("tidy", schedule="*/5 * * * *")
-    Raw(sqlite_database)("INSERT OR REPLACE INTO cron_overrides (name, updated_at) VALUES ('tidy', '2026')")
+    replace = "INSERT OR REPLACE INTO cron_overrides (name, updated_at) VALUES ('tidy', ?)"
+    Raw(sqlite_database)(replace, at("2026-02-03T12:00Z"))
     assert claimed(store) == []
     assert planned(store) == "03T13:00"
 

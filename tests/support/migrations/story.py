@@ -142,6 +142,8 @@ EXECUTIONS: list[Row] = [
         "outcome": "succeeded",
         "model": "large-1",
         "cost_micros": 132500,
+        "cost_picos": 250000,
+        "input_includes_cache_reads": True,
         "checkpoint": {"step": 3},
         "details": {"workspace": "/home/agent/workspace"},
     },

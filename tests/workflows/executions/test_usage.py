@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from typing import Any
@@ -134,12 +135,64 @@ def test_a_checkpoint_has_its_limit(store: StateStore) -> None:
         store.workflows.executions.update(execution.id, checkpoint=most + "x")
 
 
-def test_cost_is_stored_in_whole_micro_dollars_and_mirrored(store: StateStore, raw: Raw) -> None:
-    """workflows W-60."""
+def test_cost_is_stored_in_whole_picodollars_and_mirrored(store: StateStore, raw: Raw) -> None:
+    """workflows W-60: its whole micro-dollars, and what is below one."""
     execution = begun(store)
     updated = store.workflows.executions.update(execution.id, usage=Usage(cost_usd=Decimal("1.2345675")))
-    assert updated.cost_usd == Decimal("1.234568")
-    assert raw("SELECT cost_micros, cost_usd FROM executions") == [(1_234_568, 1.234568)]
+    assert updated.cost_usd == Decimal("1.2345675")
+    assert raw("SELECT cost_micros, cost_picos, cost_usd FROM executions") == [(1_234_567, 500_000, 1.2345675)]
+
+
+@pytest.mark.parametrize("cost", ["0.0000004", "0.0000126", "0.000000000001", "0.0000375"])
+def test_small_costs_add_up_exactly(store: StateStore, cost: str) -> None:
+    """workflows W-60: nothing is rounded for each execution, so nothing vanishes and nothing grows."""
+    executions, run = store.workflows.executions, started(store)
+    for _ in range(50):
+        execution = executions.start("deploy:plan", run_id=run.id)
+        executions.finish(execution.id, "succeeded", usage=Usage(cost_usd=Decimal(cost)))
+    [summary] = store.workflows.runs.list()
+    usage = store.workflows.usage
+    groups = usage.by("skill", since=run.started_at)
+    found = {summary.totals.cost_usd, usage.for_run(run.id).cost_usd, usage.daily(days=1)[0].cost_usd}
+    assert found | {group.cost_usd for group in groups} == {50 * Decimal(cost)}
+
+
+def test_a_report_below_a_micro_dollar_more_is_more(store: StateStore) -> None:
+    """workflows W-51, W-60: and a smaller one changes nothing."""
+    execution, update = begun(store), store.workflows.executions.update
+    for reported, stored in (("0.0000004", "0.0000004"), ("0.0000009", "0.0000009"), ("0.0000005", "0.0000009")):
+        assert update(execution.id, usage=Usage(cost_usd=Decimal(reported))).cost_usd == Decimal(stored)
+
+
+INPUT = Usage(input_tokens=1_000, output_tokens=50, cache_read_input_tokens=800)
+
+
+def test_cache_reads_that_the_input_includes_are_counted_once(store: StateStore) -> None:
+    """workflows W-145: in every total, beside reports of which the input includes none."""
+    executions, run, usage = store.workflows.executions, started(store), store.workflows.usage
+    for report in (INPUT, replace(INPUT, input_includes_cache_reads=True)):
+        executions.finish(executions.start("deploy:plan", run_id=run.id).id, "succeeded", usage=report)
+    assert {each.input_includes_cache_reads for each in executions.list(run_id=run.id).items} == {False, True}
+    since = run.started_at
+    for totals in (
+        usage.for_run(run.id),
+        usage.for_trigger(run.trigger_id),
+        usage.by("skill", since=since)[0],
+        usage.daily(days=1)[0],
+        usage.hourly(hours=1)[0],
+        usage.stats(since=since).totals,
+    ):
+        assert totals.total_tokens == 1_850 + 1_050
+        assert (totals.input_tokens, totals.cache_read_input_tokens) == (2_000, 1_600)
+
+
+def test_what_the_input_includes_is_kept_with_the_tokens(store: StateStore) -> None:
+    """workflows W-145: a report without tokens, or an end without a report, says nothing of it."""
+    execution, executions = begun(store), store.workflows.executions
+    executions.update(execution.id, usage=replace(INPUT, input_includes_cache_reads=True))
+    assert executions.update(execution.id, usage=Usage(turns=1)).input_includes_cache_reads
+    assert executions.finish(execution.id, "succeeded").input_includes_cache_reads
+    assert not executions.get(begun(store).id).input_includes_cache_reads
 
 
 def test_cost_adds_up_exactly(store: StateStore) -> None:
@@ -175,7 +228,7 @@ def test_a_report_on_a_row_with_a_float_only_grows(store: StateStore, raw: Raw) 
     assert executions.get(execution.id).cost_usd == Decimal("0.3")
     assert executions.update(execution.id, usage=Usage(cost_usd=Decimal("0.2"))).cost_usd == Decimal("0.3")
     assert executions.update(execution.id, usage=Usage(cost_usd=Decimal("0.4"))).cost_usd == Decimal("0.4")
-    assert raw("SELECT cost_micros, cost_usd FROM executions") == [(400_000, 0.4)]
+    assert raw("SELECT cost_micros, cost_picos, cost_usd FROM executions") == [(400_000, 0, 0.4)]
 
 
 def test_a_report_without_a_cost_leaves_a_float_that_nobody_believes(store: StateStore, raw: Raw) -> None:
@@ -183,4 +236,4 @@ def test_a_report_without_a_cost_leaves_a_float_that_nobody_believes(store: Stat
     execution = begun(store)
     raw("UPDATE executions SET cost_usd = 1e30")
     assert store.workflows.executions.update(execution.id, usage=Usage(turns=1)).cost_usd is None
-    assert raw("SELECT turns, cost_micros, cost_usd FROM executions") == [(1, None, 1e30)]
+    assert raw("SELECT turns, cost_micros, cost_picos, cost_usd FROM executions") == [(1, None, None, 1e30)]

@@ -39,7 +39,7 @@ def test_a_summary_shows_what_the_run_is_and_nothing_large(store: StateStore) ->
 
 
 def test_a_summary_has_the_totals_of_its_executions(store: StateStore, raw: Raw) -> None:
-    """workflows W-24, W-60, W-61: exact to the micro-dollar, legacy rows rounded, NULL counts 0."""
+    """workflows W-24, W-60, W-61: exact to the picodollar, legacy rows too, NULL counts 0."""
     run, other = started(store), started(store)
     for index, (micros, dollars) in enumerate(((100_000, 0.1), (200_000, 0.2), (None, 0.0000016), (None, None))):
         raw.execution(run.id, f"e-{index}")
@@ -52,7 +52,7 @@ def test_a_summary_has_the_totals_of_its_executions(store: StateStore, raw: Raw)
             f"e-{index}",
         )
     totals = {summary.id: summary.totals for summary in store.workflows.runs.list()}
-    assert totals[run.id].cost_usd == Decimal("0.300002")
+    assert totals[run.id].cost_usd == Decimal("0.3000016")
     assert (totals[run.id].executions, totals[run.id].input_tokens, totals[run.id].output_tokens) == (4, 6, 40)
     assert (totals[run.id].cache_read_input_tokens, totals[run.id].cache_creation_input_tokens) == (4, 0)
     assert (totals[other.id].executions, totals[other.id].cost_usd) == (0, Decimal(0))

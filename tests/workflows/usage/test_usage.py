@@ -86,7 +86,7 @@ def test_what_was_used_for_a_repository(store: StateStore, frozen_clock: FrozenC
 
 def test_ten_thousand_costs_in_any_order_add_up_alike(every_backend: StateStore, raw: Raw) -> None:
     """workflows W-60, case 52: 0.1 and 0.2, and floats of another program that end in half a micro-dollar."""
-    legacy = sum(round(n / 128 * 1e6) for n in range(1, 10_001) if n % 4 > 1)
+    legacy = sum(Decimal(n) / 128 for n in range(1, 10_001) if n % 4 > 1)
     for order in ("ASC", "DESC"):
         run = started(every_backend)
         raw(
@@ -97,7 +97,7 @@ def test_ten_thousand_costs_in_any_order_add_up_alike(every_backend: StateStore,
             f"FROM n, workflow_runs r WHERE r.id = ? ORDER BY n.i {order}",
             run.id,
         )
-        expected = Decimal(legacy + 2_500 * 300_000) / 1_000_000
+        expected = legacy + 2_500 * Decimal("0.3")
         assert every_backend.workflows.usage.for_run(run.id).cost_usd == expected
 
 
