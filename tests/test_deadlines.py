@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ from support.deadlines import SHORT, Timed, held_file, held_tables, late, promis
 from support.hostile_rows import fill
 
 from lastlight_state import Settings, StateStore
+from lastlight_state.aio import AsyncStateStore
 from lastlight_state.backends.base import Checkout, Mode
-from lastlight_state.errors import BackendBusy
+from lastlight_state.errors import BackendBusy, BackendUnavailable
 from lastlight_state.mailbox import Mailboxes
 from lastlight_state.testing import Database
 
@@ -23,6 +27,8 @@ from lastlight_state.testing import Database
 AT_ONCE = 24
 SQLITE = promised(SHORT, SHORT.busy_timeout)
 POSTGRES = promised(SHORT, SHORT.lock_timeout)
+#: For work that is more than one call, in seconds. Without the deadline it takes longer.
+UNHURRIED = 5.0
 
 
 def every_verb(database: Database, settings: Settings, at_once: int = AT_ONCE) -> list[Timed]:
@@ -133,3 +139,44 @@ def test_no_call_on_a_held_database_waits_longer_than_promised_by_default(
         print(f"\n{name}\n{deadlines.table(found, promise)}")  # noqa: T201 - it is what the test is run for
     wrong = {name: late(found, promise) for name, (found, promise) in tables.items() if late(found, promise)}
     assert not wrong, wrong
+
+
+def test_a_server_that_never_answers_is_given_up_in_the_time_for_a_connection() -> None:
+    """backends B-90: on Postgres, where the driver itself would wait for more than two minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://ana@127.0.0.1:{silent.getsockname()[1]}/db"
+        began = time.monotonic()
+        with pytest.raises(BackendUnavailable, match="did not answer in time"):
+            StateStore.open(url, settings=SHORT)
+        assert time.monotonic() - began < SHORT.pool_timeout * 1.25 + deadlines.WORK_SECONDS
+
+
+@pytest.mark.parametrize("file", ["inbound.db", "outbound.db"])
+def test_an_examination_gives_each_mailbox_its_share(sqlite_database: Database, file: str) -> None:
+    """backends B-90: what is held is an unreadable mailbox among others."""
+    store = sqlite_database.open(settings=SHORT)
+    for session in ("free", "held"):
+        store.mailbox.create("g", session)
+    with held_file(store.mailbox.root / "g" / "held" / file):
+        began = time.monotonic()
+        report = store.maintenance.doctor.examine(only=["DOC-12"])
+        assert time.monotonic() - began < UNHURRIED
+    [found] = report.findings
+    assert found.message == "mailboxes cannot be read"
+    assert [sample.partition(":")[0] for sample in found.samples] == ["g/held"]
+
+
+def test_a_coroutine_that_meets_a_held_file_waits_no_longer(sqlite_database: Database) -> None:
+    """backends B-90: the same calls, on worker threads."""
+    opened = sqlite_database.open(settings=SHORT.model_copy(update={"journal_mode": "delete"}))
+    opened.workflows.runs.list()
+
+    async def calls(store: AsyncStateStore) -> None:
+        for call in (store.workflows.runs.list, partial(store.workflows.overrides.clear, "wf")):
+            began = time.monotonic()
+            with pytest.raises(BackendBusy):
+                await call()
+            assert time.monotonic() - began < SQLITE * 1.25 + deadlines.WORK_SECONDS
+
+    with held_file(opened.backend.files[0]):
+        asyncio.run(calls(AsyncStateStore(opened)))

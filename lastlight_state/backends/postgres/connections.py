@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import ceil
 from typing import Any, cast
 
 import psycopg
@@ -37,6 +38,8 @@ def maker(url: URL, options: Options) -> Engine:
         arguments["prepare_threshold"] = None
     else:
         arguments["options"] = " ".join(_server_settings(url, options))
+    if "connect_timeout" not in url.query:  # else the driver waits for more than two minutes
+        arguments["connect_timeout"] = max(1, ceil(options.pool_timeout))
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg"),

@@ -71,6 +71,8 @@ def _of_server(error: Exception, state: str) -> StateError:
 
 
 def _without_state(error: Exception) -> StateError:
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return BackendUnavailable("the server did not answer in time: check the URL, and that it runs", reason="pool")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         said = " ".join(str(error).partition("\n")[0].split())  # for people: a refused login has no other reason
         if "startup parameter" in said:  # libpq gives no code of a connection that was refused

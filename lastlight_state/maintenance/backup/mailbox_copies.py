@@ -17,7 +17,7 @@ from lastlight_state.db.iterating import iterate
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.mailbox import Mailboxes
 from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
-from lastlight_state.mailbox.kernel.files import OtherFile
+from lastlight_state.mailbox.kernel.files import OtherFile, deadline
 from lastlight_state.maintenance.backup import databases
 from lastlight_state.maintenance.backup.line_copies import NOT_TEXT, TOO_DEEP, make_private, shown, too_deep
 from lastlight_state.metrics import Metrics
@@ -53,7 +53,8 @@ def _copy_database(place: Place, name: str, target: Path, settings: Settings) ->
         return None
     file = OtherFile(place, place.path / name, settings, Metrics())
     try:
-        file.scope.viewing(lambda unit: databases.snapshot(unit, target))
+        with deadline(settings):
+            file.scope.viewing(lambda unit: databases.snapshot(unit, target))
         found = databases.damages(target)
     except BackendUnavailable as error:
         target.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from lastlight_state.errors import StateError
 from lastlight_state.mailbox import Mailboxes, MailboxInfo
 from lastlight_state.mailbox.arguments import DEFAULT_POLICY
 from lastlight_state.mailbox.folder import INBOUND_DB
+from lastlight_state.mailbox.kernel.files import deadline
 from lastlight_state.maintenance.doctor.check import Look, Snapshot, every, found
 from lastlight_state.maintenance.doctor.records import Finding
 
@@ -27,7 +28,8 @@ def numbers(look: Look, _: Snapshot) -> Iterator[Finding]:
     for info in _looked_at(mailboxes, look):
         name = f"{info.group}/{info.session}"
         try:
-            told = mailboxes.host(info.group, info.session).verify()
+            with deadline(look.settings):
+                told = mailboxes.host(info.group, info.session).verify()
         except StateError as error:
             unreadable.append(f"{name}: {error}"[:300])
         else:
@@ -44,7 +46,7 @@ def claims(look: Look, _: Snapshot) -> Iterator[Finding]:
     mailboxes, before = _opened(look), look.now - DEFAULT_POLICY.silent_after
     for info in _looked_at(mailboxes, look):
         if info.heartbeat_at is None or info.heartbeat_at < before:
-            with suppress(StateError):  # told with the numbers
+            with suppress(StateError), deadline(look.settings):  # told with the numbers
                 held = mailboxes.host(info.group, info.session).sweep.claims()
                 old = [one.message_id for one in held if one.claimed_at is not None and one.claimed_at < before]
                 stuck += [f"{info.group}/{info.session} {message_id}" for message_id in old]
