@@ -106,12 +106,12 @@ def test_a_history_keeps_its_last_events_and_says_so(log: RunLog) -> None:
 
 
 def test_a_damaged_run_gives_its_history_what_can_be_read(log: RunLog) -> None:
-    """run-log RL-42: parts are joined, images stand as a word."""
+    """run-log RL-42: parts are joined with nothing between them, images stand as a word."""
     parts = [{"type": "text", "text": "see"}, {"type": "image_url"}, {"type": "audio"}]
     values = [head(session_id=SESSION, schema_version=9), line("run.start", input={"type": "parts", "parts": parts})]
     put(log, b"".join(map(dump_line, values)) + b"noise\n" + dump_line(event(0))[:-9])
     (only,) = log.replay.history(SESSION).events
-    assert only.event["content"] == "see\n[image]\n[other:audio]"
+    assert only.event["content"] == "see[image][other:audio]"
 
 
 def test_a_summary_tells_what_a_run_did(log: RunLog) -> None:

@@ -340,7 +340,7 @@ def test_sessions_are_listed_by_their_last_change_and_workspace(log: RunLog) -> 
                 break
         assert found == [id_of(n) for n in (4, 1, 0)]
     entry = log.states.list().items[0]
-    assert (entry.message_count, entry.last_user_message, entry.workspace_root) == (2, "see\n[image]", "/a/b")
+    assert (entry.message_count, entry.last_user_message, entry.workspace_root) == (2, "see[image]", "/a/b")
 
 
 @pytest.mark.parametrize("moment", [-(2**63), 0, 2**63 - 1])

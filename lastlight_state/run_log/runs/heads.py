@@ -180,8 +180,11 @@ def input_text(given: Any) -> str | None:
 
 
 def parts_text(parts: list[Any]) -> str:
-    """Parts of a message as text: what is no text stands as its kind, ``[image]``, ``[document]``, ``[other:…]``."""
-    return "\n".join(_part_text(part) for part in parts)
+    """Return the parts of a message as one text, with nothing between them, as the original program joins them.
+
+    What is no text stands as its kind: ``[image]``, ``[document]``, ``[other:…]``.
+    """
+    return "".join(_part_text(part) for part in parts)
 
 
 def _part_text(part: Any) -> str:
